@@ -1,0 +1,2 @@
+//! Room `dprobes`.
+fn main() {}

@@ -1,0 +1,253 @@
+//! The instruction set: one table, many readers.
+//!
+//! Opcodes are those of the original (0x00-0x98; see `docs/language.md`). Operands follow the opcode,
+//! little-endian. A new instruction is one row here and its meaning in the interpreter.
+
+/// What follows an opcode in the bytecode, and how it is written in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// Nothing.
+    None,
+    /// One byte: a count, or an exit facility.
+    U8,
+    /// Two bytes: a count, or a major or minor code.
+    U16,
+    /// Two bytes: the index of a local variable, less than `vars`.
+    Local,
+    /// Two bytes: the index of a global variable, less than `gvars`.
+    Global,
+    /// Two bytes: a register's index ([`crate::Register`]), written as its name.
+    Register,
+    /// One byte: a bit position, 1 to the word's bits.
+    Bit,
+    /// A word: a value.
+    Word,
+    /// A word, signed: a label, as its distance from the byte after the operand.
+    Label,
+    /// A word, signed: a procedure, as its distance from the byte after the operand.
+    Proc,
+}
+
+impl Operand {
+    /// Bytes of the operand in the bytecode, for a word of `word` bytes.
+    pub const fn size(self, word: usize) -> usize {
+        match self {
+            Operand::None => 0,
+            Operand::U8 | Operand::Bit => 1,
+            Operand::U16 | Operand::Local | Operand::Global | Operand::Register => 2,
+            Operand::Word | Operand::Label | Operand::Proc => word,
+        }
+    }
+}
+
+/// The groups of the language manual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// RPN execution.
+    Execution,
+    /// Logging.
+    Logging,
+    /// Local variables.
+    Local,
+    /// Global variables.
+    Global,
+    /// Arithmetic and logic.
+    Arithmetic,
+    /// Registers.
+    Register,
+    /// Data.
+    Data,
+    /// System variables.
+    System,
+    /// Address verification.
+    Verification,
+}
+
+/// One instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The instruction.
+    pub op: Op,
+    /// How it is written, without its operand: `push lv`, `push mem, u8`, `jmp`.
+    pub name: &'static str,
+    /// The operand after the opcode.
+    pub operand: Operand,
+    /// Elements it takes from the stack; `None` where the count is its operand or a stack element.
+    pub pops: Option<u8>,
+    /// Elements it puts on the stack; `None` where the count is its operand or a stack element.
+    pub pushes: Option<u8>,
+    /// Its group in the manual.
+    pub group: Group,
+}
+
+macro_rules! count {
+    (n) => {
+        None
+    };
+    ($count:literal) => {
+        Some($count)
+    };
+}
+
+macro_rules! instructions {
+    ($($code:literal $op:ident $name:literal $operand:ident $pops:tt $pushes:tt $group:ident $doc:literal;)*) => {
+        /// An instruction of the language, by its opcode.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Op {
+            $(#[doc = $doc] $op = $code,)*
+        }
+
+        /// The instruction set, in the order of the opcodes.
+        pub const TABLE: &[Row] = &[
+            $(Row {
+                op: Op::$op,
+                name: $name,
+                operand: Operand::$operand,
+                pops: count!($pops),
+                pushes: count!($pushes),
+                group: Group::$group,
+            },)*
+        ];
+    };
+}
+
+// Opcode, name in code, name in the source, operand, elements popped and pushed (n: as many as the operand
+// or a stack element says), group, and what it does.
+instructions! {
+    0x00 Nop "nop" None 0 0 Execution "No operation.";
+    0x01 Jmp "jmp" Label 0 0 Execution "Jumps.";
+    0x02 Jlt "jlt" Label 0 0 Execution "Jumps if the top is negative. Pops nothing.";
+    0x03 Jle "jle" Label 0 0 Execution "Jumps if the top is negative or zero. Pops nothing.";
+    0x04 Jgt "jgt" Label 0 0 Execution "Jumps if the top is positive. Pops nothing.";
+    0x05 Jge "jge" Label 0 0 Execution "Jumps if the top is positive or zero. Pops nothing.";
+    0x06 Jz "jz" Label 0 0 Execution "Jumps if the top is zero. Pops nothing.";
+    0x07 Jnz "jnz" Label 0 0 Execution "Jumps if the top is not zero. Pops nothing.";
+    0x08 Loop "loop" Label 0 0 Execution "Decrements the top in place and jumps if it is not zero.";
+    0x09 Call "call" Proc 0 0 Execution "Calls a procedure.";
+    0x0a Ret "ret" None 0 0 Execution "Returns from a procedure.";
+    0x0b Abort "abort" None 0 0 Execution "Ends the handler and drops the log.";
+    0x0c Remove "remove" None 0 0 Execution "Ends the handler, keeps the log, and removes the probe.";
+    0x0d Exit "exit" None 0 0 Execution "Ends the handler and keeps the log.";
+    0x0e ExitTo "exit" U8 0 0 Execution "Ends the handler, keeps the log, and calls a debug facility.";
+    0x11 SetMinImm "setmin" U16 0 0 Logging "Sets this record's minor code.";
+    0x12 SetMin "setmin" None 1 0 Logging "Pops this record's minor code.";
+    0x13 SetMajImm "setmaj" U16 0 0 Logging "Sets this record's major code.";
+    0x14 SetMaj "setmaj" None 1 0 Logging "Pops this record's major code.";
+    0x15 LogStr "log str" None 2 0 Logging "Pops an address, then a length, and logs a string.";
+    0x17 LogMrf "log mrf" None 2 0 Logging "Pops an address, then a length, and logs memory.";
+    0x1b LogImm "log" U16 n 0 Logging "Pops that many elements and logs them, top first.";
+    0x1f PushGvImm "push gv" Global 0 1 Global "Pushes a global variable.";
+    0x20 PushGv "push gv" None 1 1 Global "Pops an index and pushes that global variable.";
+    0x21 PopGvImm "pop gv" Global 1 0 Global "Pops a global variable's value.";
+    0x22 PopGv "pop gv" None 2 0 Global "Pops a value, then an index, and sets that global variable.";
+    0x23 MoveGvImm "move gv" Global 0 0 Global "Sets a global variable to the top.";
+    0x24 MoveGv "move gv" None 1 0 Global "Pops an index and sets that global variable to the top.";
+    0x25 IncGvImm "inc gv" Global 0 0 Global "Increments a global variable.";
+    0x26 IncGv "inc gv" None 1 0 Global "Pops an index and increments that global variable.";
+    0x27 DecGvImm "dec gv" Global 0 0 Global "Decrements a global variable.";
+    0x28 DecGv "dec gv" None 1 0 Global "Pops an index and decrements that global variable.";
+    0x29 PushLvImm "push lv" Local 0 1 Local "Pushes a local variable.";
+    0x2a PushLv "push lv" None 1 1 Local "Pops an index and pushes that local variable.";
+    0x2b PopLvImm "pop lv" Local 1 0 Local "Pops a local variable's value.";
+    0x2c PopLv "pop lv" None 2 0 Local "Pops a value, then an index, and sets that local variable.";
+    0x2d MoveLvImm "move lv" Local 0 0 Local "Sets a local variable to the top.";
+    0x2e MoveLv "move lv" None 1 0 Local "Pops an index and sets that local variable to the top.";
+    0x2f IncLvImm "inc lv" Local 0 0 Local "Increments a local variable.";
+    0x30 IncLv "inc lv" None 1 0 Local "Pops an index and increments that local variable.";
+    0x31 DecLvImm "dec lv" Local 0 0 Local "Decrements a local variable.";
+    0x32 DecLv "dec lv" None 1 0 Local "Pops an index and decrements that local variable.";
+    0x33 Add "add" None 2 1 Arithmetic "Pops two values and pushes their sum.";
+    0x34 Sub "sub" None 2 1 Arithmetic "Pops two values and pushes the first popped less the second.";
+    0x35 Mul "mul" None 2 1 Arithmetic "Pops two values and pushes their product.";
+    0x36 Neg "neg" None 1 1 Arithmetic "Pops a value and pushes its ones' complement.";
+    0x37 And "and" None 2 1 Arithmetic "Pops two values and pushes their bitwise and.";
+    0x38 Or "or" None 2 1 Arithmetic "Pops two values and pushes their bitwise or.";
+    0x39 Xor "xor" None 2 1 Arithmetic "Pops two values and pushes their bitwise exclusive or.";
+    0x3a RolImm "rol" U8 1 1 Arithmetic "Rotates the top left.";
+    0x3b Rol "rol" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value rotated left.";
+    0x3c RorImm "ror" U8 1 1 Arithmetic "Rotates the top right.";
+    0x3d Ror "ror" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value rotated right.";
+    0x3e ShlImm "shl" U8 1 1 Arithmetic "Shifts the top left.";
+    0x3f Shl "shl" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value shifted left.";
+    0x40 ShrImm "shr" U8 1 1 Arithmetic "Shifts the top right, with zeros.";
+    0x41 Shr "shr" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value shifted right.";
+    0x42 Xchg "xchg" None 2 2 Arithmetic "Exchanges the two top elements.";
+    0x43 DupImm "dup" U8 1 n Arithmetic "Leaves the top and that many copies of it.";
+    0x44 Dup "dup" None 2 n Arithmetic "Pops a value, then a count, and pushes the value count + 1 times.";
+    0x45 Ros "ros" U8 n 0 Arithmetic "Drops that many elements.";
+    0x46 PushR "push r" Register 0 1 Register "Pushes a register of the current context.";
+    0x47 PopR "pop r" Register 1 0 Register "Pops a register of the current context.";
+    0x48 PushU "push u" Register 0 1 Register "Pushes a register of the user context.";
+    0x49 PopU "pop u" Register 1 0 Register "Pops a register of the user context.";
+    0x4c Push "push" Word 0 1 Data "Pushes a value.";
+    0x4d PushMem8 "push mem, u8" None 1 1 Data "Pops an address and pushes the byte there.";
+    0x4e PushMem16 "push mem, u16" None 1 1 Data "Pops an address and pushes the 16 bits there.";
+    0x4f PushMem32 "push mem, u32" None 1 1 Data "Pops an address and pushes the 32 bits there.";
+    0x50 PushMem64 "push mem, u64" None 1 n Data "Pops an address and pushes the 64 bits there: one word, or two, low on top.";
+    0x51 PopMem8 "pop mem, u8" None 2 0 Data "Pops a value, then an address, and stores a byte.";
+    0x52 PopMem16 "pop mem, u16" None 2 0 Data "Pops a value, then an address, and stores 16 bits.";
+    0x53 PopMem32 "pop mem, u32" None 2 0 Data "Pops a value, then an address, and stores 32 bits.";
+    0x54 PopMem64 "pop mem, u64" None n 0 Data "Pops a value (one word, or two, low first), then an address, and stores 64 bits.";
+    0x5d PushTask "push task" None 0 1 System "Pushes the address of the kernel's task structure.";
+    0x5e PushPid "push pid" None 0 1 System "Pushes the process id.";
+    0x5f PushProcid "push procid" None 0 1 System "Pushes the processor's number.";
+    0x60 Vfyr "vfyr" None 1 1 Verification "Pops an address and pushes 0 if a byte there can be read, else 1.";
+    0x61 Vfyrw "vfyrw" None 1 1 Verification "Pops an address and pushes 0 if a byte there can be read and written, else 1.";
+    0x62 Div "div" None 2 2 Arithmetic "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Unsigned.";
+    0x63 Idiv "idiv" None 2 2 Arithmetic "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Signed.";
+    0x64 Pbl "pbl" None 2 1 Arithmetic "Pops a position, then a value; copies that bit to all higher bits.";
+    0x65 Pbr "pbr" None 2 1 Arithmetic "Pops a position, then a value; copies that bit to all lower bits.";
+    0x66 PblImm "pbl" Bit 1 1 Arithmetic "Copies a bit of the top to all higher bits.";
+    0x67 PbrImm "pbr" Bit 1 1 Arithmetic "Copies a bit of the top to all lower bits.";
+    0x68 Pzl "pzl" None 2 1 Arithmetic "Pops a position, then a value; clears the bits above it.";
+    0x69 Pzr "pzr" None 2 1 Arithmetic "Pops a position, then a value; clears the bits below it.";
+    0x6a PzlImm "pzl" Bit 1 1 Arithmetic "Clears the bits of the top above a position.";
+    0x6b PzrImm "pzr" Bit 1 1 Arithmetic "Clears the bits of the top below a position.";
+    0x8a Log "log" None n 0 Logging "Pops a count, then that many elements, and logs them after a prefix (token 7).";
+    0x8b LogLv "log lv" None 2 0 Local "Pops a count, then an index, and logs local variables after a prefix (token 5).";
+    0x8c LogGv "log gv" None 2 0 Global "Pops a count, then an index, and logs global variables after a prefix (token 6).";
+}
+
+/// For each byte, its row's place in [`TABLE`] and 1, or 0.
+const INDEX: [u8; 256] = {
+    let mut index = [0; 256];
+    let mut row = 0;
+    while row < TABLE.len() {
+        index[TABLE[row].op as usize] = row as u8 + 1;
+        row += 1;
+    }
+    index
+};
+
+impl Op {
+    /// The instruction with this opcode, or `None` where none has it.
+    pub const fn from_byte(byte: u8) -> Option<Op> {
+        match INDEX[byte as usize] {
+            0 => None,
+            row => Some(TABLE[row as usize - 1].op),
+        }
+    }
+
+    /// The instruction's row.
+    pub const fn row(self) -> &'static Row {
+        &TABLE[INDEX[self as u8 as usize] as usize - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_opcodes_and_each_name_and_form_is_there_once() {
+        assert!(TABLE.windows(2).all(|pair| (pair[0].op as u8) < pair[1].op as u8));
+        for (place, row) in TABLE.iter().enumerate() {
+            let takes = |row: &Row| row.operand != Operand::None;
+            let same = |other: &&Row| other.name == row.name && takes(other) == takes(row);
+            assert_eq!(TABLE.iter().filter(same).count(), 1, "{}", row.name);
+            assert_eq!(Op::from_byte(row.op as u8), Some(row.op));
+            assert_eq!(row.op.row().name, TABLE[place].name);
+        }
+    }
+}
