@@ -149,9 +149,10 @@ impl<M: Machine, const WIDE: bool> Hit<'_, '_, '_, M, WIDE> {
     fn execute(&mut self) -> Result<End, Exception> {
         let word = Self::WORD;
         loop {
+            let op = self.code.op()?;
             #[cfg(test)]
             (self.steps += 1);
-            match self.code.op()? {
+            match op {
                 // Execution.
                 Op::Nop => {}
                 Op::Jmp => self.jump_if(|_| true)?,

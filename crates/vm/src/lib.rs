@@ -38,3 +38,11 @@ pub use register::{Register, RegisterSet};
 pub use stack::STACK_WORDS;
 pub use state::{CALL_DEPTH, State};
 pub use word::Word;
+
+#[cfg(test)]
+extern crate self as dprobes_vm;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+#[path = "../tests/support/machine.rs"]
+mod test_machine;
