@@ -10,8 +10,11 @@
 //! This room knows nothing of probes. It must never leave a process in a state it did not find it in: every
 //! function either completes or puts back what it changed.
 
+mod elf;
 mod error;
+mod maps;
 mod memory;
+mod module;
 mod ptrace;
 mod registers;
 mod remote;
@@ -19,8 +22,13 @@ mod start;
 mod tasks;
 mod thread;
 
+pub use elf::{
+    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind, Segment, Version,
+};
 pub use error::Error;
+pub use maps::{Mapping, maps};
 pub use memory::{Memory, read, write};
+pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use registers::Registers;
 pub use remote::find_syscall;
 pub use start::start;
