@@ -27,6 +27,9 @@ pub enum Error {
     /// A process could not be traced or looked at.
     #[error(transparent)]
     Process(#[from] process::Error),
+    /// The modules of a process cannot be told.
+    #[error(transparent)]
+    Modules(#[from] process::ModuleError),
     /// Probepoints of the program cannot be placed; no process was changed.
     #[error("{}", list(.0))]
     Refused(Vec<Refused>),

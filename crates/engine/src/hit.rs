@@ -12,20 +12,10 @@ use vm::End;
 
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, to_patch};
-use crate::observer::Note;
 use crate::program::State;
 use crate::site::{INT3, OwnUses, Use};
 use crate::tracer::Tracer;
-use crate::tracked::{InSlot, Pending, Touch};
-
-/// Times that a thread may touch the memory of one emulated instruction before it is given up.
-const ATTEMPTS: u32 = 16;
-
-/// The trap flag: the processor traps after the next instruction.
-const TRAP_FLAG: u64 = 0x100;
-
-/// `si_code` of a trap after one instruction.
-const TRAP_TRACE: i32 = 2;
+use crate::tracked::{InSlot, Pending};
 
 impl Tracer<'_> {
     /// A thread has executed an `int3`. Gives it back if that was none of ours.
@@ -35,11 +25,6 @@ impl Tracer<'_> {
         let address = registers.rip().wrapping_sub(1);
         let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(Some(thread)) };
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(Some(thread)) };
-        if space.in_stubs(address)
-            && let Some(touch) = tracked.touch.take()
-        {
-            return self.touched(thread, touch).map(|()| None);
-        }
         if !space.sites.contains_key(&address) {
             let mut byte = [0];
             let ours_before = space.disarmed.contains_key(&address);
@@ -70,7 +55,7 @@ impl Tracer<'_> {
             None => self.run_handlers(tid, address, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
-        self.execute(thread, waiting, Some(&segments), 0)?;
+        self.execute(thread, waiting, &segments)?;
         Ok(None)
     }
 
@@ -180,73 +165,38 @@ impl Tracer<'_> {
         }
     }
 
-    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends the thread to
-    /// the slot. `segments`: the registers before the handlers, whose segment registers are known to be valid.
+    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends the thread to the
+    /// slot. `segments`: the registers before the handlers, whose segment registers are known to be valid.
     fn execute(
         &mut self,
         mut thread: Stopped,
-        waiting: InSlot,
-        segments: Option<&Registers>,
-        attempts: u32,
+        mut waiting: InSlot,
+        segments: &Registers,
     ) -> Result<(), process::Error> {
         let tid = thread.tid();
         let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(()) };
         let Some(site) = space.site(waiting.site) else { return Ok(()) };
+        let own = site.own_uses();
         let mut registers = waiting.registers;
         let mut memory = ThreadMemory { tid };
         let mut emulated = to_patch(&registers);
-        if !site.displaced.wants_emulation(&emulated, &mut memory) {
-            let Some((slot, _)) = site.slot else {
-                unreachable!("a site whose instruction is not emulated is armed with a slot")
-            };
-            registers.set_rip(slot);
+        let done = site.displaced.wants_emulation(&emulated, &mut memory)
+            // What cannot be had from outside is left to the processor: it raises the fault, if it is one.
+            && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
+        if done {
+            from_patch(&emulated, &mut registers);
+            self.commit(waiting.records);
+        } else if let Some(slot) = &site.slot {
+            registers.set_rip(slot.address);
             let certain = !site.displaced.may_fault();
-            let own = site.own_uses();
-            let mut waiting = waiting;
-            let now = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
+            let complete = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
             self.waiting |= !waiting.records.is_empty();
             tracked.in_slot = Some(waiting);
-            self.commit(now);
-            set(&mut thread, &mut registers, segments)?;
-            return self.after(thread, own, &registers, 0);
+            self.commit(complete);
         }
-        match site.displaced.emulate(&mut emulated, &mut memory) {
-            Ok(()) => {
-                from_patch(&emulated, &mut registers);
-                let own = site.own_uses();
-                self.commit(waiting.records);
-                set(&mut thread, &mut registers, segments)?;
-                let signal = self.stepped(&mut thread, &registers)?;
-                self.after(thread, own, &registers, signal)
-            }
-            Err(access) if attempts < ATTEMPTS && !space.areas.is_empty() => {
-                // The thread makes the access itself: the fault, if there is one, is its own.
-                let mut touching = space.areas[0].touch(&access, &registers);
-                tracked.touch = Some(Touch { waiting, attempts: attempts + 1 });
-                set(&mut thread, &mut touching, segments)?;
-                self.resume(thread, 0);
-                Ok(())
-            }
-            Err(access) => {
-                // Memory that the thread can reach and no other process can: a device's, say.
-                self.tell_once(Note::Other(format!(
-                    "the instruction at {:#x} uses memory at {:#x} that cannot be reached from outside; the process \
-                     gets SIGSEGV",
-                    waiting.site, access.address
-                )));
-                let registers = waiting.registers;
-                self.drop_records(waiting.records);
-                thread.set_registers(&registers)?;
-                self.resume(thread, libc::SIGSEGV);
-                Ok(())
-            }
-        }
-    }
-
-    /// The memory that an emulated instruction needs has been touched by the thread itself: once more.
-    fn touched(&mut self, thread: Stopped, touch: Touch) -> Result<(), process::Error> {
-        self.execute(thread, touch.waiting, None, touch.attempts)
+        set(&mut thread, &mut registers, segments)?;
+        self.after(thread, own, &registers)
     }
 
     /// What follows a hit of one of the engine's own sites; then the thread runs on.
@@ -255,7 +205,6 @@ impl Tracer<'_> {
         mut thread: Stopped,
         own: OwnUses,
         registers: &Registers,
-        signal: i32,
     ) -> Result<(), process::Error> {
         let tid = thread.tid();
         if own.entry {
@@ -268,23 +217,8 @@ impl Tracer<'_> {
                 return self.go_on(thread, stop);
             }
         }
-        self.resume(thread, signal);
+        self.resume(thread, 0);
         Ok(())
-    }
-
-    /// A program that single-steps itself has executed an emulated instruction: it gets its trap, as the signal
-    /// at which its thread is stopped just now.
-    fn stepped(&mut self, thread: &mut Stopped, registers: &Registers) -> Result<i32, process::Error> {
-        if registers.rflags() & TRAP_FLAG == 0 {
-            return Ok(0);
-        }
-        let mut info = thread.signal_info()?;
-        info.si_signo = libc::SIGTRAP;
-        info.si_errno = 0;
-        info.si_code = TRAP_TRACE;
-        crate::signal::set_fault_address(&mut info, registers.rip());
-        thread.set_signal_info(&info)?;
-        Ok(libc::SIGTRAP)
     }
 
     /// Writes records whose instruction has completed.
@@ -329,16 +263,16 @@ fn records_over(programs: &[crate::program::Program], uses: &[Use]) -> Vec<Use> 
 
 /// Sets a thread's registers. A handler may have put a value in a segment register that the kernel refuses: then
 /// the thread keeps the segment registers it came with.
-fn set(thread: &mut Stopped, registers: &mut Registers, segments: Option<&Registers>) -> Result<(), process::Error> {
-    match (thread.set_registers(registers), segments) {
-        (Err(process::Error::Refused { .. }), Some(before)) => {
+fn set(thread: &mut Stopped, registers: &mut Registers, before: &Registers) -> Result<(), process::Error> {
+    match thread.set_registers(registers) {
+        Err(process::Error::Refused { .. }) => {
             registers.set_ds(before.ds());
             registers.set_es(before.es());
             registers.set_fs(before.fs());
             registers.set_gs(before.gs());
             thread.set_registers(registers)
         }
-        (result, _) => result,
+        result => result,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Refused};
 use crate::loader;
 use crate::observer::Note;
 use crate::place::{self, Checks, Plan};
-use crate::program::State;
+use crate::program::{Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area, Growth};
 use crate::space::ModuleKey;
@@ -42,7 +42,7 @@ impl Tracer<'_> {
                 return Ok((thread, stop));
             }
         };
-        if !modules.iter().any(|module| module.image.is_x86_64()) {
+        if !modules.iter().any(|module| module.image.machine() == process::Machine::X86_64) {
             self.cannot_probe(tid, "it is no x86-64 program".to_owned());
             return Ok((thread, stop));
         }
@@ -79,7 +79,7 @@ impl Tracer<'_> {
 
     /// A process that cannot be probed is followed all the same; the first one is a failure.
     fn cannot_probe(&mut self, tid: i32, reason: String) {
-        if self.is_first(tid) {
+        if self.is_first() {
             let error = ProcessError::Unsuitable { pid: tid, reason };
             self.failure.get_or_insert(error.into());
         } else {
@@ -88,14 +88,9 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether nothing has been placed anywhere yet: then an error ends the session.
-    fn is_first(&self, tid: i32) -> bool {
-        let starting = self
-            .threads
-            .get(&tid)
-            .and_then(|tracked| self.spaces.get(&tracked.space?))
-            .is_none_or(|space| space.starting || space.placed.is_empty());
-        starting && self.begun.is_empty()
+    /// Whether no program has begun with the probes in: then an error ends the session.
+    fn is_first(&self) -> bool {
+        self.begun.is_empty()
     }
 
     /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
@@ -153,7 +148,7 @@ impl Tracer<'_> {
     ) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
         if !work.plan.refused.is_empty() {
-            let first = self.is_first(tid);
+            let first = self.is_first();
             for refused in &work.plan.refused {
                 if let Some(program) = work.program
                     && self.programs[program].probes[refused.probe].state == State::Waiting
@@ -217,7 +212,10 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let size = Area::size_for(planned.len());
         let reach = planned.iter().map(|site| site.0.displaced.reach()).reduce(intersect).unwrap_or(0..=u64::MAX);
-        let mappings = process::maps(tid)?;
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
         let Some(space) = self.spaces.get_mut(&number) else {
             return Ok((thread, stop, Err("the process is gone".to_owned())));
         };
@@ -264,7 +262,6 @@ impl Tracer<'_> {
     fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
         let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
-        space.memory.poke(area.base(), Area::stubs()).map_err(failed)?;
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
         for mut site in planned {
             let address = site.0.address;
@@ -273,7 +270,7 @@ impl Tracer<'_> {
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
-                self.programs.set_armed(&site.0.uses, address);
+                set_armed(&mut self.programs, &site.0.uses, address);
                 armed.uses_mut().extend(site.0.uses);
                 continue;
             }
@@ -283,7 +280,7 @@ impl Tracer<'_> {
                 return Err(format!("`{}` does not fit its slot", site.0.displaced.text()));
             }
             space.memory.poke(slot, &emitted.bytes).map_err(failed)?;
-            site.0.slot = Some((slot, emitted));
+            site.0.slot = Some(emitted);
             ready.push(site);
         }
         // The area is known before any thread can be in it.
@@ -293,7 +290,7 @@ impl Tracer<'_> {
             let armed = site.arm(&space.memory).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
-            self.programs.set_armed(&uses, address);
+            set_armed(&mut self.programs, &uses, address);
         }
         Ok(())
     }
@@ -322,14 +319,15 @@ impl Tracer<'_> {
     /// Says which modules are not mapped in a process that has begun.
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(space) = self.spaces.get_mut(&number) else { return };
-        if space.starting {
+        if self.spaces.get(&number).is_none_or(|space| space.starting) {
             return;
         }
         self.begun.insert(number);
         for (program_number, program) in self.programs.iter().enumerate() {
             let module = &program.object.module;
-            if !modules.iter().any(|other| is_named(other, module, tid)) && space.told.insert(program_number) {
+            let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
+            let mapped = modules.iter().any(|other| is_named(other, module, tid));
+            if waits && !mapped && self.told_waiting.insert(program_number) {
                 self.observer.note(&Note::Waiting { pid, module: module.clone() });
             }
         }
@@ -346,7 +344,7 @@ fn own_sites(
     checks: Checks,
 ) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
-    let main = process::main_module(tid, modules);
+    let main = main_module(tid, modules);
     let mut works = Vec::new();
     for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
         let mut plan = Plan::default();
@@ -366,6 +364,25 @@ fn own_sites(
 /// Whether a module is the one that a program names, as its process sees files.
 fn is_named(module: &Module, name: &str, tid: i32) -> bool {
     module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
+}
+
+/// Notes that the probes among a site's users are armed.
+fn set_armed(programs: &mut [Program], uses: &[Use], address: u64) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted {
+            let probe = &mut programs[program].probes[probe];
+            probe.address.get_or_insert(address);
+            if !probe.state.is_over() {
+                probe.state = State::Armed;
+            }
+        }
+    }
+}
+
+/// The module of a process's main program.
+fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
+    let path = std::fs::read_link(format!("/proc/{tid}/exe")).ok()?;
+    modules.iter().find(|module| module.path == path)
 }
 
 /// What a module is known by in its address space.

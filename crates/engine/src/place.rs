@@ -1,6 +1,6 @@
 //! Where a program's probepoints are in a module of a process: checked, nothing changed.
 
-use process::{Memory, Misplaced, Module};
+use process::{Function, FunctionKind, Memory, Misplaced, Module};
 use rpn::Location;
 
 use crate::error::Refused;
@@ -69,7 +69,7 @@ fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) 
             }
             Ok(address.wrapping_sub(module.bias))
         }
-        Location::Symbol { name, addend } => {
+        Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
             let vaddr = symbol(name, module, remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
@@ -78,7 +78,7 @@ fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) 
 
 /// The one address that a symbol has.
 fn symbol(name: &str, module: &Module, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
-    let found = module.image.lookup(name);
+    let found = module.image.lookup(name).matches;
     let Some(first) = found.first() else {
         let near = module.image.nearest_names(name);
         let hint = match near.as_slice() {
@@ -90,18 +90,16 @@ fn symbol(name: &str, module: &Module, remark: &mut dyn FnMut(String)) -> Result
         };
         return Err(format!("no symbol `{name}`{hint}"));
     };
-    let mut addresses: Vec<u64> = found.iter().map(|function| function.vaddr).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    if addresses.len() > 1 {
-        let places = found.iter().take(8).map(|function| format!("{} at {:#x}", function.name, function.vaddr));
+    if found.len() > 1 {
+        let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
+        let places = found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
         return Err(format!(
             "`{name}` names {} functions: {}; give the full name of one, or its offset",
-            addresses.len(),
+            found.len(),
             places.collect::<Vec<_>>().join(", ")
         ));
     }
-    if first.is_indirect() {
+    if first.kind == FunctionKind::Indirect {
         remark(format!("`{name}` is an indirect function: the probe is on its resolver, which runs once"));
     }
     Ok(first.vaddr)
@@ -140,7 +138,7 @@ pub(crate) fn site(
         module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
     }
     let displaced = patch::displace(bytes, address).map_err(|refusal| refusal.to_string())?;
-    if checks.shadow_stack && displaced.uses_shadow_stack() {
+    if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!("`{}`: the process has a shadow stack, and calls cannot be displaced there", displaced.text()));
     }
     Ok(Planned::new(address, displaced, bytes[0], wanted))
@@ -157,7 +155,7 @@ fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
     /// Bytes of the kernel's `struct rseq_cs`: version and flags, start, length, abort address.
     const DESCRIPTOR: usize = 32;
     let mut sections = Vec::new();
-    for range in module.image.rseq_sections() {
+    for range in module.image.rseq_descriptors() {
         let count = (range.end - range.start) as usize / DESCRIPTOR;
         for place in 0..count.min(1 << 16) {
             let mut bytes = [0; DESCRIPTOR];

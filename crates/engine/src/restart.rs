@@ -9,6 +9,9 @@
 
 use process::{Registers, Status};
 
+/// `io_pgetevents`, which the libc crate does not name.
+const SYS_IO_PGETEVENTS: libc::c_long = 333;
+
 /// The calls which return EINTR although no handler has run, and can be made again without harm.
 const RESTARTABLE: &[libc::c_long] = &[
     libc::SYS_read,
@@ -30,7 +33,7 @@ const RESTARTABLE: &[libc::c_long] = &[
     libc::SYS_semtimedop,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_io_getevents,
-    libc::SYS_io_pgetevents,
+    SYS_IO_PGETEVENTS,
     libc::SYS_io_uring_enter,
     libc::SYS_msgrcv,
     libc::SYS_msgsnd,

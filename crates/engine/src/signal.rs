@@ -1,7 +1,7 @@
 //! Signals of the program's own.
 //!
-//! The program must not see where its instructions really run. A thread that is stopped by a signal in a slot or
-//! stub is put where the unprobed program would be: at the probed instruction if that has not been executed, at
+//! The program must not see where its instructions really run. A thread that is stopped by a signal in a slot
+//! is put where the unprobed program would be: at the probed instruction if that has not been executed, at
 //! the next one if it has. A fault of the instruction drops the record, and the handlers run again when the
 //! instruction is retried. Another signal that comes before the instruction leaves the hit as it is: when the
 //! thread comes back to the site, the instruction is executed and its record kept, without a second hit.
@@ -30,9 +30,19 @@ impl Tracer<'_> {
                 Some(other) => thread = other,
             }
         }
-        let before = thread.registers()?;
-        let mut registers = before;
+        let mut registers = thread.registers()?;
         let synchronous = is_synchronous(signal, &info);
+        let ignored = is_interrupted(&registers) && is_ignored(thread.tid(), signal);
+        if ignored && !synchronous {
+            // Nothing of the program sees this stop. A call that it has interrupted starts again where it is, so that
+            // it is not taken for another one.
+            self.check_slot(&thread)?;
+            if restart::restart(thread.tid(), &mut registers) {
+                thread.set_registers(&registers)?;
+            }
+            self.resume(thread, signal);
+            return Ok(());
+        }
         let moved = self.show_the_site(&thread, &mut registers, synchronous);
         if let Some((hidden, shown)) = moved
             && synchronous
@@ -43,8 +53,7 @@ impl Tracer<'_> {
             set_fault_address(&mut info, shown);
             thread.set_signal_info(&info)?;
         }
-        let restarted = is_ignored(thread.tid(), signal, &registers) && restart::restart(thread.tid(), &mut registers);
-        if moved.is_some() || restarted {
+        if moved.is_some() {
             thread.set_registers(&registers)?;
         }
         self.resume(thread, signal);
@@ -63,11 +72,6 @@ impl Tracer<'_> {
         let rip = registers.rip();
         let tracked = self.threads.get_mut(&tid)?;
         let space = self.spaces.get(&tracked.space?)?;
-        if let Some(touch) = tracked.touch.take() {
-            *registers = touch.waiting.registers;
-            self.not_executed(tid, touch.waiting, synchronous);
-            return Some((rip, registers.rip()));
-        }
         let waiting = tracked.in_slot.take();
         let Some((site, place)) = space.in_slot(rip) else {
             if let Some(waiting) = waiting {
@@ -75,20 +79,14 @@ impl Tracer<'_> {
             }
             return None;
         };
-        match place {
-            Place::Before => {
-                registers.set_rip(site.address);
-                if let Some(mut waiting) = waiting {
-                    // A string instruction may have done a part.
-                    waiting.registers = *registers;
-                    self.not_executed(tid, waiting, synchronous);
-                }
-            }
-            Place::After { .. } => {
-                executed(&place, registers);
-                if let Some(waiting) = waiting {
-                    self.commit(waiting.records);
-                }
+        show(place, site, registers);
+        if let Some(mut waiting) = waiting {
+            if let Place::After { .. } = place {
+                self.commit(waiting.records);
+            } else {
+                // A string instruction may have done a part.
+                waiting.registers = *registers;
+                self.not_executed(tid, waiting, synchronous);
             }
         }
         Some((rip, registers.rip()))
@@ -114,7 +112,7 @@ impl Tracer<'_> {
         let registers = thread.registers()?;
         let space = tracked.space.and_then(|space| self.spaces.get(&space));
         let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
-        if !matches!(place, Some(Place::Before))
+        if !matches!(place, Some(Place::Before | Place::Pushed { .. }))
             && let Some(waiting) = tracked.in_slot.take()
         {
             self.commit(waiting.records);
@@ -128,17 +126,9 @@ impl Tracer<'_> {
         let mut registers = thread.registers()?;
         let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
         let mut moved = false;
-        if let Some(touch) = tracked.touch.take() {
-            registers = touch.waiting.registers;
-            tracked.in_slot = Some(touch.waiting);
-            moved = true;
-        } else if let Some((site, place)) =
-            tracked.space.and_then(|space| self.spaces.get(&space)?.in_slot(registers.rip()))
-        {
-            match place {
-                Place::Before => registers.set_rip(site.address),
-                Place::After { .. } => executed(&place, &mut registers),
-            }
+        let place = tracked.space.and_then(|space| self.spaces.get(&space)?.in_slot(registers.rip()));
+        if let Some((site, place)) = place {
+            show(place, site, &mut registers);
             moved = true;
         }
         let waiting = tracked.in_slot.take().into_iter().chain(std::mem::take(&mut tracked.interrupted));
@@ -150,11 +140,12 @@ impl Tracer<'_> {
     }
 }
 
-/// Puts a thread whose instruction has been executed in its slot behind the instruction's own place.
-fn executed(place: &Place, registers: &mut Registers) {
+/// Puts a thread that is somewhere in a site's slot where the unprobed program would be.
+fn show(place: Place, site: u64, registers: &mut Registers) {
     let mut shown = crate::machine::to_patch(registers);
-    place.apply(&mut shown);
-    crate::machine::from_patch(&shown, registers);
+    if place.mend(site, &mut shown) {
+        crate::machine::from_patch(&shown, registers);
+    }
 }
 
 /// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
@@ -162,12 +153,16 @@ fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
     matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP) && info.si_code > 0
 }
 
-/// Whether a signal does nothing in the thread's process: then a call that it has interrupted would not have
-/// been interrupted in the untraced program. Asked only if a call has been.
-fn is_ignored(tid: i32, signal: i32, registers: &Registers) -> bool {
-    if registers.rax() as i64 != -i64::from(libc::EINTR) {
-        return false;
-    }
+/// Whether a thread is stopped on its way out of a system call that the stop has interrupted.
+fn is_interrupted(registers: &Registers) -> bool {
+    /// The kernel's codes for calls that it will start again: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+    const RESTART: std::ops::RangeInclusive<i64> = -516..=-512;
+    let result = registers.rax() as i64;
+    registers.orig_rax() as i64 >= 0 && (result == -i64::from(libc::EINTR) || RESTART.contains(&result))
+}
+
+/// Whether a signal does nothing in the thread's process. Then it would not even have woken the untraced thread.
+fn is_ignored(tid: i32, signal: i32) -> bool {
     let Ok(status) = Status::read(tid) else { return false };
     let bit = 1u64 << (signal - 1);
     let harmless = matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);

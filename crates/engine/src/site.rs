@@ -35,8 +35,8 @@ pub(crate) struct Site {
     pub(crate) address: u64,
     /// Its instruction, ready to be emulated or run elsewhere.
     pub(crate) displaced: Displaced,
-    /// Where its slot is, if it has one.
-    pub(crate) slot: Option<(u64, Slot)>,
+    /// Its slot, once it has one.
+    pub(crate) slot: Option<Slot>,
     /// Who wants to know.
     pub(crate) uses: Vec<Use>,
     /// The first byte of the instruction.

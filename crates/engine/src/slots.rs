@@ -1,58 +1,12 @@
 //! Slot areas: memory inside the process where displaced instructions run.
 //!
-//! One area per probed module, within reach of its `rip`-relative operands; readable and executable, never
-//! writable. It begins with the stubs that touch memory on behalf of an emulated instruction, so that a fault is
-//! raised and handled as the instruction's own; the slots follow, 32 bytes each:
-//!
-//! ```text
-//! +0x00  8a 08              mov cl,[rax]         read: first byte
-//!        8a 0a              mov cl,[rdx]         read: last page's first byte
-//!        cc                 int3
-//! +0x08  8a 0c 24           mov cl,[rsp]         the same through the stack segment
-//!        8a 4d 00           mov cl,[rbp]
-//!        cc                 int3
-//! +0x10  f0 80 08 00        lock or byte [rax],0 write
-//!        f0 80 0a 00        lock or byte [rdx],0
-//!        cc                 int3
-//! +0x20  f0 80 0c 24 00     lock or byte [rsp],0 the same through the stack segment
-//!        f0 80 4d 00 00     lock or byte [rbp],0
-//!        cc                 int3
-//! +0x40  slot 0
-//! +0x60  slot 1
-//! ...
-//! ```
+//! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
+//! never writable. Its slots follow one another, [`SLOT`] bytes each.
 
-use patch::Access;
-use process::Registers;
-
-/// Bytes of a slot: the longest is 15 for the instruction, 10 to mend a register and 5 for the jump back.
-pub(crate) const SLOT: usize = 32;
-/// Bytes of the stubs before the first slot.
-const STUBS: usize = 0x40;
+/// Bytes of a slot.
+pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-
-/// The stubs' bytes.
-const STUB_CODE: [u8; STUBS] = {
-    let mut code = [0xcc; STUBS];
-    let stubs: [(usize, &[u8]); 4] = [
-        (0x00, &[0x8a, 0x08, 0x8a, 0x0a]),
-        (0x08, &[0x8a, 0x0c, 0x24, 0x8a, 0x4d, 0x00]),
-        (0x10, &[0xf0, 0x80, 0x08, 0x00, 0xf0, 0x80, 0x0a, 0x00]),
-        (0x20, &[0xf0, 0x80, 0x0c, 0x24, 0x00, 0xf0, 0x80, 0x4d, 0x00, 0x00]),
-    ];
-    let mut stub = 0;
-    while stub < stubs.len() {
-        let (place, bytes) = stubs[stub];
-        let mut byte = 0;
-        while byte < bytes.len() {
-            code[place + byte] = bytes[byte];
-            byte += 1;
-        }
-        stub += 1;
-    }
-    code
-};
 
 /// A slot area that is mapped in a process.
 #[derive(Clone, Debug)]
@@ -66,17 +20,12 @@ pub(crate) struct Area {
 impl Area {
     /// Bytes to map for an area of `slots` slots.
     pub(crate) fn size_for(slots: usize) -> u64 {
-        ((STUBS + slots * SLOT) as u64).next_multiple_of(PAGE)
+        ((slots * SLOT) as u64).next_multiple_of(PAGE)
     }
 
-    /// The area that has just been mapped; its stubs are still to be written.
+    /// The area that has just been mapped.
     pub(crate) fn new(base: u64, size: u64) -> Area {
         Area { base, size, sites: Vec::new() }
-    }
-
-    /// The stubs' bytes, to be written at the area's base.
-    pub(crate) fn stubs() -> &'static [u8] {
-        &STUB_CODE
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -89,7 +38,7 @@ impl Area {
 
     /// Takes the next free slot for a site: its address.
     pub(crate) fn take(&mut self, site: u64) -> Option<u64> {
-        let place = (STUBS + self.sites.len() * SLOT) as u64;
+        let place = (self.sites.len() * SLOT) as u64;
         if place + SLOT as u64 > self.size {
             return None;
         }
@@ -97,45 +46,14 @@ impl Area {
         Some(self.base + place)
     }
 
-    pub(crate) fn contains(&self, address: u64) -> bool {
-        address.wrapping_sub(self.base) < self.size
-    }
-
     /// The site whose slot holds `address`, and how many bytes into the slot it is.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, usize)> {
         let place = address.wrapping_sub(self.base);
-        if !self.contains(address) || place < STUBS as u64 {
+        if place >= self.size {
             return None;
         }
-        let place = (place - STUBS as u64) as usize;
+        let place = place as usize;
         Some((*self.sites.get(place / SLOT)?, place % SLOT))
-    }
-
-    /// Whether `address` is in the stubs.
-    pub(crate) fn in_stubs(&self, address: u64) -> bool {
-        address.wrapping_sub(self.base) < STUBS as u64
-    }
-
-    /// The registers with which a thread runs the stub that makes `access`.
-    pub(crate) fn touch(&self, access: &Access, registers: &Registers) -> Registers {
-        let first = access.address;
-        let last = first.wrapping_add(access.size.max(1) as u64 - 1);
-        // Where the access crosses into another page, a fault there is reported at that page's first byte.
-        let second = if last / PAGE == first / PAGE { first } else { last / PAGE * PAGE };
-        let mut registers = *registers;
-        let stub = match (access.write, access.stack) {
-            (false, false) => 0x00,
-            (false, true) => 0x08,
-            (true, false) => 0x10,
-            (true, true) => 0x20,
-        };
-        registers.set_rip(self.base + stub);
-        let mut general = registers.general();
-        let (one, two) = if access.stack { (4, 5) } else { (0, 2) };
-        general[one] = first;
-        general[two] = second;
-        registers.set_general(&general);
-        registers
     }
 }
 
@@ -215,9 +133,9 @@ mod tests {
         let mut area = Area::new(0x1000, Area::size_for(2));
         assert_eq!(area.size(), 4096);
         let slot = area.take(0x4000).expect("room");
-        assert_eq!(slot, 0x1040);
-        assert_eq!(area.slot_at(slot + 31), Some((0x4000, 31)));
-        assert_eq!(area.slot_at(slot + 32), None);
-        assert!(area.in_stubs(0x1020) && !area.in_stubs(slot));
+        assert_eq!(slot, 0x1000);
+        assert_eq!(area.slot_at(slot + 47), Some((0x4000, 47)));
+        assert_eq!(area.slot_at(slot + 48), None);
+        assert_eq!(area.slot_at(slot - 1), None);
     }
 }

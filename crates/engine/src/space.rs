@@ -31,8 +31,6 @@ pub(crate) struct Space {
     pub(crate) starting: bool,
     /// Whether modules are to be looked for as soon as one of its threads is stopped.
     pub(crate) stale: bool,
-    /// The programs whose waiting was told.
-    pub(crate) told: HashSet<usize>,
 }
 
 impl Space {
@@ -49,7 +47,6 @@ impl Space {
             watched: false,
             starting,
             stale: true,
-            told: HashSet::new(),
         })
     }
 
@@ -71,7 +68,6 @@ impl Space {
             watched: self.watched,
             starting: self.starting,
             stale: false,
-            told: self.told.clone(),
         })
     }
 
@@ -80,17 +76,11 @@ impl Space {
         self.sites.get(&address).map(Armed::site).or_else(|| self.disarmed.get(&address).map(Disarmed::site))
     }
 
-    /// The site in whose slot a thread is, and where in the instruction's execution that is.
-    pub(crate) fn in_slot(&self, rip: u64) -> Option<(&Site, Place)> {
-        let (site, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
-        let site = self.site(site)?;
-        let (_, slot) = site.slot.as_ref()?;
-        Some((site, slot.place(offset)))
-    }
-
-    /// Whether an address is in the stubs of a slot area.
-    pub(crate) fn in_stubs(&self, rip: u64) -> bool {
-        self.areas.iter().any(|area| area.in_stubs(rip))
+    /// The address of the site in whose slot a thread is, and where in the instruction's execution that is.
+    pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, Place)> {
+        let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
+        let slot = self.site(address)?.slot.as_ref()?;
+        Some((address, slot.place(offset)))
     }
 
     /// Takes a site out: restores its byte.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
 use rpn::Object;
 use trace::Items;
@@ -57,6 +58,10 @@ pub struct Tracer<'a> {
     pub(crate) statuses: HashMap<i32, i32>,
     /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
     pub(crate) waiting: bool,
+    /// The address spaces whose program has begun with the probes in.
+    pub(crate) begun: HashSet<u32>,
+    /// The programs whose waiting for a module was told.
+    pub(crate) told_waiting: HashSet<usize>,
     /// Things told once.
     pub(crate) told: HashSet<String>,
 }
@@ -86,6 +91,8 @@ impl<'a> Tracer<'a> {
             started: HashSet::new(),
             statuses: HashMap::new(),
             waiting: false,
+            begun: HashSet::new(),
+            told_waiting: HashSet::new(),
             told: HashSet::new(),
         }
     }
@@ -253,9 +260,7 @@ impl<'a> Tracer<'a> {
         }
         if let Some(mut tracked) = self.threads.remove(&tid) {
             // Killed before it said that its instruction had completed.
-            let waiting = tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..));
-            let waiting: Vec<_> = waiting.chain(tracked.touch.take().map(|touch| touch.waiting)).collect();
-            for waiting in waiting {
+            for waiting in tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..)) {
                 self.drop_records(waiting.records);
             }
             if let Some(space) = tracked.space {
@@ -304,7 +309,7 @@ impl<'a> Tracer<'a> {
         match process::blocked_at(tid) {
             Ok(Some(rip)) => {
                 let still = space.and_then(|space| space.in_slot(rip));
-                if !still.is_some_and(|(_, place)| matches!(place, patch::Place::Before))
+                if !still.is_some_and(|(_, place)| matches!(place, Place::Before | Place::Pushed { .. }))
                     && let Some(waiting) = tracked.in_slot.take()
                 {
                     self.commit(waiting.records);

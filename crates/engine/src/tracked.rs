@@ -19,8 +19,6 @@ pub(crate) struct Tracked {
     pub(crate) in_slot: Option<InSlot>,
     /// Instructions that signals interrupted before they were executed, the latest last.
     pub(crate) interrupted: Vec<InSlot>,
-    /// The memory access that it makes in a stub, on behalf of an emulated instruction.
-    pub(crate) touch: Option<Touch>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
 }
@@ -45,7 +43,7 @@ pub(crate) struct Identity {
     pub(crate) rseq: Option<Option<u64>>,
 }
 
-/// A displaced instruction that was sent to its slot (or is being emulated), and what waits for its completion.
+/// A displaced instruction that was sent to its slot, and what waits for its completion.
 #[derive(Debug)]
 pub(crate) struct InSlot {
     /// The site's address.
@@ -64,13 +62,6 @@ pub(crate) struct Pending {
     pub(crate) record: Record,
 }
 
-/// An emulated instruction that waits for a memory access to be made by the thread itself.
-#[derive(Debug)]
-pub(crate) struct Touch {
-    pub(crate) waiting: InSlot,
-    pub(crate) attempts: u32,
-}
-
 impl Tracked {
     pub(crate) fn new(tid: i32, pid: i32, space: Option<u32>, activity: Activity) -> Tracked {
         Tracked {
@@ -79,7 +70,6 @@ impl Tracked {
             activity,
             in_slot: None,
             interrupted: Vec::new(),
-            touch: None,
             asked: false,
         }
     }
