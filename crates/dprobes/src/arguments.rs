@@ -13,12 +13,17 @@ use trace::Items;
 /// test, count, log, change. It is put into a running process or a new one without changing it on disk, stopping
 /// it, or losing a hit.
 #[derive(Debug, Parser)]
-#[command(name = "dprobes", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "dprobes",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
   dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
   dprobes check --emit asm count.rpn              compile only, and show the instructions
-  dprobes list /bin/ls 'str*'                     functions that can be probed")]
+  dprobes list /bin/ls 'str*'                     functions that can be probed"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -44,7 +44,12 @@ fn process(pid: i32, pattern: Option<&str>, out: &mut dyn Write) -> Result<usize
     let Some(pattern) = pattern else {
         for module in &survey.modules {
             let count = module.image.functions().len();
-            let _ = writeln!(out, "{:#018x}  {count:>6} functions  {}", module.span().start, module.path.display());
+            let _ = writeln!(
+                out,
+                "{:#018x}  {count:>6} functions  {}",
+                module.span().start,
+                module.path.display()
+            );
         }
         let _ = out.flush();
         for skipped in &survey.skipped {
@@ -86,7 +91,8 @@ impl Wanted {
     }
 
     fn matches_function(&self, function: &Function) -> bool {
-        self.function.matches(&function.name) || function.demangled().is_some_and(|name| self.function.matches(&name))
+        self.function.matches(&function.name)
+            || function.demangled().is_some_and(|name| self.function.matches(&name))
     }
 }
 
@@ -98,7 +104,9 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut found = 0;
     for function in image.functions().iter().filter(|function| wanted.matches_function(function)) {
-        let Some(bytes) = (1..=LONGEST).rev().find_map(|length| image.text(function.vaddr, length)) else { continue };
+        let Some(bytes) = (1..=LONGEST).rev().find_map(|length| image.text(function.vaddr, length)) else {
+            continue;
+        };
         if patch::displace(&bytes, function.vaddr).is_err() || image.check_boundary(function.vaddr).is_err() {
             continue;
         }

@@ -73,7 +73,9 @@ impl Observer for Output {
                 tell(&format!("`{module}` is not mapped in process {pid}; waiting for it to be loaded"));
             }
             Note::Remark { point, remark } => tell(&format!("note: {point}: {remark}")),
-            Note::NotProbed { pid, reason } => tell(&format!("warning: process {pid} is not probed: {reason}")),
+            Note::NotProbed { pid, reason } => {
+                tell(&format!("warning: process {pid} is not probed: {reason}"))
+            }
             Note::Other(text) => tell(&format!("warning: {text}")),
         }
     }

@@ -9,8 +9,11 @@ use crate::arguments::Program;
 
 /// Compiles a program for this machine's word; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
-    let options =
-        Options { defines: program.define.clone(), include_dirs: program.include.clone(), word: vm::Word::W8 };
+    let options = Options {
+        defines: program.define.clone(),
+        include_dirs: program.include.clone(),
+        word: vm::Word::W8,
+    };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
@@ -20,7 +23,8 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
             Ok(compiled)
         }
         Err(failure) => {
-            let texts = failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
+            let texts =
+                failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
             Err(Failure::complete(texts.collect::<Vec<_>>().join("\n")))
         }
     }

@@ -108,7 +108,7 @@ fn kill(pid: i32, signal: i32) {
 /// Waits for the started command, which is not traced any more: its wait status. A second signal that asks for
 /// the end does not wait.
 fn reap(pid: i32) -> i32 {
-    let first = control::signal();
+    let before = control::signals();
     loop {
         let mut status = 0;
         // SAFETY: `status` is valid for the call.
@@ -117,7 +117,7 @@ fn reap(pid: i32) -> i32 {
             return status;
         }
         let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if ended == -1 && (!interrupted || (first.is_some() && control::signal() != first)) {
+        if ended == -1 && (!interrupted || (before > 0 && control::signals() > before)) {
             return libc::W_EXITCODE(i32::from(FAILED), 0);
         }
     }

@@ -73,8 +73,11 @@ impl Tracer<'_> {
                 return Ok(());
             }
         }
-        Err(ProcessError::Unsuitable { pid, reason: "its threads are born faster than they can be traced".to_owned() }
-            .into())
+        Err(ProcessError::Unsuitable {
+            pid,
+            reason: "its threads are born faster than they can be traced".to_owned(),
+        }
+        .into())
     }
 }
 
@@ -97,7 +100,11 @@ fn suitable(pid: i32) -> Result<Status, ProcessError> {
         return refuse("it is a thread of the kernel");
     }
     if status.tracer != 0 {
-        return refuse(&format!("process {} ({}) traces it already", status.tracer, process::name(status.tracer)));
+        return refuse(&format!(
+            "process {} ({}) traces it already",
+            status.tracer,
+            process::name(status.tracer)
+        ));
     }
     if status.tgid != pid {
         return refuse(&format!("it is a thread of process {}; give that", status.tgid));

@@ -24,7 +24,9 @@ impl Tracer<'_> {
         let mut registers = thread.registers()?;
         let address = registers.rip().wrapping_sub(1);
         let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(Some(thread)) };
-        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(Some(thread)) };
+        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
+            return Ok(Some(thread));
+        };
         if !space.sites.contains_key(&address) {
             let mut byte = [0];
             let ours_before = space.disarmed.contains_key(&address);

@@ -24,8 +24,11 @@ const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
     pub fn finish(&mut self, control: &Control) -> Report {
-        let report_states: Vec<Vec<State>> =
-            self.programs.iter().map(|program| program.probes.iter().map(|probe| probe.state).collect()).collect();
+        let report_states: Vec<Vec<State>> = self
+            .programs
+            .iter()
+            .map(|program| program.probes.iter().map(|probe| probe.state).collect())
+            .collect();
         self.leaving = true;
         for space in self.spaces.values_mut() {
             space.disarm_all();

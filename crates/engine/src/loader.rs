@@ -20,7 +20,9 @@ pub(crate) fn after_mmap(image: &Image) -> Vec<u64> {
     for segment in image.segments().iter().filter(|segment| segment.executable) {
         let Some(text) = image.text(segment.vaddr, segment.file_size as usize) else { continue };
         let starts = text.windows(MOV_EAX_MMAP.len()).enumerate().filter(|(_, bytes)| *bytes == MOV_EAX_MMAP);
-        found.extend(starts.filter_map(|(start, _)| after_syscall(&text[start..], segment.vaddr + start as u64)));
+        found.extend(
+            starts.filter_map(|(start, _)| after_syscall(&text[start..], segment.vaddr + start as u64)),
+        );
     }
     found
 }
@@ -55,7 +57,8 @@ pub(crate) fn is_loader(module: &Module, main: Option<&Module>) -> bool {
     let interpreter = main.and_then(|main| main.image.interpreter());
     match interpreter {
         Some(interpreter) => {
-            module.path == interpreter || interpreter.file_name().is_some_and(|name| module.path.file_name() == Some(name))
+            module.path == interpreter
+                || interpreter.file_name().is_some_and(|name| module.path.file_name() == Some(name))
                 || std::fs::canonicalize(interpreter).is_ok_and(|path| path == module.path)
         }
         None => false,

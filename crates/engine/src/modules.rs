@@ -31,7 +31,9 @@ impl Tracer<'_> {
     /// in it settles it.
     pub(crate) fn refresh(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return Ok((thread, stop)) };
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+            return Ok((thread, stop));
+        };
         if let Some(space) = self.spaces.get_mut(&number) {
             space.stale = false;
         }
@@ -211,7 +213,8 @@ impl Tracer<'_> {
     ) -> Result<(Stopped, Stop, Result<Area, String>), ProcessError> {
         let tid = thread.tid();
         let size = Area::size_for(planned.len());
-        let reach = planned.iter().map(|site| site.0.displaced.reach()).reduce(intersect).unwrap_or(0..=u64::MAX);
+        let reach =
+            planned.iter().map(|site| site.0.displaced.reach()).reduce(intersect).unwrap_or(0..=u64::MAX);
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
@@ -229,7 +232,8 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let taken: Vec<_> = mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
+        let taken: Vec<_> =
+            mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
         let near = planned.first().map_or(module.bias, |site| site.0.address);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
         for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {

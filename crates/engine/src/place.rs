@@ -32,7 +32,13 @@ pub(crate) struct Checks {
 }
 
 /// Plans all probes of a program that are not over in a module that has the program's name.
-pub(crate) fn plan(number: usize, program: &Program, module: &Module, memory: &Memory, checks: Checks) -> Plan {
+pub(crate) fn plan(
+    number: usize,
+    program: &Program,
+    module: &Module,
+    memory: &Memory,
+    checks: Checks,
+) -> Plan {
     let mut plan = Plan::default();
     let critical = critical_sections(module, memory);
     for (probe, definition) in program.object.probes.iter().enumerate() {
@@ -65,7 +71,10 @@ fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) 
         }),
         Location::Address(address) => {
             if !module.contains(*address) {
-                return Err(format!("address {address:#x} is not in this module, which is mapped at {:#x}", module.bias));
+                return Err(format!(
+                    "address {address:#x} is not in this module, which is mapped at {:#x}",
+                    module.bias
+                ));
             }
             Ok(address.wrapping_sub(module.bias))
         }
@@ -86,13 +95,17 @@ fn symbol(name: &str, module: &Module, remark: &mut dyn FnMut(String)) -> Result
                 "; the file has no symbols: give the offset in the file as a number".to_owned()
             }
             [] => "; `dprobes list` shows the functions there are".to_owned(),
-            near => format!("; did you mean {}?", near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+            near => format!(
+                "; did you mean {}?",
+                near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            ),
         };
         return Err(format!("no symbol `{name}`{hint}"));
     };
     if found.len() > 1 {
         let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
-        let places = found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
+        let places =
+            found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
         return Err(format!(
             "`{name}` names {} functions: {}; give the full name of one, or its offset",
             found.len(),
@@ -139,7 +152,10 @@ pub(crate) fn site(
     }
     let displaced = patch::displace(bytes, address).map_err(|refusal| refusal.to_string())?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
-        return Err(format!("`{}`: the process has a shadow stack, and calls cannot be displaced there", displaced.text()));
+        return Err(format!(
+            "`{}`: the process has a shadow stack, and calls cannot be displaced there",
+            displaced.text()
+        ));
     }
     Ok(Planned::new(address, displaced, bytes[0], wanted))
 }
@@ -173,7 +189,9 @@ fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
 fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, String> {
     let address = planned.0.address;
     if critical.iter().any(|&(start, end)| (start..end).contains(&address)) {
-        return Err(format!("{address:#x} is in a restartable sequence (rseq), which a stop would never let end"));
+        return Err(format!(
+            "{address:#x} is in a restartable sequence (rseq), which a stop would never let end"
+        ));
     }
     Ok(planned)
 }

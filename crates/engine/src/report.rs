@@ -40,7 +40,8 @@ impl Tracer<'_> {
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
         for (program, states) in self.programs.iter().zip(states) {
-            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states) {
+            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states)
+            {
                 report.probes.push(ProbeReport {
                     module: program.object.module.clone(),
                     point: definition.point.clone(),

@@ -150,7 +150,8 @@ fn show(place: Place, site: u64, registers: &mut Registers) {
 
 /// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
 fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
-    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP) && info.si_code > 0
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+        && info.si_code > 0
 }
 
 /// Whether a thread is stopped on its way out of a system call that the stop has interrupted.

@@ -54,9 +54,11 @@ impl Space {
     /// armed or disarmed while the copy was taken, its byte is set right.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let memory = Memory::open(child)?;
-        let sites = self.sites.iter().filter_map(|(&address, armed)| Some((address, armed.inherit(&memory).ok()?)));
+        let sites =
+            self.sites.iter().filter_map(|(&address, armed)| Some((address, armed.inherit(&memory).ok()?)));
         let sites = sites.collect();
-        let disarmed = self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&memory))).collect();
+        let disarmed =
+            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&memory))).collect();
         Ok(Space {
             memory,
             members: 1,

@@ -292,7 +292,8 @@ impl<'a> Tracer<'a> {
 
     /// Asks one more thread of an address space to stop.
     pub(crate) fn ask_one(&mut self, number: u32) {
-        let candidate = self.threads.values_mut().find(|thread| thread.space == Some(number) && !thread.asked);
+        let candidate =
+            self.threads.values_mut().find(|thread| thread.space == Some(number) && !thread.asked);
         if let Some(thread) = candidate
             && let Activity::Running(running) = &thread.activity
             && running.interrupt().is_ok()

@@ -23,7 +23,8 @@ mod tasks;
 mod thread;
 
 pub use elf::{
-    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind, Segment, Version,
+    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
+    Segment, Version,
 };
 pub use error::Error;
 pub use maps::{Mapping, maps};

@@ -67,7 +67,8 @@ fn is_wait(text: &str) -> bool {
 
 fn expect_equal(name: &str, path: &Path) {
     let found = compare(path);
-    let refused: Vec<_> = found.refused.iter().map(|(at, text, why)| format!("{at:#x} {text}: {why}")).collect();
+    let refused: Vec<_> =
+        found.refused.iter().map(|(at, text, why)| format!("{at:#x} {text}: {why}")).collect();
     let accepted: Vec<_> = found.accepted.iter().filter(|(_, text)| !is_wait(text)).collect();
     assert!(found.checked > 20, "{name}: objdump listed {} instructions", found.checked);
     assert!(refused.is_empty(), "{name}: refused {} of {}: {refused:#?}", refused.len(), found.checked);
