@@ -18,6 +18,8 @@
 mod arithmetic;
 mod code;
 mod exception;
+mod flow;
+mod hit;
 mod interpreter;
 mod log;
 mod machine;
@@ -26,6 +28,7 @@ mod program;
 mod register;
 mod stack;
 mod state;
+mod variables;
 mod word;
 
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
