@@ -58,8 +58,8 @@ impl<M: Machine, const WIDE: bool> Hit<'_, '_, M, WIDE> {
         first: u64,
     ) -> Result<(), Exception> {
         let element = |place| {
-            // Past the last index of a word there is no variable either.
-            let variable = variables.at(first.saturating_add(place))?;
+            // No sum wraps: the first index that is out of range is also the last that is asked for.
+            let variable = variables.at(first.wrapping_add(place))?;
             Ok(variable.load(Ordering::Relaxed))
         };
         let logged = self.log.words(Self::WORD, Some(token), count, element)?;
