@@ -1,0 +1,127 @@
+//! Attaching: until a signal, a time, or the end of the process; afterwards every byte is as before.
+
+use crate::support::{Outcome, Server, attach, counting, is_traced, need, target, text_differences};
+use std::time::{Duration, Instant};
+
+/// The executable mappings of a process.
+fn executable_mappings(pid: u32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process is there");
+    maps.lines()
+        .filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.contains('x')))
+        .map(str::to_string)
+        .collect()
+}
+
+/// Attaches to a server, lets it call 50 times, ends the tracer, and checks that nothing is left behind.
+fn until(end: impl FnOnce(crate::support::Attached) -> Outcome) {
+    let program = need!("attaching", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    let before = executable_mappings(pid);
+    let text = counting(&program, ["server_work"]);
+    let mut attached = attach(pid, &text, &[]);
+    attached.wait_for(pid, &program, "server_work");
+    assert!(is_traced(pid));
+    assert_eq!(server.ask("call 50"), "done 50");
+    let outcome = end(attached);
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:#?}");
+    assert_eq!(outcome.stats.hits(1), 50, "{outcome:#?}");
+    assert!(outcome.stderr.contains("50"), "the summary is on standard error: {outcome:#?}");
+    assert!(server.lives() && !is_traced(pid));
+    assert_eq!(text_differences(pid), [""; 0]);
+    assert_eq!(executable_mappings(pid), before);
+    assert_eq!(server.ask("call 20"), "done 20");
+    let (status, _) = server.end();
+    assert!(status.success());
+}
+
+#[test]
+fn until_ctrl_c() {
+    until(|attached| attached.stop(libc::SIGINT));
+}
+
+#[test]
+fn until_sigterm() {
+    until(|attached| attached.stop(libc::SIGTERM));
+}
+
+#[test]
+fn until_sighup() {
+    until(|attached| attached.stop(libc::SIGHUP));
+}
+
+#[test]
+fn for_a_time() {
+    let program = need!("attaching", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    let start = Instant::now();
+    let mut attached = attach(pid, &counting(&program, ["server_work"]), &["--for", "2s"]);
+    attached.wait_for(pid, &program, "server_work");
+    assert_eq!(server.ask("call 50"), "done 50");
+    let outcome = attached.end().ended_with(0);
+    assert!(
+        (Duration::from_secs(2)..Duration::from_secs(10)).contains(&start.elapsed()),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(outcome.stats.hits(1), 50, "{outcome:#?}");
+    assert_eq!(text_differences(pid), [""; 0]);
+}
+
+#[test]
+fn until_the_process_ends() {
+    let program = need!("attaching", target("server"), "gcc");
+    for (last_words, status) in [("exit 3", Some(3)), ("die", None)] {
+        let mut server = Server::start(&program, [] as [&str; 0]);
+        server.line();
+        let pid = server.pid();
+        let mut attached = attach(pid, &counting(&program, ["server_work"]), &[]);
+        attached.wait_for(pid, &program, "server_work");
+        assert_eq!(server.ask("call 50"), "done 50");
+        server.send(last_words);
+        let outcome = attached.end().ended_with(0);
+        assert_eq!(outcome.stats.hits(1), 50, "{outcome:#?}");
+        assert_eq!(server.end().0.code(), status);
+    }
+}
+
+#[test]
+fn detaching_in_the_middle_of_the_hits_loses_nothing_and_harms_nothing() {
+    let program = need!("attaching", target("tight"), "gcc");
+    let mut server = Server::start(&program, ["-i"]);
+    server.line();
+    let pid = server.pid();
+    for _ in 0..5 {
+        server.send("20000000 4");
+        let mut attached = attach(pid, &counting(&program, ["work"]), &[]);
+        attached.wait_for(pid, &program, "work");
+        std::thread::sleep(Duration::from_millis(100));
+        let outcome = attached.stop(libc::SIGINT).ended_with(0);
+        assert!(outcome.stats.hits(1) > 0, "{outcome:#?}");
+        assert_eq!(outcome.stats.locals, [outcome.stats.hits(1)], "{outcome:#?}");
+        assert_eq!(text_differences(pid), [""; 0]);
+        let line = server.line();
+        // The sum of work(i, i & 7) for i below 20 million, on four threads, in hexadecimal.
+        let expected: u64 = (0..20_000_000u64).map(|i| 1 + i * 3 + (i & 7)).sum::<u64>() * 4;
+        assert!(line.ends_with(&format!("sum {expected:x}")), "{line}");
+    }
+}
+
+#[test]
+fn a_tracer_that_is_killed_takes_no_process_with_it_that_reaches_no_probe() {
+    let program = need!("attaching", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    let mut attached = attach(pid, &counting(&program, ["server_work"]), &[]);
+    attached.wait_for(pid, &program, "server_work");
+    // SAFETY: kill takes no pointers; the tracer was not reaped.
+    unsafe { libc::kill(attached.pid(), libc::SIGKILL) };
+    drop(attached);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(server.lives() && !is_traced(pid));
+    assert_eq!(server.ask("nothing"), "done 0");
+}

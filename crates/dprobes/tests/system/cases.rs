@@ -1,0 +1,313 @@
+//! Golden transcripts: `tests/cases/*.case` of the repository, run through the real binary.
+//!
+//! A file holds blocks; a block begins with `NAME` and ends with the next. Indented lines, by four spaces, belong to
+//! the keyword above them; lines that begin with `#` are comments.
+//!
+//! | keyword | what |
+//! |---|---|
+//! | `NAME text` | what the case shows |
+//! | `FILE name` | a file in the case's directory, with the indented text |
+//! | `ARGS words` | the arguments of dprobes, as a shell would split them |
+//! | `SHELL line` | instead: a line for `sh`, in which `$DPROBES` is the command |
+//! | `MENTIONS text` | standard error holds this; never rewritten |
+//! | `EXIT status` | the exit status |
+//! | `STDOUT`, `STDERR`, `RECORDS` | the whole output (or the file `records`), indented; absent: not compared (`STDERR`: must be empty) |
+//!
+//! `{targets}`, `{repository}` and `{server}` (the pid of a process to attach to) stand for themselves in `ARGS`,
+//! `SHELL` and files, and paths and numbers that differ between runs are written so in what is compared. In
+//! the bad cases nothing may be touched: a command line that would start a program writes `ran`, which must not be
+//! there afterwards, and the server's text must be as before.
+//!
+//! `UPDATE_CASES=1` rewrites `EXIT` and the outputs. Read the difference.
+
+use crate::support::{Scratch, Server, dprobes, is_traced, need, repository, run, target, text_differences};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One block.
+#[derive(Default, Clone)]
+struct Case {
+    name: String,
+    /// Every entry of the block in order: keyword, rest of the line, indented text.
+    entries: Vec<(String, String, String)>,
+}
+
+impl Case {
+    fn first(&self, keyword: &str) -> Option<(&str, &str)> {
+        let found = self.entries.iter().find(|(each, _, _)| each == keyword)?;
+        Some((&found.1, &found.2))
+    }
+
+    fn all<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.entries
+            .iter()
+            .filter(move |(each, _, _)| each == keyword)
+            .map(|(_, rest, text)| (&**rest, &**text))
+    }
+
+    fn set(&mut self, keyword: &str, rest: &str, text: &str) {
+        let entry = (keyword.to_string(), rest.to_string(), text.to_string());
+        match self.entries.iter_mut().find(|(each, _, _)| each == keyword) {
+            Some(found) => *found = entry,
+            None => self.entries.push(entry),
+        }
+    }
+}
+
+/// The comments before the first case, and the cases.
+fn parse(text: &str) -> (String, Vec<Case>) {
+    let mut head = String::new();
+    let mut cases: Vec<Case> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('#') {
+            assert!(cases.is_empty(), "comments stand before the first case");
+            writeln!(head, "{line}").expect("a string takes it");
+        } else if let Some(indented) = line.strip_prefix("    ") {
+            let case = cases.last_mut().expect("text belongs to a case");
+            let (_, _, text) = case.entries.last_mut().expect("text belongs to a keyword");
+            writeln!(text, "{indented}").expect("a string takes it");
+        } else if line.trim().is_empty() {
+            if let Some((_, _, text)) = cases.last_mut().and_then(|case| case.entries.last_mut())
+                && !text.is_empty()
+            {
+                text.push('\n');
+            }
+        } else {
+            let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match keyword {
+                "NAME" => cases.push(Case { name: rest.to_string(), entries: Vec::new() }),
+                "FILE" | "ARGS" | "SHELL" | "MENTIONS" | "EXIT" | "STDOUT" | "STDERR" | "RECORDS" => {
+                    let case = cases.last_mut().expect("a case begins with NAME");
+                    case.entries.push((keyword.to_string(), rest.to_string(), String::new()));
+                }
+                _ => panic!("unknown keyword {keyword:?}"),
+            }
+        }
+    }
+    // Blank lines between blocks are not text.
+    for entry in cases.iter_mut().flat_map(|case| &mut case.entries) {
+        let end = entry.2.trim_end_matches('\n').len();
+        entry.2.truncate(end);
+        if end > 0 {
+            entry.2.push('\n');
+        }
+    }
+    (head, cases)
+}
+
+fn print(head: &str, cases: &[Case]) -> String {
+    let mut out = head.to_string();
+    for case in cases {
+        writeln!(out, "{}NAME {}", if out.is_empty() { "" } else { "\n" }, case.name)
+            .expect("a string takes it");
+        for (keyword, rest, text) in &case.entries {
+            writeln!(out, "{}", format!("{keyword} {rest}").trim_end()).expect("a string takes it");
+            for line in text.lines() {
+                writeln!(out, "{}", format!("    {line}").trim_end()).expect("a string takes it");
+            }
+        }
+    }
+    out
+}
+
+/// What a case is run in: where things are, and what stands for them.
+struct Place {
+    scratch: Scratch,
+    targets: PathBuf,
+    server: u32,
+}
+
+impl Place {
+    fn fill(&self, text: &str) -> String {
+        text.replace("{targets}", &self.targets.to_string_lossy())
+            .replace("{repository}", &root())
+            .replace("{server}", &self.server.to_string())
+    }
+
+    /// Puts the stand-ins in the place of what differs between runs and machines.
+    fn blank(&self, text: &str) -> String {
+        let text = text
+            .replace(&*self.targets.to_string_lossy(), "{targets}")
+            .replace(&*self.scratch.path().to_string_lossy(), "{dir}")
+            .replace(&root(), "{repository}");
+        let text = number_after(&text, "cpu=", "N");
+        let text = number_after(&text, "pid=", "N");
+        let text = number_after(&text, "pid ", "N");
+        number_after(&text, "process ", "N").lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+}
+
+fn root() -> String {
+    repository().canonicalize().expect("the repository is there").to_string_lossy().into_owned()
+}
+
+/// Replaces every decimal number that follows a word.
+fn number_after(text: &str, word: &str, with: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, after) = rest.split_at(at + word.len());
+        out.push_str(before);
+        rest = after.trim_start_matches(|each: char| each.is_ascii_digit());
+        out.push_str(if rest.len() < after.len() { with } else { "" });
+    }
+    out + rest
+}
+
+/// Runs a case; gives it as it would be written, and what is wrong beside the goldens.
+fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
+    let mut wrong = Vec::new();
+    for (name, text) in case.all("FILE") {
+        place.scratch.file(name, &place.fill(text));
+    }
+    let mut command = Command::new("sh");
+    command.current_dir(place.scratch.path()).env("DPROBES", env!("CARGO_BIN_EXE_dprobes"));
+    let line = match (case.first("ARGS"), case.first("SHELL")) {
+        (Some((words, _)), None) => format!("exec \"$DPROBES\" {}", place.fill(words)),
+        (None, Some((line, _))) => place.fill(line),
+        _ => panic!("{}: one of ARGS and SHELL", case.name),
+    };
+    let (status, stdout, stderr) = run(command.arg("-c").arg(line));
+    let stderr = place.blank(&stderr);
+    for (text, _) in case.all("MENTIONS") {
+        if !stderr.to_lowercase().contains(&text.to_lowercase()) {
+            wrong.push(format!("standard error does not mention {text:?}:\n{stderr}"));
+        }
+    }
+    let mut seen = case.clone();
+    let status = status.code().map_or_else(|| status.to_string(), |code| code.to_string());
+    seen.set("EXIT", &status, "");
+    if case.first("STDOUT").is_some() {
+        seen.set("STDOUT", "", &place.blank(&stdout));
+    }
+    if case.first("STDERR").is_some() || !stderr.is_empty() {
+        seen.set("STDERR", "", &stderr);
+    }
+    if case.first("RECORDS").is_some() {
+        let records = std::fs::read_to_string(place.scratch.path().join("records")).unwrap_or_default();
+        seen.set("RECORDS", "", &place.blank(&records));
+    }
+    (seen, wrong)
+}
+
+/// Plays the cases of a directory; `check` looks at each afterwards.
+fn play_all(directory: &str, least: usize, check: impl Fn(&Place) -> Vec<String>) {
+    let program = need!("cases", target("server"), "gcc");
+    for name in ["leaf", "exact"] {
+        need!("cases", target(name), "gcc");
+    }
+    for (output, flags) in [("leaf-fixed", &["-no-pie", "-fno-pie"][..]), ("leaf-stripped", &["-s"][..])] {
+        need!("cases", crate::support::variant("leaf", output, flags), "gcc");
+    }
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let targets = program.parent().expect("targets are in a directory").to_path_buf();
+    let update = std::env::var_os("UPDATE_CASES").is_some();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(repository().join("tests/cases").join(directory))
+        .expect("there are cases")
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "case"))
+        .collect();
+    files.sort();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("it can be read");
+        let (head, cases) = parse(&text);
+        let mut rewritten = Vec::new();
+        for case in &cases {
+            count += 1;
+            let place = Place { scratch: Scratch::new(), targets: targets.clone(), server: server.pid() };
+            let (seen, mut found) = play(case, &place);
+            found.extend(check(&place));
+            if !update {
+                found.extend(compare(case, &seen));
+            }
+            wrong.extend(found.iter().map(|what| format!("{}: {}: {what}", short(&file), case.name)));
+            rewritten.push(seen);
+        }
+        if update {
+            std::fs::write(&file, print(&head, &rewritten)).expect("the cases can be rewritten");
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} cases:\n\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= least, "{count} cases");
+    assert!(server.lives());
+}
+
+fn short(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn compare(case: &Case, seen: &Case) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for keyword in ["EXIT", "STDOUT", "STDERR", "RECORDS"] {
+        let (wanted, is) = (case.first(keyword), seen.first(keyword));
+        if wanted != is {
+            let show = |what: Option<(&str, &str)>| {
+                what.map_or("nothing".into(), |(rest, text)| format!("{rest}\n{text}"))
+            };
+            wrong.push(format!("{keyword} should be {}but is {}", show(wanted), show(is)));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn wrong_programs_and_wrong_command_lines_are_refused_with_their_messages() {
+    play_all("bad", 40, |place| {
+        let mut wrong = Vec::new();
+        if place.scratch.path().join("ran").exists() {
+            wrong.push("the program was started all the same".to_string());
+        }
+        if is_traced(place.server) {
+            wrong.push("the server is still traced".to_string());
+        }
+        wrong.extend(text_differences(place.server));
+        wrong
+    });
+}
+
+#[test]
+fn good_sessions_look_as_their_transcripts() {
+    play_all("good", 5, |_| Vec::new());
+}
+
+#[test]
+fn a_process_of_another_user_and_a_thread_of_the_kernel_are_refused() {
+    let program = need!("cases", target("server"), "gcc");
+    let setpriv = need!("cases", crate::support::find_program("setpriv"), "setpriv");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return crate::support::skipped("another user's process", "root");
+    }
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    // Others may not enter this directory: a copy of the command lies where they may.
+    let copy = std::env::temp_dir().join(format!("dprobes-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_dprobes"), &copy).expect("the command can be copied");
+    let scratch = std::env::temp_dir().join(format!("dprobes-{}.rpn", std::process::id()));
+    let text = "name = \"server\"\nmodtype = user\noffset = server_work\nabort\n";
+    std::fs::write(&scratch, text).expect("the program can be written");
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["attach", "-p"]);
+    let (status, _, stderr) = run(command.arg(server.pid().to_string()).arg(&scratch).current_dir("/"));
+    assert!(!status.success(), "{stderr}");
+    assert!(stderr.contains(&server.pid().to_string()), "{stderr}");
+    assert!(stderr.to_lowercase().contains("permi"), "{stderr}");
+    assert!(server.lives() && text_differences(server.pid()).is_empty());
+
+    let threads = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+    let kernel = threads.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.split(' ').nth(3) == Some("2")
+    });
+    if let Some(kernel) = kernel {
+        let mut command = dprobes();
+        let (status, _, stderr) = run(command.args(["attach", "-p", &kernel.to_string()]).arg(&scratch));
+        assert!(!status.success() && stderr.contains("kernel"), "{stderr}");
+    }
+    let _ = std::fs::remove_file(copy);
+    let _ = std::fs::remove_file(scratch);
+}

@@ -1,0 +1,80 @@
+//! `dprobes attach`, from the moment its probes are in to its end.
+
+use super::run::{Outcome, finish, outcome};
+use super::{Scratch, dprobes, file_offset, memory, site_address};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running `dprobes attach`.
+pub(crate) struct Attached {
+    child: Option<Child>,
+    scratch: Scratch,
+}
+
+/// Attaches to a process.
+pub(crate) fn attach(pid: u32, program: &str, options: &[&str]) -> Attached {
+    let scratch = Scratch::new();
+    let file = scratch.file("program.rpn", program);
+    let mut command = dprobes();
+    command.arg("attach").arg("-p").arg(pid.to_string()).arg("-o").arg(scratch.path().join("records"));
+    command.arg("--stats").arg(scratch.path().join("stats")).args(options).arg(file);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    Attached { child: Some(command.spawn().expect("dprobes starts")), scratch }
+}
+
+impl Attached {
+    /// Waits until the byte at a symbol of a module in the process is no longer the file's: the probe is in.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, pid: u32, module: &Path, symbol: &str) {
+        let original = std::fs::read(module).expect("the module can be read");
+        let offset =
+            file_offset(module, symbol).unwrap_or_else(|| panic!("{} has no {symbol}", module.display()));
+        let start = Instant::now();
+        loop {
+            if let Some(address) = site_address(pid, module, offset)
+                && memory(pid, address, 1).is_ok_and(|byte| byte[0] != original[offset as usize])
+            {
+                return;
+            }
+            let child = self.child.as_mut().expect("dprobes was not stopped");
+            if child.try_wait().expect("a child can be waited for").is_some() {
+                let (status, _, stderr) = finish(self.child.take().expect("it is there"), "dprobes attach");
+                panic!("dprobes attach ended with {status} before its probes were in:\n{stderr}");
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "the probe at {symbol} does not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The process of dprobes itself.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.as_ref().expect("dprobes was not stopped").id() as i32
+    }
+
+    /// Sends a signal to dprobes and waits for its end.
+    #[track_caller]
+    pub(crate) fn stop(self, signal: i32) -> Outcome {
+        // SAFETY: kill takes no pointers; the child was not reaped, so the number is still its.
+        unsafe { libc::kill(self.pid(), signal) };
+        self.end()
+    }
+
+    /// Waits for the end of dprobes.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Outcome {
+        let child = self.child.take().expect("dprobes was not stopped");
+        let (status, stdout, stderr) = finish(child, "dprobes attach");
+        outcome(&self.scratch, status, stdout, stderr)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What the tests share: programs to probe, runs of the real command, and ways to look at a process from outside.
+
+mod attach;
+mod elf;
+mod program;
+mod run;
+mod server;
+mod stats;
+mod targets;
+
+pub(crate) use attach::{Attached, attach};
+pub(crate) use elf::{file_offset, is_traced, memory, site_address, symbol_address, text_differences};
+pub(crate) use program::counting;
+pub(crate) use run::{Outcome, Run, dprobes, run};
+pub(crate) use server::Server;
+pub(crate) use stats::Stats;
+pub(crate) use targets::{Scratch, find_program, repository, skipped, target, variant};
+
+/// Ends the test, saying so, unless the value is there: the machine lacks what the test needs.
+macro_rules! need {
+    ($test:literal, $what:expr, $needs:literal) => {
+        match $what {
+            Some(value) => value,
+            None => return $crate::support::skipped($test, $needs),
+        }
+    };
+}
+pub(crate) use need;

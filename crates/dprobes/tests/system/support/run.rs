@@ -1,0 +1,144 @@
+//! Runs of the real command: `dprobes run`, and any other, watched by a clock.
+
+use super::{Scratch, Stats};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// No test waits longer for one command.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The command under test.
+pub(crate) fn dprobes() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_dprobes"))
+}
+
+/// What a run of the command left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The file given with `-o`.
+    pub(crate) records: String,
+    /// The file given with `--stats`; empty where there is none.
+    pub(crate) stats: Stats,
+}
+
+impl Outcome {
+    /// The records' first lines, one per record: those that end the header, without the rows of bytes.
+    pub(crate) fn headers(&self) -> Vec<&str> {
+        self.records.lines().filter(|line| line.starts_with("DProbes(") && line.contains(" cpu=")).collect()
+    }
+
+    /// Panics unless the traced program ended with this status.
+    #[track_caller]
+    pub(crate) fn ended_with(self, status: i32) -> Self {
+        assert_eq!(self.status.code(), Some(status), "{self:#?}");
+        self
+    }
+}
+
+/// `dprobes run`, being put together.
+pub(crate) struct Run {
+    scratch: Scratch,
+    command: Command,
+}
+
+impl Run {
+    /// With this program.
+    pub(crate) fn new(program: &str) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.file("program.rpn", program);
+        Self::with(scratch, &file)
+    }
+
+    /// With the program in this file.
+    pub(crate) fn file(file: &Path) -> Self {
+        Self::with(Scratch::new(), file)
+    }
+
+    fn with(scratch: Scratch, file: &Path) -> Self {
+        let mut command = dprobes();
+        command.arg("run").arg("-o").arg(scratch.path().join("records"));
+        command.arg("--stats").arg(scratch.path().join("stats")).arg(file).current_dir(scratch.path());
+        Run { scratch, command }
+    }
+
+    /// Adds an option.
+    pub(crate) fn option(mut self, option: impl AsRef<OsStr>) -> Self {
+        self.command.arg(option);
+        self
+    }
+
+    /// Runs the program and waits for its end.
+    #[track_caller]
+    pub(crate) fn on<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, words: I) -> Outcome {
+        self.command.arg("--").args(words);
+        let (status, stdout, stderr) = run(&mut self.command);
+        outcome(&self.scratch, status, stdout, stderr)
+    }
+}
+
+/// Gathers the files of a run.
+pub(crate) fn outcome(scratch: &Scratch, status: ExitStatus, stdout: String, stderr: String) -> Outcome {
+    let records = std::fs::read(scratch.path().join("records")).unwrap_or_default();
+    let records = String::from_utf8_lossy(&records).into_owned();
+    let Some(stats) = Stats::read(&scratch.path().join("stats")) else {
+        panic!("no stats were written; {status}; standard error:\n{stderr}\nstandard output:\n{stdout}");
+    };
+    Outcome { status, stdout, stderr, records, stats }
+}
+
+/// Runs a command with nothing on standard input; gives its status, standard output and standard error.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> (ExitStatus, String, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = format!("{command:?}");
+    finish(child, &said)
+}
+
+/// Waits for a child started in a process group of its own, reading what it writes.
+///
+/// # Panics
+/// When it takes too long; the group is killed then.
+#[track_caller]
+pub(crate) fn finish(mut child: Child, said: &str) -> (ExitStatus, String, String) {
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            // SAFETY: kill takes no pointers; the group is that of a child not yet reaped, so the number is still its.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            let _ = child.wait();
+            panic!("{said} did not end in {PATIENCE:?}");
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    };
+    let text = |thread: Option<JoinHandle<Vec<u8>>>| {
+        let bytes = thread.map(|thread| thread.join().expect("a reader does not panic")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (status, text(stdout), text(stderr))
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> Option<JoinHandle<Vec<u8>>> {
+    stream.map(|mut stream| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stream.read_to_end(&mut bytes);
+            bytes
+        })
+    })
+}

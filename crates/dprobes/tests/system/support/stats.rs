@@ -1,0 +1,82 @@
+//! The counts of a run, as `--stats` writes them (docs/stats.md).
+
+use serde::Deserialize;
+use std::path::Path;
+
+/// The whole file.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stats {
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) locals: Vec<u64>,
+    pub(crate) globals: Vec<u64>,
+}
+
+/// One probepoint.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Probe {
+    pub(crate) module: String,
+    pub(crate) point: String,
+    pub(crate) address: serde_json::Value,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) engine: String,
+    pub(crate) hits: u64,
+    pub(crate) runs: u64,
+    pub(crate) ignored: u64,
+    pub(crate) missed: u64,
+    pub(crate) logged: u64,
+    pub(crate) dropped: u64,
+    pub(crate) state: String,
+}
+
+impl Stats {
+    /// Reads the file and checks what holds in every run: hits = runs + ignored + missed.
+    pub(crate) fn read(path: &Path) -> Option<Stats> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let stats: Stats = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("the stats are not as documented: {error}\n{text}"));
+        for probe in &stats.probes {
+            assert_eq!(
+                probe.hits,
+                probe.runs + probe.ignored + probe.missed,
+                "a hit is unaccounted for: {probe:?}"
+            );
+            assert!(probe.logged + probe.dropped <= probe.runs, "more records than runs: {probe:?}");
+            assert_eq!(probe.engine, "trap", "{probe:?}");
+            assert!(
+                !probe.module.is_empty() && !probe.point.is_empty() && !probe.state.is_empty(),
+                "{probe:?}"
+            );
+            assert!(!probe.address.is_null(), "{probe:?}");
+        }
+        Some(stats)
+    }
+
+    fn sum(&self, minor: u32, count: impl Fn(&Probe) -> u64) -> u64 {
+        let rows: Vec<u64> = self.probes.iter().filter(|probe| probe.minor == minor).map(count).collect();
+        assert!(!rows.is_empty(), "no probepoint with minor {minor} in {self:?}");
+        rows.iter().sum()
+    }
+
+    /// Hits of the probepoints with this minor code.
+    pub(crate) fn hits(&self, minor: u32) -> u64 {
+        self.sum(minor, |probe| probe.hits)
+    }
+
+    /// Handler runs.
+    pub(crate) fn runs(&self, minor: u32) -> u64 {
+        self.sum(minor, |probe| probe.runs)
+    }
+
+    /// Hits passed over by `ignore`.
+    pub(crate) fn ignored(&self, minor: u32) -> u64 {
+        self.sum(minor, |probe| probe.ignored)
+    }
+
+    /// Records written.
+    pub(crate) fn logged(&self, minor: u32) -> u64 {
+        self.sum(minor, |probe| probe.logged)
+    }
+}

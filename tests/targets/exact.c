@@ -1,0 +1,54 @@
+/* build: -O2 -pthread
+ *
+ * Exact counts. Eight threads call one function 5,000 times each. The function offers three places to probe:
+ *   exact_entry  its first instruction, a push
+ *   exact_mid    an instruction in the middle that addresses memory relative to rip
+ *   exact_ret    its return
+ * Every call gives a value that depends on all of them; the sum is compared with one computed without the function.
+ * Prints "calls N sum HEX ok" and exits with 0, or says what differs and exits with 1. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { THREADS = 8, CALLS = 5000 };
+
+uint64_t exact_bias = 0x1234567;
+uint64_t exact_entry(uint64_t a, uint64_t b);
+
+__asm__(".text\n"
+        ".globl exact_entry, exact_mid, exact_ret\n"
+        ".type exact_entry, @function\n"
+        "exact_entry:\n"
+        "  push %rbp\n"
+        "  mov %rsp, %rbp\n"
+        "  lea (%rdi,%rdi,2), %rax\n"
+        "exact_mid:\n"
+        "  add exact_bias(%rip), %rax\n"
+        "  xor %rsi, %rax\n"
+        "  pop %rbp\n"
+        "exact_ret:\n"
+        "  ret\n"
+        ".size exact_entry, . - exact_entry\n");
+
+static void *thread(void *argument) {
+    uint64_t id = (uintptr_t)argument, sum = 0;
+    for (uint64_t i = 0; i < CALLS; i++) sum += exact_entry(i, id);
+    return (void *)(uintptr_t)sum;
+}
+
+int main(void) {
+    pthread_t threads[THREADS];
+    uint64_t sum = 0, expected = 0;
+    for (uintptr_t t = 0; t < THREADS; t++) {
+        if (pthread_create(&threads[t], NULL, thread, (void *)t)) return 2;
+    }
+    for (int t = 0; t < THREADS; t++) {
+        void *part;
+        if (pthread_join(threads[t], &part)) return 2;
+        sum += (uintptr_t)part;
+    }
+    for (uint64_t t = 0; t < THREADS; t++)
+        for (uint64_t i = 0; i < CALLS; i++) expected += (i * 3 + exact_bias) ^ t;
+    printf("calls %d sum %llx %s\n", THREADS * CALLS, (unsigned long long)sum, sum == expected ? "ok" : "wrong");
+    return sum != expected;
+}
