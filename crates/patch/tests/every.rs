@@ -69,7 +69,7 @@ fn every_instruction_computes_the_same_displaced() {
         "{ran} runs ({completed} without a fault), {slots} in slots, {emulated} emulated; {skipped} left out"
     );
     // A processor without AVX-512 completes about half as many.
-    assert!(ran > 25_000 && completed > 8_000 && slots > 50_000 && emulated > 300);
+    assert!(ran > 25_000 && completed > 8_000 && slots > 50_000 && emulated > 200);
 }
 
 /// Points what the instruction follows to where it can go.

@@ -89,7 +89,8 @@ fn forgive_below_stack(displaced: &Displaced, start: &Start, end: &mut End, expe
     let indirect =
         displaced.is_emulated() && displaced.needs_plain_stack() && displaced.original().contains(&0xff);
     let below = (start.registers.gpr[4] - 24).checked_sub(DATA).map(|offset| offset as usize);
-    if let Some(below) = below.filter(|below| indirect && end.fault.is_none() && below + 16 <= end.data.len())
+    if let Some(below) =
+        below.filter(|below| indirect && end.registers.rip != SITE && below + 16 <= end.data.len())
     {
         end.data[below..below + 16].copy_from_slice(&expected.data[below..below + 16]);
     }

@@ -3,5 +3,6 @@
 
 pub mod compare;
 pub mod encodings;
+pub mod forms;
 pub mod native;
 pub mod random;

@@ -292,6 +292,22 @@ impl Arena {
     }
 }
 
+impl Arena {
+    /// Executes one instruction at `start`'s rip, under the trap flag; rip is where it led, the trap flag as it was.
+    pub fn step(&mut self, start: &Start) -> End {
+        let mut traced = start.clone();
+        traced.registers.rflags |= TRAP_FLAG;
+        // SAFETY: the lock is held; the handler reads it only while code runs, in `run`.
+        unsafe { STEPPING = Stepping::Enters };
+        let mut end = self.run(&traced);
+        // SAFETY: as above.
+        unsafe { STEPPING = Stepping::No };
+        assert_eq!(end.fault.take().map(|fault| fault.signal), Some(libc::SIGTRAP), "{:x?}", end.registers);
+        end.registers.rflags = end.registers.rflags & !TRAP_FLAG | start.registers.rflags & TRAP_FLAG;
+        end
+    }
+}
+
 /// The arena's data, to an emulation.
 pub struct DataMemory<'a>(pub &'a mut Vec<u8>);
 
@@ -371,6 +387,18 @@ fn prepare_signals() {
     }
 }
 
+const TRAP_FLAG: u64 = 0x100;
+
+/// What a debug exception means. The trap flag is set before the registers are loaded, so the first ones come on the way in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stepping {
+    No,
+    Enters,
+    Executes,
+}
+
+static mut STEPPING: Stepping = Stepping::No;
+
 static mut FAULT_ADDRESS: u64 = 0;
 
 fn fault_address() -> u64 {
@@ -404,6 +432,12 @@ extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: 
         let context = &mut *context.cast::<libc::ucontext_t>();
         let registers = &mut context.uc_mcontext.gregs;
         let rip = registers[libc::REG_RIP as usize] as u64;
+        if signal == libc::SIGTRAP && STEPPING == Stepping::Enters {
+            if rip == FRAME.entry {
+                STEPPING = Stepping::Executes;
+            }
+            return;
+        }
         if (0x5000_0000_0000..0x8000_0000_0000).contains(&rip) {
             libc::signal(signal, libc::SIG_DFL);
             return;
