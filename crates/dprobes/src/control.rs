@@ -55,8 +55,9 @@ pub(crate) fn signals() -> u32 {
 /// Remembers a signal. It only stores to atomics.
 extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
-    SENT.store(code <= 0, Ordering::Relaxed);
+    let (code, value) = unsafe { ((*info).si_code, (*info).si_value().sival_ptr.addr()) };
+    let from_terminal = code > 0 || (code == libc::SI_QUEUE && value == crate::front::FROM_TERMINAL);
+    SENT.store(!from_terminal, Ordering::Relaxed);
     SIGNAL.store(signal, Ordering::Relaxed);
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
@@ -65,7 +66,7 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
 extern "C" fn wake(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {}
 
 /// Installs a handler that does not restart system calls. A signal that is ignored (nohup) stays so.
-fn handle(
+pub(crate) fn handle(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
     unless_ignored: bool,
