@@ -1,2 +1,65 @@
-//! Room `dprobes`.
-fn main() {}
+//! The `dprobes` command.
+//!
+//! It reads the command line, compiles the program, lets the engine place it, and shows what comes back: records
+//! as they are made, messages, a summary. It knows all rooms and none knows it. Whatever goes wrong is told in one
+//! message that says what to do, and ends in a non-zero status; no process is touched before everything that can
+//! be checked has been.
+
+mod arguments;
+mod check;
+mod control;
+mod list;
+mod output;
+mod program;
+mod session;
+mod stats;
+mod summary;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Run(run) => session::run(&run),
+        Command::Attach(attach) => session::attach(&attach),
+        Command::Check(check) => check::check(&check),
+        Command::List(list) => list::list(&list),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|failure| failure.tell())
+}
+
+/// What ended the command: a message, and the status to exit with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    status: u8,
+}
+
+impl Failure {
+    /// A failure of the command itself.
+    pub(crate) fn new(message: impl std::fmt::Display) -> Failure {
+        Failure { message: format!("dprobes: error: {message}"), status: 1 }
+    }
+
+    /// A failure whose message is complete.
+    pub(crate) fn complete(message: String) -> Failure {
+        Failure { message, status: 1 }
+    }
+
+    /// The same failure with another exit status.
+    pub(crate) fn with_status(self, status: u8) -> Failure {
+        Failure { status, ..self }
+    }
+
+    fn tell(&self) -> ExitCode {
+        eprintln!("{}", self.message.trim_end());
+        ExitCode::from(self.status)
+    }
+}

@@ -1,1 +1,57 @@
-//! Room `engine`.
+//! Probepoints in living processes.
+//!
+//! # The trap engine
+//!
+//! A site's first byte becomes `int3`. A thread that executes it stops, and the tracer alone answers: it runs the
+//! handlers, then emulates the instruction or sends the thread to the site's *slot*, a relocated copy that jumps
+//! back. One stop serves a hit. The site is never restored while it is armed, so no thread can slip through, and
+//! no other thread is stopped.
+//!
+//! ```text
+//!   site:  cc ........        slot:  <instruction>
+//!   next:  ....... <---------------  jmp next
+//! ```
+//!
+//! # Rules that hold everywhere here
+//!
+//! * Nothing of a process is written before every check has passed.
+//! * What the program can see of itself - registers, signal frames, fault addresses, system calls that were
+//!   interrupted - is what it would see unprobed. A thread never shows a slot's address.
+//! * A record counts when its instruction has completed: at once where that is certain, else at the thread's next
+//!   stop, or when the thread is found to be elsewhere.
+//! * The byte at a site is restored before the slots are unmapped, and the slots are unmapped only when every
+//!   thread of the address space has been seen outside.
+//!
+//! # Where what is
+//!
+//! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
+//! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
+//! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
+//! memory they run in, `tracked` a thread.
+
+mod attach;
+mod births;
+mod error;
+mod exits;
+mod hit;
+mod leave;
+mod loader;
+mod machine;
+mod modules;
+mod observer;
+mod place;
+mod program;
+mod report;
+mod restart;
+mod signal;
+mod site;
+mod slots;
+mod space;
+mod tracer;
+mod tracked;
+
+pub use error::{Error, Refused};
+pub use observer::{Note, Observer};
+pub use program::{Counts, State};
+pub use report::{ProbeReport, Report};
+pub use tracer::{Control, Options, Tracer};

@@ -1,1 +1,37 @@
-//! Room `process`.
+//! A traced process, seen from outside.
+//!
+//! * Threads are typed states: [`Running`] or [`Stopped`]. A register can be read of a stopped thread only, and
+//!   letting it run consumes it.
+//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write`], which
+//!   honour the pages' protection as the process itself would.
+//! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall`
+//!   instruction that it already has; what it was doing goes on as if nothing had happened.
+//!
+//! This room knows nothing of probes. It must never leave a process in a state it did not find it in: every
+//! function either completes or puts back what it changed.
+
+mod elf;
+mod error;
+mod maps;
+mod memory;
+mod module;
+mod ptrace;
+mod registers;
+mod remote;
+mod start;
+mod tasks;
+mod thread;
+
+pub use elf::{
+    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
+    Segment, Version,
+};
+pub use error::Error;
+pub use maps::{Mapping, maps};
+pub use memory::{Memory, read, write};
+pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
+pub use registers::Registers;
+pub use remote::find_syscall;
+pub use start::start;
+pub use tasks::{Status, blocked_at, memory_sharers, name, processor, same_memory, threads};
+pub use thread::{Birth, Event, Running, Stop, Stopped, wait};

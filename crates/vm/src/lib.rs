@@ -13,11 +13,36 @@
 //!   other instruction moves forward.
 //! * The word is that of the probed program: 8 bytes for x86-64, 4 for i386 ([`Word`]).
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 
+mod arithmetic;
+mod code;
+mod exception;
+mod interpreter;
+mod log;
+mod machine;
 mod opcode;
+mod program;
 mod register;
+mod stack;
+mod state;
 mod word;
 
+pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
+pub use interpreter::{CALL_LIMIT, JUMP_LIMIT, run};
+pub use log::LOG_LIMIT;
+pub use machine::{Fault, Machine};
 pub use opcode::{Group, Op, Operand, Row, TABLE};
+pub use program::{End, Outcome, Program};
 pub use register::{Register, RegisterSet};
+pub use stack::STACK_WORDS;
+pub use state::{CALL_DEPTH, State};
 pub use word::Word;
+
+#[cfg(test)]
+extern crate self as dprobes_vm;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+#[path = "../tests/support/machine.rs"]
+mod test_machine;

@@ -109,6 +109,17 @@ macro_rules! instructions {
                 group: Group::$group,
             },)*
         ];
+
+        impl Op {
+            /// The instruction with this opcode, or `None` where none has it.
+            #[inline]
+            pub const fn from_byte(byte: u8) -> Option<Op> {
+                match byte {
+                    $($code => Some(Op::$op),)*
+                    _ => None,
+                }
+            }
+        }
     };
 }
 
@@ -221,14 +232,6 @@ const INDEX: [u8; 256] = {
 };
 
 impl Op {
-    /// The instruction with this opcode, or `None` where none has it.
-    pub const fn from_byte(byte: u8) -> Option<Op> {
-        match INDEX[byte as usize] {
-            0 => None,
-            row => Some(TABLE[row as usize - 1].op),
-        }
-    }
-
     /// The instruction's row.
     pub const fn row(self) -> &'static Row {
         &TABLE[INDEX[self as u8 as usize] as usize - 1]

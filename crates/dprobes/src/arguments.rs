@@ -1,0 +1,209 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use trace::Items;
+
+/// Dynamic probes on running programs.
+///
+/// A probe program says where to probe (a module, and functions or offsets in it) and what to do at each hit:
+/// test, count, log, change. It is put into a running process or a new one without changing it on disk, stopping
+/// it, or losing a hit.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dprobes",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
+  dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
+  dprobes check --emit asm count.rpn              compile only, and show the instructions
+  dprobes list /bin/ls 'str*'                     functions that can be probed"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command with probes in it
+    Run(Run),
+    /// Probe a running process
+    Attach(Attach),
+    /// Compile a probe program and report what is wrong with it
+    Check(Check),
+    /// List modules and the functions in them that can be probed
+    List(List),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Run a command with probes in it
+///
+/// The probes are in before the command's first instruction, and in the libraries it loads as soon as they are
+/// mapped. Processes that it creates are probed too. The exit status is the command's own; 125 if dprobes fails,
+/// 126 or 127 if the command cannot be executed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes run count.rpn -- ls -l /
+  dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Probe a running process
+///
+/// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the process is as
+/// before. Processes that it creates meanwhile are probed too.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes attach -p 4711 count.rpn
+  dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
+    /// The process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+    /// End after this time: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Compile a probe program and report what is wrong with it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes check count.rpn
+  dprobes check --emit asm -D LIMIT=4096 malloc.rpn")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    /// Print what it was compiled to
+    #[arg(long, value_name = "FORM")]
+    pub(crate) emit: Option<Emit>,
+}
+
+/// List modules and the functions in them that can be probed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes list /bin/ls                 the functions of a file
+  dprobes list libfoo.so 'foo_*'       those whose names match
+  dprobes list -p 4711                 the modules of a process
+  dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
+pub(crate) struct List {
+    /// A program or shared library (with -p: the pattern)
+    #[arg(value_name = "FILE", required_unless_present = "pid")]
+    pub(crate) file: Option<OsString>,
+    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
+    #[arg(value_name = "PATTERN")]
+    pub(crate) pattern: Option<String>,
+    /// A running process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+}
+
+/// A probe program and how it is compiled.
+#[derive(Debug, Args)]
+pub(crate) struct Program {
+    /// The probe program
+    #[arg(value_name = "PROG.rpn")]
+    pub(crate) file: PathBuf,
+    /// Define a macro of the program
+    #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]
+    pub(crate) define: Vec<(String, String)>,
+    /// Look for included files in this directory too
+    #[arg(short = 'I', value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+}
+
+/// How a program is used.
+#[derive(Debug, Args)]
+pub(crate) struct Tracing {
+    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas [default: PID]
+    #[arg(short, long, value_name = "ITEMS", value_parser = Items::parse)]
+    pub(crate) log: Option<Items>,
+    /// Write records to a file instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    pub(crate) engine: Engine,
+    /// Write counts and variables to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Engine {
+    /// The best that the process allows
+    Auto,
+    /// A breakpoint that this command answers
+    Trap,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Emit {
+    /// The program's text as disassembled from its code
+    Asm,
+}
+
+/// Reads `KEY=VALUE`, or `KEY` for 1, as C compilers do.
+fn definition(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').unwrap_or((text, "1"));
+    let key = key.trim();
+    let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let goes_on = |c: char| starts(c) || c.is_ascii_digit();
+    if key.is_empty() || !key.starts_with(starts) || !key.chars().all(goes_on) {
+        return Err(format!("`{key}` is no name; KEY=VALUE expected, as in -D LIMIT=4096"));
+    }
+    Ok((key.to_owned(), value.trim().to_owned()))
+}
+
+/// Reads a time; a bare number means seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error}; a time is written as 10s, 500ms or 2m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn definitions_are_as_for_a_c_compiler() {
+        assert_eq!(super::definition("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(super::definition("A"), Ok(("A".to_owned(), "1".to_owned())));
+        assert!(super::definition("1A=2").is_err());
+        assert!(super::definition("=2").is_err());
+    }
+}

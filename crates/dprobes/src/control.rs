@@ -1,0 +1,131 @@
+//! Signals and time, for the tracer.
+//!
+//! The tracer sleeps in waitpid. SIGINT, SIGTERM and SIGHUP end the session, and so does the end of its time. A
+//! second thread watches for these and for the tracer's wish to be woken regularly, and interrupts the sleep by a
+//! signal. It does so again and again until the tracer has noticed, so that it does not matter at which moment the
+//! signal comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::Control;
+
+/// The time between two looks.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The last signal that asked for the end, or 0.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Whether it was sent by a process, and not by the terminal.
+static SENT: AtomicBool = AtomicBool::new(false);
+
+/// Watches signals and time while it lives.
+pub(crate) struct Watch {
+    pub(crate) control: Arc<Control>,
+    ended: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// The signal mask that started commands get: the one this process was started with.
+pub(crate) fn inherited_mask() -> libc::sigset_t {
+    // SAFETY: an empty set to be filled by a call that only reads this thread's mask.
+    unsafe {
+        let mut mask = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), &mut mask);
+        mask
+    }
+}
+
+/// The signal that has asked for the end, if one has, and whether a process sent it.
+pub(crate) fn signal() -> Option<(i32, bool)> {
+    match SIGNAL.load(Ordering::Relaxed) {
+        0 => None,
+        signal => Some((signal, SENT.load(Ordering::Relaxed))),
+    }
+}
+
+/// Remembers a signal. It only stores to atomics.
+extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    SENT.store(code <= 0, Ordering::Relaxed);
+    SIGNAL.store(signal, Ordering::Relaxed);
+}
+
+/// Does nothing: its signal is there to interrupt a system call.
+extern "C" fn wake(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {}
+
+/// Installs a handler that does not restart system calls. A signal that is ignored (nohup) stays so.
+fn handle(
+    signal: i32,
+    handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
+    unless_ignored: bool,
+) {
+    // SAFETY: the handlers are async-signal-safe, and the structures are valid for the calls.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut old);
+        if unless_ignored && old.sa_sigaction == libc::SIG_IGN {
+            return;
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+impl Watch {
+    /// Begins to watch on behalf of the calling thread, for `limit` if one is given.
+    pub(crate) fn start(limit: Option<Duration>) -> Watch {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            handle(signal, remember, true);
+        }
+        handle(libc::SIGURG, wake, false);
+        let control = Arc::new(Control::default());
+        let ended = Arc::new(AtomicBool::new(false));
+        // SAFETY: a call without arguments that cannot fail.
+        let tracer = unsafe { libc::pthread_self() };
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let watcher = Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, deadline };
+        let thread = thread::spawn(move || watcher.watch());
+        Watch { control, ended, thread: Some(thread) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The second thread.
+struct Watcher {
+    control: Arc<Control>,
+    ended: Arc<AtomicBool>,
+    tracer: libc::pthread_t,
+    deadline: Option<Instant>,
+}
+
+impl Watcher {
+    fn watch(&self) {
+        while !self.ended.load(Ordering::Relaxed) {
+            thread::park_timeout(TICK);
+            let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if over || SIGNAL.load(Ordering::Relaxed) != 0 {
+                self.control.stop.store(true, Ordering::Relaxed);
+            }
+            let wanted =
+                self.control.stop.load(Ordering::Relaxed) || self.control.wants_ticks.load(Ordering::Relaxed);
+            if wanted && !self.ended.load(Ordering::Relaxed) {
+                // SAFETY: the tracer's thread joins this one before it ends (`Watch::drop`).
+                unsafe { libc::pthread_kill(self.tracer, libc::SIGURG) };
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `dprobes list`.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use glob::Pattern;
+use process::{Function, FunctionKind, Image, ImageCache};
+
+use crate::Failure;
+use crate::arguments::List;
+
+/// Bytes of the longest instruction.
+const LONGEST: usize = 15;
+
+/// Lists the modules of a process, or the functions of a file or process.
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let found = match arguments.pid {
+        None => {
+            let file = arguments.file.as_ref().map(PathBuf::from).unwrap_or_default();
+            let image = Image::open(&file).map_err(Failure::new)?;
+            let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
+            functions(&image, &file, &wanted, &mut out)
+        }
+        Some(pid) => {
+            if arguments.pattern.is_some() {
+                return Err(Failure::new("give either a file or -p PID, and one pattern").with_status(2));
+            }
+            let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
+            process(pid, pattern.as_deref(), &mut out)?
+        }
+    };
+    let _ = out.flush();
+    if found == 0 {
+        return Err(Failure::new("nothing matches"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists what a process has: how many lines that were.
+fn process(pid: i32, pattern: Option<&str>, out: &mut dyn Write) -> Result<usize, Failure> {
+    let survey = process::survey(pid, &mut ImageCache::new()).map_err(Failure::new)?;
+    let Some(pattern) = pattern else {
+        for module in &survey.modules {
+            let count = module.image.functions().len();
+            let _ = writeln!(
+                out,
+                "{:#018x}  {count:>6} functions  {}",
+                module.span().start,
+                module.path.display()
+            );
+        }
+        let _ = out.flush();
+        for skipped in &survey.skipped {
+            eprintln!("dprobes: {:#x}: {}: {}", skipped.range.start, skipped.path.display(), skipped.why);
+        }
+        return Ok(survey.modules.len());
+    };
+    let wanted = Wanted::parse(pattern)?;
+    Ok(survey.modules.iter().map(|module| functions(&module.image, &module.path, &wanted, out)).sum())
+}
+
+/// Which functions of which modules are wanted.
+struct Wanted {
+    module: Option<Pattern>,
+    function: Pattern,
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Wanted, Failure> {
+        // `ns::f` is a function's name, not a module's.
+        let split = text.match_indices(':').find(|&(place, _)| {
+            let double = text[place + 1..].starts_with(':') || text[..place].ends_with(':');
+            !double
+        });
+        let (module, function) = match split {
+            Some((place, _)) => (Some(&text[..place]), &text[place + 1..]),
+            None => (None, text),
+        };
+        let pattern = |text: &str| {
+            Pattern::new(text).map_err(|error| Failure::new(format!("pattern `{text}`: {error}")))
+        };
+        Ok(Wanted { module: module.map(pattern).transpose()?, function: pattern(function)? })
+    }
+
+    fn matches_module(&self, path: &Path) -> bool {
+        let Some(pattern) = &self.module else { return true };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        pattern.matches(&name) || pattern.matches(&path.to_string_lossy())
+    }
+
+    fn matches_function(&self, function: &Function) -> bool {
+        self.function.matches(&function.name)
+            || function.demangled().is_some_and(|name| self.function.matches(&name))
+    }
+}
+
+/// Lists the functions of one module that can be probed: how many.
+fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -> usize {
+    if !wanted.matches_module(path) {
+        return 0;
+    }
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut found = 0;
+    for function in image.functions().iter().filter(|function| wanted.matches_function(function)) {
+        let Some(bytes) = (1..=LONGEST).rev().find_map(|length| image.text(function.vaddr, length)) else {
+            continue;
+        };
+        if patch::displace(&bytes, function.vaddr).is_err() || image.check_boundary(function.vaddr).is_err() {
+            continue;
+        }
+        let name = function.demangled().unwrap_or_else(|| function.name.clone());
+        let kind = if function.kind == FunctionKind::Indirect { "  (resolver)" } else { "" };
+        if writeln!(out, "{:#014x} {:>7}  {file}:{name}{kind}", function.vaddr, function.size).is_err() {
+            break;
+        }
+        found += 1;
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! `dprobes run` and `dprobes attach`.
+
+use std::process::ExitCode;
+
+use engine::{Error, Options, Report, Tracer};
+use trace::Items;
+
+use crate::arguments::{Attach, Engine, Run, Tracing};
+use crate::control::{self, Watch};
+use crate::output::{Output, tell};
+use crate::{Failure, program, stats, summary};
+
+/// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
+const FAILED: u8 = 125;
+/// Exit status of `run` when the command cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// Exit status of `run` when the command is not found.
+const NOT_FOUND: u8 = 127;
+
+/// Runs a command with probes in it.
+pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
+    let own = |failure: Failure| failure.with_status(FAILED);
+    let object = program::compile_to_insert(&arguments.program).map_err(own)?;
+    let mut output = open(&arguments.tracing, false).map_err(own)?;
+    let mask = control::inherited_mask();
+    let watch = Watch::start(None);
+    let mut tracer = Tracer::new(vec![object], options(&arguments.tracing), &mut output);
+    let pid = tracer.start(&arguments.command, &mask).map_err(|error| {
+        let status = match &error {
+            Error::Process(process::Error::Start { cause, .. }) => match cause.kind() {
+                std::io::ErrorKind::NotFound => NOT_FOUND,
+                _ => NOT_EXECUTABLE,
+            },
+            _ => FAILED,
+        };
+        Failure::new(error).with_status(status)
+    })?;
+    if let Err(error) = tracer.run(&watch.control) {
+        // The command has not begun: it must not run without its probes.
+        kill(pid, libc::SIGKILL);
+        tracer.finish(&watch.control);
+        reap(pid);
+        return Err(own(Failure::new(error)));
+    }
+    let report = tracer.finish(&watch.control);
+    let ended = tracer.status(pid);
+    drop(watch);
+    end(&report, &mut output, &arguments.tracing).map_err(own)?;
+    let status = match ended {
+        Some(status) => status,
+        None => {
+            if let Some((signal, true)) = control::signal() {
+                kill(pid, signal);
+            }
+            reap(pid)
+        }
+    };
+    Ok(exit_as(status))
+}
+
+/// Probes a running process.
+pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
+    let object = program::compile_to_insert(&arguments.program)?;
+    let mut output = open(&arguments.tracing, true)?;
+    let watch = Watch::start(arguments.duration);
+    let mut tracer = Tracer::new(vec![object], options(&arguments.tracing), &mut output);
+    let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
+    let report = tracer.finish(&watch.control);
+    drop(watch);
+    result.map_err(Failure::new)?;
+    end(&report, &mut output, &arguments.tracing)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The output, and the check that the statistics' file can be written before anything is done.
+fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
+    if let Some(path) = &tracing.stats {
+        std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    }
+    Output::open(tracing.output.as_deref(), tracing.log.unwrap_or(Items::DEFAULT), tells_armed)
+}
+
+fn options(tracing: &Tracing) -> Options {
+    match tracing.engine {
+        // There is one engine; `auto` picks it.
+        Engine::Auto | Engine::Trap => {}
+    }
+    Options { verify_opcodes: !tracing.dont_verify_opcodes, items: tracing.log.unwrap_or(Items::DEFAULT) }
+}
+
+/// Shows the summary and writes the statistics.
+fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
+    output.flush();
+    tell("summary");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), summary::text(report).as_bytes());
+    match &tracing.stats {
+        Some(path) => stats::write(report, path),
+        None => Ok(()),
+    }
+}
+
+/// Sends a signal to the started command.
+fn kill(pid: i32, signal: i32) {
+    // SAFETY: a plain system call; the process is this one's child and has not been waited for.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Waits for the started command, which is not traced any more: its wait status. A second signal that asks for
+/// the end does not wait.
+fn reap(pid: i32) -> i32 {
+    let first = control::signal();
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is valid for the call.
+        let ended = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
+        if ended == pid && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)) {
+            return status;
+        }
+        let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
+        if ended == -1 && (!interrupted || (first.is_some() && control::signal() != first)) {
+            return libc::W_EXITCODE(i32::from(FAILED), 0);
+        }
+    }
+}
+
+/// Ends as the command did: with its status, or by the signal that killed it.
+fn exit_as(status: i32) -> ExitCode {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        // SAFETY: plain system calls; the process has nothing left to do.
+        unsafe {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_CORE, &none);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+        // A signal that does not kill after all.
+        return ExitCode::from(128u8.wrapping_add(signal as u8));
+    }
+    ExitCode::from(libc::WEXITSTATUS(status) as u8)
+}

@@ -1,0 +1,57 @@
+//! The counts and variables as JSON (docs/stats.md).
+
+use std::path::Path;
+
+use engine::Report;
+use serde::Serialize;
+
+use crate::Failure;
+
+#[derive(Serialize)]
+struct Stats<'a> {
+    probes: Vec<Probe<'a>>,
+    locals: &'a [u64],
+    globals: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct Probe<'a> {
+    module: &'a str,
+    point: &'a str,
+    /// Hexadecimal; null where it was placed nowhere.
+    address: Option<String>,
+    major: u32,
+    minor: u32,
+    engine: &'a str,
+    hits: u64,
+    runs: u64,
+    ignored: u64,
+    missed: u64,
+    logged: u64,
+    dropped: u64,
+    state: &'a str,
+}
+
+/// Writes a report to a file.
+pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
+    let probes = report.probes.iter().map(|probe| Probe {
+        module: &probe.module,
+        point: &probe.point,
+        address: probe.address.map(|address| format!("{address:#x}")),
+        major: probe.major,
+        minor: probe.minor,
+        engine: probe.engine,
+        hits: probe.counts.hits,
+        runs: probe.counts.runs,
+        ignored: probe.counts.ignored,
+        missed: probe.counts.missed,
+        logged: probe.counts.logged,
+        dropped: probe.counts.dropped,
+        state: probe.state.name(),
+    });
+    let stats = Stats { probes: probes.collect(), locals: &report.locals, globals: &report.globals };
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", path.display()));
+    let mut text = serde_json::to_string_pretty(&stats).map_err(|error| failed(&error))?;
+    text.push('\n');
+    std::fs::write(path, text).map_err(|error| failed(&error))
+}

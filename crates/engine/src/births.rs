@@ -1,0 +1,169 @@
+//! Threads and processes that are born, replace their program, and end.
+
+use process::{Status, Stop, Stopped};
+
+use crate::observer::Note;
+use crate::space::Space;
+use crate::tracer::Tracer;
+use crate::tracked::{Activity, Tracked};
+
+/// Times that a new thread may be looked at before it is known that its parent will never tell of it.
+const PATIENCE: u32 = 3;
+
+/// A new thread that has stopped, and whose parent has not told of it yet.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    pub(crate) thread: Stopped,
+    pub(crate) ticks: u32,
+}
+
+impl Tracer<'_> {
+    /// A thread says that it has created another.
+    pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
+        let checked = self.check_slot(&thread);
+        if !self.threads.contains_key(&child) {
+            // Now, not when the child stops: the parent's sites, of which the child has copies, may change, and
+            // the parent may end.
+            let space = self.child_space(thread.tid(), child);
+            match self.newborn.remove(&child) {
+                Some(newborn) => self.adopt(newborn.thread, space),
+                None => {
+                    self.announced.insert(child, space);
+                }
+            }
+        }
+        self.resume(thread, 0);
+        checked
+    }
+
+    /// A thread that is not known has stopped: it is new.
+    pub(crate) fn born(&mut self, thread: Stopped) {
+        match self.announced.remove(&thread.tid()) {
+            Some(space) => self.adopt(thread, space),
+            None => {
+                self.waiting = true;
+                self.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
+            }
+        }
+    }
+
+    /// Looks after new threads whose parent was killed before it could tell of them.
+    pub(crate) fn look_after_newborn(&mut self) {
+        let mut orphans = Vec::new();
+        for (&tid, newborn) in &mut self.newborn {
+            newborn.ticks += 1;
+            if newborn.ticks > PATIENCE {
+                orphans.push(tid);
+            }
+        }
+        for tid in orphans {
+            let Some(newborn) = self.newborn.remove(&tid) else { continue };
+            let status = Status::read(tid).unwrap_or_default();
+            let relative = self
+                .threads
+                .values()
+                .map(|tracked| &tracked.identity)
+                .find(|identity| identity.pid == status.tgid || identity.pid == status.parent)
+                .map(|identity| identity.tid);
+            let space = relative.and_then(|relative| self.child_space(relative, tid));
+            self.adopt(newborn.thread, space);
+        }
+    }
+
+    /// Follows a new thread in its address space.
+    fn adopt(&mut self, thread: Stopped, space: Option<u32>) {
+        let tid = thread.tid();
+        let pid = Status::read(tid).map(|status| status.tgid).unwrap_or(tid);
+        self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
+        if self.leaving {
+            // It is in its first stop, in which it can be let go.
+            if let Err(error) = self.leave(thread, Stop::Interrupt)
+                && !error.is_gone()
+            {
+                self.tell_once(Note::Other(error.to_string()));
+            }
+        } else {
+            self.resume(thread, 0);
+        }
+    }
+
+    /// The address space of a new thread: its parent's, or a copy of that.
+    fn child_space(&mut self, parent: i32, child: i32) -> Option<u32> {
+        let tracked = self.threads.get(&parent)?;
+        let (number, parent_pid) = (tracked.space?, tracked.identity.pid);
+        let pid = Status::read(child).ok()?.tgid;
+        let space = self.spaces.get_mut(&number)?;
+        let shared = parent_pid == pid || process::same_memory(child, parent).unwrap_or(false);
+        if shared {
+            space.members += 1;
+            return Some(number);
+        }
+        match space.copy(child) {
+            Ok(copy) => Some(self.add_space(copy)),
+            Err(error) => {
+                if !error.is_gone() {
+                    self.tell_once(Note::NotProbed { pid, reason: error.to_string() });
+                }
+                None
+            }
+        }
+    }
+
+    /// A process has replaced its program. All its threads but this one are gone.
+    pub(crate) fn replaced(&mut self, thread: Stopped, former: i32) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        let gone: Vec<i32> = self
+            .threads
+            .values()
+            .filter(|other| other.identity.pid == tid && other.identity.tid != tid)
+            .map(|other| other.identity.tid)
+            .collect();
+        // The system call was its last instruction there, and has completed.
+        for old in gone.into_iter().chain([tid]) {
+            if let Some(mut tracked) = self.threads.remove(&old) {
+                if (old == former || former == 0)
+                    && let Some(waiting) = tracked.in_slot.take()
+                {
+                    self.commit(waiting.records);
+                }
+                for waiting in tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..)) {
+                    self.drop_records(waiting.records);
+                }
+                if let Some(space) = tracked.space {
+                    self.leave_space(space);
+                }
+            }
+        }
+        let space = match Space::open(tid, true) {
+            Ok(space) => Some(self.add_space(space)),
+            Err(error) if error.is_gone() => return Err(error),
+            Err(error) => {
+                self.tell_once(Note::NotProbed { pid: tid, reason: error.to_string() });
+                None
+            }
+        };
+        self.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
+        if self.leaving {
+            return self.leave(thread, Stop::Other);
+        }
+        if space.is_none() {
+            self.resume(thread, 0);
+            return Ok(());
+        }
+        let (thread, stop) = self.refresh(thread, Stop::Other)?;
+        match stop {
+            Stop::Interrupt | Stop::Group(_) => self.go_on(thread, stop),
+            _ => {
+                self.resume(thread, 0);
+                Ok(())
+            }
+        }
+    }
+
+    /// A thread is about to end: what waited for its last instruction is settled.
+    pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
+        let checked = self.check_slot(&thread);
+        self.resume(thread, 0);
+        checked
+    }
+}

@@ -1,0 +1,305 @@
+//! A hit: the handlers run, then the instruction is executed elsewhere than at its site.
+//!
+//! One stop serves it. The thread has executed the `int3` and is stopped at the delivery of its SIGTRAP, which
+//! is dropped. The handlers run on its registers. Then the instruction is emulated, or the thread goes on in the
+//! site's slot; the site itself stays as it is, and no other thread is stopped.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use process::{Registers, Stop, Stopped};
+use trace::{Items, Record};
+use vm::End;
+
+use crate::loader;
+use crate::machine::{HitMachine, ThreadMemory, from_patch, to_patch};
+use crate::program::State;
+use crate::site::{INT3, OwnUses, Use};
+use crate::tracer::Tracer;
+use crate::tracked::{InSlot, Pending};
+
+impl Tracer<'_> {
+    /// A thread has executed an `int3`. Gives it back if that was none of ours.
+    pub(crate) fn trapped(&mut self, mut thread: Stopped) -> Result<Option<Stopped>, process::Error> {
+        let tid = thread.tid();
+        let mut registers = thread.registers()?;
+        let address = registers.rip().wrapping_sub(1);
+        let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(Some(thread)) };
+        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
+            return Ok(Some(thread));
+        };
+        if !space.sites.contains_key(&address) {
+            let mut byte = [0];
+            let ours_before = space.disarmed.contains_key(&address);
+            if ours_before && space.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
+                // The probe was taken out after the thread had reached it: now its instruction is there.
+                registers.set_rip(address);
+                thread.set_registers(&registers)?;
+                self.resume(thread, 0);
+                return Ok(None);
+            }
+            return Ok(Some(thread));
+        }
+        registers.set_rip(address);
+        let (again, abandoned) = tracked.come_back(address, &registers);
+        let done = tracked.in_slot.take();
+        if tracked.identity.rseq.is_none() {
+            tracked.identity.rseq = Some(thread.rseq_area());
+        }
+        if let Some(done) = done {
+            self.commit(done.records);
+        }
+        for waiting in abandoned {
+            self.drop_records(waiting.records);
+        }
+        let segments = registers;
+        let records = match again {
+            Some(waiting) => waiting.records,
+            None => self.run_handlers(tid, address, &mut registers),
+        };
+        let waiting = InSlot { site: address, registers, records };
+        self.execute(thread, waiting, &segments)?;
+        Ok(None)
+    }
+
+    /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
+    fn run_handlers(&mut self, tid: i32, address: u64, registers: &mut Registers) -> Vec<Pending> {
+        let mut records = Vec::new();
+        let mut place = 0;
+        // By number: a handler may take its own probe out.
+        while let Some(wanted) = self.use_at(tid, address, place) {
+            place += 1;
+            if let Use::Probe { program, probe } = wanted {
+                records.extend(self.run_handler(tid, program, probe, registers));
+            }
+        }
+        let over: Vec<Use> = records_over(&self.programs, self.space_uses(tid, address));
+        for wanted in over {
+            self.retire(wanted);
+        }
+        records
+    }
+
+    /// The user of a site by its number.
+    fn use_at(&mut self, tid: i32, address: u64, place: usize) -> Option<Use> {
+        self.space_uses(tid, address).get(place).copied()
+    }
+
+    /// The users of a site.
+    fn space_uses(&self, tid: i32, address: u64) -> &[Use] {
+        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
+    }
+
+    /// Counts a hit of one probe and runs its handler if it is due: what it logged.
+    fn run_handler(
+        &mut self,
+        tid: i32,
+        program_number: usize,
+        number: usize,
+        registers: &mut Registers,
+    ) -> Option<Pending> {
+        let program = &mut self.programs[program_number];
+        let definition = &program.object.probes[number];
+        let probe = &mut program.probes[number];
+        if probe.state.is_over() {
+            return None;
+        }
+        probe.counts.hits += 1;
+        if probe.counts.hits <= definition.ignore {
+            probe.counts.ignored += 1;
+            return None;
+        }
+        probe.counts.runs += 1;
+        let last = probe.counts.runs >= definition.maxhits;
+        let tracked = self.threads.get_mut(&tid)?;
+        // A record's header shows the thread as it came; the handler may change it.
+        let before = *registers;
+        let object = &program.object;
+        let mut machine = HitMachine { registers, identity: &mut tracked.identity };
+        let code = vm::Program {
+            word: object.word,
+            code: &object.code,
+            jmpmax: object.jmpmax,
+            logmax: object.logmax,
+            mask: vm::DEFAULT_MASK,
+            locals: &program.locals,
+            globals: &program.globals,
+        };
+        let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
+        let probe = &mut program.probes[number];
+        if outcome.end == End::Remove {
+            probe.state = State::Removed;
+        } else if last {
+            probe.state = State::Disabled;
+        }
+        // `logmax = 0`: nothing is logged at all.
+        let kept = outcome.end != End::Abort && object.logmax > 0;
+        let pending = kept.then(|| {
+            let mut record = header(self.options.items, &before, &mut tracked.identity);
+            record.major = outcome.major.unwrap_or(object.major);
+            record.minor = outcome.minor.unwrap_or(definition.minor);
+            record.word = object.word.bytes();
+            record.data.extend_from_slice(self.machine.log());
+            let wanted = Use::Probe { program: program_number, probe: number };
+            Pending { wanted, logonfault: definition.logonfault, record }
+        });
+        if let End::ExitTo(facility) = outcome.end {
+            let codes = (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
+            self.exit_to(tid, facility, codes, &before);
+        }
+        pending
+    }
+
+    /// Takes a probe that is over out of all processes.
+    fn retire(&mut self, wanted: Use) {
+        for space in self.spaces.values_mut() {
+            let mut empty = Vec::new();
+            for (&address, armed) in &mut space.sites {
+                let uses = armed.uses_mut();
+                uses.retain(|&other| other != wanted);
+                if uses.is_empty() {
+                    empty.push(address);
+                }
+            }
+            for address in empty {
+                space.disarm(address);
+            }
+        }
+    }
+
+    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends the thread to the
+    /// slot. `segments`: the registers before the handlers, whose segment registers are known to be valid.
+    fn execute(
+        &mut self,
+        mut thread: Stopped,
+        mut waiting: InSlot,
+        segments: &Registers,
+    ) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(()) };
+        let Some(site) = space.site(waiting.site) else { return Ok(()) };
+        let own = site.own_uses();
+        let mut registers = waiting.registers;
+        let mut memory = ThreadMemory { tid };
+        let mut emulated = to_patch(&registers);
+        let done = site.displaced.wants_emulation(&emulated, &mut memory)
+            // What cannot be had from outside is left to the processor: it raises the fault, if it is one.
+            && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
+        if done {
+            from_patch(&emulated, &mut registers);
+            self.commit(waiting.records);
+        } else if let Some(slot) = &site.slot {
+            registers.set_rip(slot.address);
+            let certain = !site.displaced.may_fault();
+            let complete = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
+            self.waiting |= !waiting.records.is_empty();
+            tracked.in_slot = Some(waiting);
+            self.commit(complete);
+        }
+        set(&mut thread, &mut registers, segments)?;
+        self.after(thread, own, &registers)
+    }
+
+    /// What follows a hit of one of the engine's own sites; then the thread runs on.
+    fn after(
+        &mut self,
+        mut thread: Stopped,
+        own: OwnUses,
+        registers: &Registers,
+    ) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        if own.entry {
+            self.begun(tid);
+        }
+        if own.entry || (own.mapped && loader::mapped_code(registers)) {
+            let (stopped, stop) = self.refresh(thread, Stop::Signal(libc::SIGTRAP))?;
+            thread = stopped;
+            if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
+                return self.go_on(thread, stop);
+            }
+        }
+        self.resume(thread, 0);
+        Ok(())
+    }
+
+    /// Writes records whose instruction has completed.
+    pub(crate) fn commit(&mut self, records: Vec<Pending>) {
+        for pending in records {
+            let written = self.observer.record(&pending.record);
+            if let Use::Probe { program, probe } = pending.wanted {
+                let counts = &mut self.programs[program].probes[probe].counts;
+                match written {
+                    Ok(()) => counts.logged += 1,
+                    Err(_) => counts.dropped += 1,
+                }
+            }
+        }
+    }
+
+    /// Counts records whose instruction has not completed.
+    pub(crate) fn drop_records(&mut self, records: Vec<Pending>) {
+        for pending in records {
+            if let Use::Probe { program, probe } = pending.wanted {
+                self.programs[program].probes[probe].counts.dropped += 1;
+            }
+        }
+    }
+
+    /// Writes or drops records whose instruction has faulted, as each probe wants it.
+    pub(crate) fn fault(&mut self, records: Vec<Pending>) {
+        let (kept, dropped) = records.into_iter().partition(|pending| pending.logonfault);
+        self.commit(kept);
+        self.drop_records(dropped);
+    }
+}
+
+/// The users of a site that are probes which are over by now.
+fn records_over(programs: &[crate::program::Program], uses: &[Use]) -> Vec<Use> {
+    let over = |wanted: &Use| match *wanted {
+        Use::Probe { program, probe } => programs[program].probes[probe].state.is_over(),
+        _ => false,
+    };
+    uses.iter().copied().filter(over).collect()
+}
+
+/// Sets a thread's registers. A handler may have put a value in a segment register that the kernel refuses: then
+/// the thread keeps the segment registers it came with.
+fn set(thread: &mut Stopped, registers: &mut Registers, before: &Registers) -> Result<(), process::Error> {
+    match thread.set_registers(registers) {
+        Err(process::Error::Refused { .. }) => {
+            registers.set_ds(before.ds());
+            registers.set_es(before.es());
+            registers.set_fs(before.fs());
+            registers.set_gs(before.gs());
+            thread.set_registers(registers)
+        }
+        result => result,
+    }
+}
+
+/// A record's header, with the items that were asked for.
+fn header(items: Items, registers: &Registers, identity: &mut crate::tracked::Identity) -> Record {
+    let mut record = Record { pid: identity.pid as u32, ..Record::default() };
+    record.cpu = identity.processor();
+    if items.contains(Items::UID) {
+        record.uid = process::Status::read(identity.tid).map(|status| status.uid).unwrap_or(0);
+    }
+    if items.contains(Items::CSEIP) {
+        record.cs = registers.cs() as u32;
+        record.eip = registers.rip();
+    }
+    if items.contains(Items::SSESP) {
+        record.ss = registers.ss() as u32;
+        record.esp = registers.rsp();
+    }
+    if items.contains(Items::TSC) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        record.seconds = now.as_secs();
+        record.microseconds = now.subsec_micros();
+    }
+    if items.contains(Items::PROCNAME) {
+        record.name = process::name(identity.tid);
+    }
+    record
+}

@@ -1,0 +1,108 @@
+//! The end of a session: every byte is as before, and every thread runs on untraced.
+//!
+//! The sites are restored at once. Then each thread is stopped for a moment, brought out of slot or stub to the
+//! place where the unprobed program would be, and let go. The last one of an address space unmaps the slots
+//! before it goes: by then nobody can be in them.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use process::{Status, Stop, Stopped};
+
+use crate::observer::Note;
+use crate::program::State;
+use crate::report::Report;
+use crate::tracer::{Control, Tracer};
+use crate::tracked::Activity;
+
+/// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The bit of SIGTRAP in a signal set.
+const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+impl Tracer<'_> {
+    /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
+    pub fn finish(&mut self, control: &Control) -> Report {
+        let report_states: Vec<Vec<State>> = self
+            .programs
+            .iter()
+            .map(|program| program.probes.iter().map(|probe| probe.state).collect())
+            .collect();
+        self.leaving = true;
+        for space in self.spaces.values_mut() {
+            space.disarm_all();
+        }
+        for tracked in self.threads.values_mut() {
+            if let Activity::Running(running) = &tracked.activity {
+                tracked.asked = running.interrupt().is_ok();
+            }
+        }
+        let end = Instant::now() + PATIENCE;
+        while !self.threads.is_empty() && Instant::now() < end {
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        for tid in self.threads.keys().copied().collect::<Vec<_>>() {
+            self.observer.note(&Note::Other(format!(
+                "thread {tid} waits in the kernel and could not be stopped; it is let go where it is, and memory \
+                 mapped for the probes stays in its process"
+            )));
+        }
+        control.wants_ticks.store(false, Ordering::Relaxed);
+        self.report(&report_states)
+    }
+
+    /// Lets a thread go that is in `stop`, which is no signal's.
+    pub(crate) fn leave(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
+            thread = thread.settle()?.0;
+        }
+        // A trap that it has just met is still to be reported: it would kill an untraced process.
+        if Status::read(tid)?.own_pending & SIGTRAP_BIT != 0 {
+            let running = thread.resume(0);
+            if let Some(tracked) = self.threads.get_mut(&tid) {
+                tracked.asked = running.interrupt().is_ok();
+                tracked.activity = Activity::Running(running);
+            }
+            return Ok(());
+        }
+        self.bring_home(&mut thread)?;
+        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+        if let Some(number) = number
+            && self.spaces.get(&number).is_some_and(|space| space.members == 1)
+        {
+            thread = self.unmap(number, thread)?;
+        }
+        self.threads.remove(&tid);
+        if let Some(number) = number {
+            self.leave_space(number);
+        }
+        thread.detach(0);
+        Ok(())
+    }
+
+    /// Unmaps the slot areas of an address space whose last thread this is.
+    fn unmap(&mut self, number: u32, mut thread: Stopped) -> Result<Stopped, process::Error> {
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok(thread) };
+        let areas = std::mem::take(&mut space.areas);
+        let Some(syscall) = space.syscall else { return Ok(thread) };
+        if areas.is_empty() {
+            return Ok(thread);
+        }
+        // A sandbox that came after the areas were mapped: they stay.
+        let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
+        for area in areas {
+            let arguments = [area.base(), area.size(), 0, 0, 0, 0];
+            thread = thread.call(syscall, libc::SYS_munmap, arguments)?.0;
+        }
+        if suspended {
+            thread.restore_seccomp()?;
+        }
+        // The call has settled it once more: a wait that the kernel does not restart is to be restarted again.
+        self.bring_home(&mut thread)?;
+        Ok(thread)
+    }
+}

@@ -1,0 +1,171 @@
+//! A stopped thread as the machine that a handler runs on.
+
+use process::Registers;
+use vm::{Fault, Machine, Register};
+
+use crate::tracked::Identity;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// The thread that hit a probe: its registers as the probed instruction would find them, and its memory.
+pub(crate) struct HitMachine<'a> {
+    pub(crate) registers: &'a mut Registers,
+    pub(crate) identity: &'a mut Identity,
+}
+
+/// Where a register's name stands in the order of [`Registers::general`].
+fn general(register: Register) -> Option<usize> {
+    Some(match register {
+        Register::Rax | Register::Eax => 0,
+        Register::Rcx | Register::Ecx => 1,
+        Register::Rdx | Register::Edx => 2,
+        Register::Rbx | Register::Ebx => 3,
+        Register::Rsp | Register::Esp => 4,
+        Register::Rbp | Register::Ebp => 5,
+        Register::Rsi | Register::Esi => 6,
+        Register::Rdi | Register::Edi => 7,
+        Register::R8 => 8,
+        Register::R9 => 9,
+        Register::R10 => 10,
+        Register::R11 => 11,
+        Register::R12 => 12,
+        Register::R13 => 13,
+        Register::R14 => 14,
+        Register::R15 => 15,
+        _ => return None,
+    })
+}
+
+impl Machine for HitMachine<'_> {
+    fn register(&mut self, register: Register) -> u64 {
+        if let Some(place) = general(register) {
+            return self.registers.general()[place];
+        }
+        let registers = &self.registers;
+        match register {
+            Register::Cs => registers.cs(),
+            Register::Ds => registers.ds(),
+            Register::Es => registers.es(),
+            Register::Fs => registers.fs(),
+            Register::Gs => registers.gs(),
+            Register::Ss => registers.ss(),
+            Register::Rip | Register::Eip => registers.rip(),
+            Register::Rflags | Register::Eflags => registers.rflags(),
+            Register::FsBase => registers.fs_base(),
+            Register::GsBase => registers.gs_base(),
+            _ => unreachable!("every register is either general or named above"),
+        }
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        if let Some(place) = general(register) {
+            let mut values = self.registers.general();
+            values[place] = value;
+            self.registers.set_general(&values);
+            return;
+        }
+        match register {
+            Register::Ds => self.registers.set_ds(value),
+            Register::Es => self.registers.set_es(value),
+            Register::Fs => self.registers.set_fs(value),
+            Register::Gs => self.registers.set_gs(value),
+            // The assembler lets no other register be popped, and the interpreter checks that.
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        process::read(self.identity.tid, address, into)
+            .map_err(|count| Fault { address: address.wrapping_add(count as u64) })
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        let tid = self.identity.tid;
+        let end = address.wrapping_add(from.len() as u64 - 1);
+        if address / PAGE == end / PAGE {
+            return process::write(tid, address, from).map_err(|_| Fault { address });
+        }
+        // Across two pages the first could be written and the second not: what the first held is put back.
+        let mut old = vec![0; from.len()];
+        self.read(address, &mut old)?;
+        process::write(tid, address, from).map_err(|count| {
+            let _ = process::write(tid, address, &old[..count]);
+            Fault { address: address.wrapping_add(count as u64) }
+        })
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        if self.read(address, &mut [0]).is_err() {
+            return false;
+        }
+        if !write {
+            return true;
+        }
+        // Rewriting the byte could undo a store of another thread: the mapping's protection says the same.
+        let mappings = process::maps(self.identity.tid).unwrap_or_default();
+        mappings.iter().any(|mapping| mapping.writable && (mapping.start..mapping.end).contains(&address))
+    }
+
+    fn pid(&mut self) -> u64 {
+        self.identity.pid as u64
+    }
+
+    fn processor(&mut self) -> u64 {
+        u64::from(self.identity.processor())
+    }
+
+    fn task(&mut self) -> u64 {
+        // The assembler refuses `push task` in user probes; a program that has it all the same gets no address.
+        0
+    }
+}
+
+/// The memory of a stopped thread, for an emulated instruction.
+pub(crate) struct ThreadMemory {
+    pub(crate) tid: i32,
+}
+
+impl patch::Memory for ThreadMemory {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> bool {
+        process::read(self.tid, address, into).is_ok()
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> bool {
+        let end = address.wrapping_add((from.len() as u64).saturating_sub(1));
+        if address / PAGE != end / PAGE {
+            // All or nothing: the bytes on the second page must be there before the first are written.
+            let mut bytes = [0; 16];
+            let Some(old) = bytes.get_mut(..from.len()) else { return false };
+            if process::read(self.tid, address, old).is_err() {
+                return false;
+            }
+            return match process::write(self.tid, address, from) {
+                Ok(()) => true,
+                Err(count) => {
+                    let _ = process::write(self.tid, address, &old[..count]);
+                    false
+                }
+            };
+        }
+        process::write(self.tid, address, from).is_ok()
+    }
+}
+
+/// The registers as the emulation takes them.
+pub(crate) fn to_patch(registers: &Registers) -> patch::Registers {
+    patch::Registers {
+        gpr: registers.general(),
+        rip: registers.rip(),
+        rflags: registers.rflags(),
+        fs_base: registers.fs_base(),
+        gs_base: registers.gs_base(),
+    }
+}
+
+/// Takes over what the emulation changed.
+pub(crate) fn from_patch(emulated: &patch::Registers, registers: &mut Registers) {
+    registers.set_general(&emulated.gpr);
+    registers.set_rip(emulated.rip);
+    registers.set_rflags(emulated.rflags);
+}

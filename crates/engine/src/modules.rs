@@ -1,0 +1,409 @@
+//! Modules that appear: the programs' probes are placed in them.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
+
+use crate::error::{Error, Refused};
+use crate::loader;
+use crate::observer::Note;
+use crate::place::{self, Checks, Plan};
+use crate::program::{Program, State};
+use crate::site::{Planned, Use};
+use crate::slots::{self, Area, Growth};
+use crate::space::ModuleKey;
+use crate::tracer::Tracer;
+
+/// Places tried for a slot area before it is given up: another thread may take one first.
+const TRIES: usize = 8;
+
+/// What is to be armed in one module.
+struct Work {
+    module: Module,
+    program: Option<usize>,
+    plan: Plan,
+}
+
+impl Tracer<'_> {
+    /// Looks for modules that have been mapped or unmapped in the address space of a stopped thread, and places
+    /// the programs' probes in new ones. Gives the thread back, with why it is stopped now: making a system call
+    /// in it settles it.
+    pub(crate) fn refresh(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
+        let tid = thread.tid();
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+            return Ok((thread, stop));
+        };
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.stale = false;
+        }
+        let modules = match process::modules(tid, &mut self.images) {
+            Ok(modules) => modules,
+            Err(error) => {
+                self.cannot_probe(tid, error.to_string());
+                return Ok((thread, stop));
+            }
+        };
+        if !modules.iter().any(|module| module.image.machine() == process::Machine::X86_64) {
+            self.cannot_probe(tid, "it is no x86-64 program".to_owned());
+            return Ok((thread, stop));
+        }
+        self.forget_unmapped(number, &modules);
+        let works = self.plan_new(number, tid, &modules);
+        let mut state = (thread, stop);
+        for work in works {
+            state = self.place(number, state.0, state.1, work)?;
+        }
+        self.tell_waiting(number, tid, &modules);
+        Ok(state)
+    }
+
+    /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
+    pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
+        let memory = process::Memory::open(pid)?;
+        let modules = process::modules(pid, &mut self.images)?;
+        let checks = self.checks(pid);
+        let mut refused = Vec::new();
+        for (number, program) in self.programs.iter().enumerate() {
+            for module in modules.iter().filter(|module| is_named(module, &program.object.module, pid)) {
+                refused.extend(place::plan(number, program, module, &memory, checks).refused);
+            }
+        }
+        Ok(refused)
+    }
+
+    fn checks(&self, tid: i32) -> Checks {
+        Checks {
+            opcodes: self.options.verify_opcodes,
+            shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack),
+        }
+    }
+
+    /// A process that cannot be probed is followed all the same; the first one is a failure.
+    fn cannot_probe(&mut self, tid: i32, reason: String) {
+        if self.is_first() {
+            let error = ProcessError::Unsuitable { pid: tid, reason };
+            self.failure.get_or_insert(error.into());
+        } else {
+            let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.tell_once(Note::NotProbed { pid, reason });
+        }
+    }
+
+    /// Whether no program has begun with the probes in: then an error ends the session.
+    fn is_first(&self) -> bool {
+        self.begun.is_empty()
+    }
+
+    /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
+    /// anew in the same place.
+    fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let keys: Vec<ModuleKey> = modules.iter().map(key).collect();
+        space.placed.retain(|(_, placed)| keys.contains(placed));
+        let gone: Vec<u64> = space
+            .sites
+            .iter()
+            .filter(|(address, armed)| {
+                let mapped = modules.iter().any(|module| module.contains(**address));
+                !mapped || armed.refresh(&space.memory).is_err()
+            })
+            .map(|(&address, _)| address)
+            .collect();
+        for address in gone {
+            if let Some(armed) = space.sites.remove(&address) {
+                space.disarmed.insert(address, armed.forget());
+            }
+        }
+    }
+
+    /// Plans what is to be armed in modules that were not there before.
+    fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
+        let checks = self.checks(tid);
+        let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
+        let mut works = Vec::new();
+        for (program_number, program) in self.programs.iter().enumerate() {
+            for module in modules {
+                let here = (program_number, key(module));
+                if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
+                    continue;
+                }
+                space.placed.insert(here);
+                let plan = place::plan(program_number, program, module, &space.memory, checks);
+                works.push(Work { module: module.clone(), program: Some(program_number), plan });
+            }
+        }
+        if !space.watched {
+            space.watched = true;
+            works.extend(own_sites(tid, modules, &space.memory, space.starting, checks));
+        }
+        works
+    }
+
+    /// Arms what was planned in one module.
+    fn place(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        mut work: Work,
+    ) -> Result<(Stopped, Stop), ProcessError> {
+        let tid = thread.tid();
+        if !work.plan.refused.is_empty() {
+            let first = self.is_first();
+            for refused in &work.plan.refused {
+                if let Some(program) = work.program
+                    && self.programs[program].probes[refused.probe].state == State::Waiting
+                {
+                    self.programs[program].probes[refused.probe].state = State::Refused;
+                }
+            }
+            if first {
+                self.failure.get_or_insert(Error::Refused(work.plan.refused));
+                return Ok((thread, stop));
+            }
+            for refused in &work.plan.refused {
+                self.tell_once(Note::Other(format!("process {tid}: {refused}")));
+            }
+        }
+        for remark in std::mem::take(&mut work.plan.remarks) {
+            self.tell_once(remark);
+        }
+        if work.plan.planned.is_empty() {
+            return Ok((thread, stop));
+        }
+        let planned = std::mem::take(&mut work.plan.planned);
+        let (thread, stop, area) = self.map_area(number, thread, stop, &work.module, &planned)?;
+        let area = match area {
+            Ok(area) => area,
+            Err(reason) => {
+                self.cannot_place(tid, &work, reason);
+                return Ok((thread, stop));
+            }
+        };
+        let count = planned.len();
+        if let Err(reason) = self.arm(number, area, planned) {
+            self.cannot_place(tid, &work, reason);
+        } else if work.program.is_some() {
+            let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
+        }
+        Ok((thread, stop))
+    }
+
+    /// A module's probes cannot be armed at all.
+    fn cannot_place(&mut self, tid: i32, work: &Work, reason: String) {
+        let reason = format!("{}: {reason}", work.module.path.display());
+        match work.program {
+            Some(_) => self.cannot_probe(tid, reason),
+            None => self.tell_once(Note::Other(format!(
+                "process {tid}: {reason}; modules that it loads later are not seen"
+            ))),
+        }
+    }
+
+    /// Maps a slot area for the sites planned in a module, by a system call of the process itself.
+    fn map_area(
+        &mut self,
+        number: u32,
+        mut thread: Stopped,
+        mut stop: Stop,
+        module: &Module,
+        planned: &[Planned],
+    ) -> Result<(Stopped, Stop, Result<Area, String>), ProcessError> {
+        let tid = thread.tid();
+        let size = Area::size_for(planned.len());
+        let reach =
+            planned.iter().map(|site| site.0.displaced.reach()).reduce(intersect).unwrap_or(0..=u64::MAX);
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return Ok((thread, stop, Err("the process is gone".to_owned())));
+        };
+        if space.syscall.is_none() {
+            space.syscall = process::find_syscall(&space.memory, &mappings);
+        }
+        let Some(syscall) = space.syscall else {
+            return Ok((thread, stop, Err("the process has no `syscall` instruction".to_owned())));
+        };
+        let suspended = match Self::allow_call(&mut thread) {
+            Ok(suspended) => suspended,
+            Err(reason) => return Ok((thread, stop, Err(reason))),
+        };
+        let taken: Vec<_> =
+            mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
+        let near = planned.first().map_or(module.bias, |site| site.0.address);
+        let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
+        for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {
+            let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+            let (stopped, now, result) =
+                thread.call(syscall, libc::SYS_mmap, [gap.start, size, protection, flags, !0, 0])?;
+            (thread, stop) = (stopped, now);
+            match result {
+                Ok(base) if base == gap.start => {
+                    outcome = Ok(Area::new(base, size));
+                    break;
+                }
+                Ok(elsewhere) => {
+                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                    let (stopped, now, _) =
+                        thread.call(syscall, libc::SYS_munmap, [elsewhere, size, 0, 0, 0, 0])?;
+                    (thread, stop) = (stopped, now);
+                }
+                Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
+            }
+        }
+        if suspended {
+            thread.restore_seccomp()?;
+        }
+        Ok((thread, stop, outcome))
+    }
+
+    /// Writes the slots of planned sites into their area, then the `int3`s.
+    fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
+        let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
+        let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
+        let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
+        for mut site in planned {
+            let address = site.0.address;
+            if let Some(other) = ready.iter_mut().find(|other| other.0.address == address) {
+                other.0.uses.extend(site.0.uses);
+                continue;
+            }
+            if let Some(armed) = space.sites.get_mut(&address) {
+                set_armed(&mut self.programs, &site.0.uses, address);
+                armed.uses_mut().extend(site.0.uses);
+                continue;
+            }
+            let slot = area.take(address).ok_or("more probes than slots")?;
+            let emitted = site.0.displaced.slot(slot).map_err(|refusal| refusal.to_string())?;
+            if emitted.bytes.len() > slots::SLOT {
+                return Err(format!("`{}` does not fit its slot", site.0.displaced.text()));
+            }
+            space.memory.poke(slot, &emitted.bytes).map_err(failed)?;
+            site.0.slot = Some(emitted);
+            ready.push(site);
+        }
+        // The area is known before any thread can be in it.
+        space.areas.push(area);
+        for site in ready {
+            let (address, uses) = (site.0.address, site.0.uses.clone());
+            let armed = site.arm(&space.memory).map_err(failed)?;
+            space.disarmed.remove(&address);
+            space.sites.insert(address, armed);
+            set_armed(&mut self.programs, &uses, address);
+        }
+        Ok(())
+    }
+
+    /// The program of a process begins: what it was linked with is mapped.
+    pub(crate) fn begun(&mut self, tid: i32) {
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        space.starting = false;
+        let entries: Vec<u64> = space
+            .sites
+            .iter()
+            .filter(|(_, armed)| armed.site().uses.contains(&Use::Entry))
+            .map(|(&address, _)| address)
+            .collect();
+        for address in entries {
+            if let Some(armed) = space.sites.get_mut(&address) {
+                armed.uses_mut().retain(|&wanted| wanted != Use::Entry);
+                if armed.site().uses.is_empty() {
+                    space.disarm(address);
+                }
+            }
+        }
+    }
+
+    /// Says which modules are not mapped in a process that has begun.
+    fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        if self.spaces.get(&number).is_none_or(|space| space.starting) {
+            return;
+        }
+        self.begun.insert(number);
+        for (program_number, program) in self.programs.iter().enumerate() {
+            let module = &program.object.module;
+            let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
+            let mapped = modules.iter().any(|other| is_named(other, module, tid));
+            if waits && !mapped && self.told_waiting.insert(program_number) {
+                self.observer.note(&Note::Waiting { pid, module: module.clone() });
+            }
+        }
+    }
+}
+
+/// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
+/// at its first instruction.
+fn own_sites(
+    tid: i32,
+    modules: &[Module],
+    memory: &process::Memory,
+    starting: bool,
+    checks: Checks,
+) -> Vec<Work> {
+    let checks = Checks { opcodes: false, ..checks };
+    let main = main_module(tid, modules);
+    let mut works = Vec::new();
+    for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
+        let mut plan = Plan::default();
+        for vaddr in loader::after_mmap(&module.image) {
+            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, memory, checks));
+        }
+        works.push(Work { module: module.clone(), program: None, plan });
+    }
+    if let Some(main) = main.filter(|_| starting) {
+        let mut plan = Plan::default();
+        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, memory, checks));
+        works.push(Work { module: main.clone(), program: None, plan });
+    }
+    works
+}
+
+/// Whether a module is the one that a program names, as its process sees files.
+fn is_named(module: &Module, name: &str, tid: i32) -> bool {
+    module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
+}
+
+/// Notes that the probes among a site's users are armed.
+fn set_armed(programs: &mut [Program], uses: &[Use], address: u64) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted {
+            let probe = &mut programs[program].probes[probe];
+            probe.address.get_or_insert(address);
+            if !probe.state.is_over() {
+                probe.state = State::Armed;
+            }
+        }
+    }
+}
+
+/// The module of a process's main program.
+fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
+    let path = std::fs::read_link(format!("/proc/{tid}/exe")).ok()?;
+    modules.iter().find(|module| module.path == path)
+}
+
+/// What a module is known by in its address space.
+fn key(module: &Module) -> ModuleKey {
+    (module.device, module.inode, module.bias)
+}
+
+/// The addresses in both ranges.
+fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    *one.start().max(other.start())..=*one.end().min(other.end())
+}
+
+/// How a mapping may grow.
+fn growth(mapping: &Mapping) -> Growth {
+    match mapping.path.as_deref().and_then(Path::to_str) {
+        Some("[heap]") => Growth::Up,
+        Some("[stack]") => Growth::Down,
+        _ => Growth::None,
+    }
+}

@@ -1,0 +1,58 @@
+//! What the engine tells its user.
+
+use std::io;
+use std::path::PathBuf;
+
+use trace::Record;
+
+/// Takes what the engine has to say, as it happens.
+pub trait Observer {
+    /// Takes a record whose instruction has completed.
+    ///
+    /// # Errors
+    /// The record could not be written; it is counted as dropped.
+    fn record(&mut self, record: &Record) -> io::Result<()>;
+
+    /// Takes a message.
+    fn note(&mut self, note: &Note);
+
+    /// Called when there is nothing to do: a buffer may be written out.
+    fn idle(&mut self) {}
+}
+
+/// A message to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A module that is probed is mapped now, and its probes are armed.
+    Armed {
+        /// The process.
+        pid: i32,
+        /// The module's file.
+        module: PathBuf,
+        /// How many probepoints.
+        probes: usize,
+    },
+    /// A program's module is not mapped in a process; it is waited for.
+    Waiting {
+        /// The process.
+        pid: i32,
+        /// The module's name in the program.
+        module: String,
+    },
+    /// A probepoint is placed, and something about it should be known.
+    Remark {
+        /// The probepoint.
+        point: String,
+        /// What.
+        remark: String,
+    },
+    /// A process that is followed cannot be probed.
+    NotProbed {
+        /// The process.
+        pid: i32,
+        /// Why.
+        reason: String,
+    },
+    /// Anything else worth a line.
+    Other(String),
+}

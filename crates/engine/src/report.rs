@@ -1,0 +1,61 @@
+//! What a session has counted.
+
+use crate::program::{Counts, Program, State};
+use crate::tracer::Tracer;
+
+/// The counts and variables at the end of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// One line for each probepoint, in the order of the programs.
+    pub probes: Vec<ProbeReport>,
+    /// The local variables, program after program.
+    pub locals: Vec<u64>,
+    /// The global variables.
+    pub globals: Vec<u64>,
+}
+
+/// What was counted at one probepoint, in all processes together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeReport {
+    /// The module, as the program names it.
+    pub module: String,
+    /// The probepoint, as the program writes it.
+    pub point: String,
+    /// Where it was placed first.
+    pub address: Option<u64>,
+    /// Its major code.
+    pub major: u32,
+    /// Its minor code.
+    pub minor: u32,
+    /// The engine that served it.
+    pub engine: &'static str,
+    /// Its counts.
+    pub counts: Counts,
+    /// What became of it.
+    pub state: State,
+}
+
+impl Tracer<'_> {
+    /// The counts so far, with the probes' states given by program and probe.
+    pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
+        let mut report = Report::default();
+        for (program, states) in self.programs.iter().zip(states) {
+            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states)
+            {
+                report.probes.push(ProbeReport {
+                    module: program.object.module.clone(),
+                    point: definition.point.clone(),
+                    address: probe.address,
+                    major: program.object.major,
+                    minor: definition.minor,
+                    engine: "trap",
+                    counts: probe.counts,
+                    state,
+                });
+            }
+            report.locals.extend(Program::values(&program.locals));
+            report.globals.extend(Program::values(&program.globals));
+        }
+        report
+    }
+}

@@ -1,0 +1,62 @@
+//! System calls that a stop of ours has made fail.
+//!
+//! Most interrupted system calls are restarted by the kernel when no handler runs. Some are not: they return
+//! EINTR as soon as their thread is woken, even by a tracer (signal(7), "Interruption of system calls and
+//! library functions by stop signals"). The program never asked for that and would see an error that it sees
+//! nowhere else, so the engine makes them start again, as the kernel does with the others: the instruction
+//! pointer is moved back to the `syscall` instruction, and rax holds the call's number again. A relative timeout
+//! starts anew.
+
+use process::{Registers, Status};
+
+/// `io_pgetevents`, which the libc crate does not name.
+const SYS_IO_PGETEVENTS: libc::c_long = 333;
+
+/// The calls which return EINTR although no handler has run, and can be made again without harm.
+const RESTARTABLE: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    SYS_IO_PGETEVENTS,
+    libc::SYS_io_uring_enter,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_futex,
+    libc::SYS_futex_waitv,
+];
+
+/// The length of the `syscall` instruction.
+const SYSCALL_LENGTH: u64 = 2;
+
+/// Makes the thread `tid`, which is stopped on its way out of the kernel, start its system call again, if the
+/// call has failed with EINTR for no reason of the program's own. Says whether `registers` were changed.
+pub(crate) fn restart(tid: i32, registers: &mut Registers) -> bool {
+    let call = registers.orig_rax() as i64;
+    if registers.rax() as i64 != -i64::from(libc::EINTR) || !RESTARTABLE.contains(&call) {
+        return false;
+    }
+    let Ok(status) = Status::read(tid) else { return false };
+    // A signal that has a handler is about to be delivered: then the program is to see EINTR.
+    if status.pending & !status.blocked & status.caught != 0 {
+        return false;
+    }
+    registers.set_rax(registers.orig_rax());
+    registers.set_rip(registers.rip().wrapping_sub(SYSCALL_LENGTH));
+    true
+}

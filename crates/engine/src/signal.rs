@@ -1,0 +1,197 @@
+//! Signals of the program's own.
+//!
+//! The program must not see where its instructions really run. A thread that is stopped by a signal in a slot
+//! is put where the unprobed program would be: at the probed instruction if that has not been executed, at
+//! the next one if it has. A fault of the instruction drops the record, and the handlers run again when the
+//! instruction is retried. Another signal that comes before the instruction leaves the hit as it is: when the
+//! thread comes back to the site, the instruction is executed and its record kept, without a second hit.
+
+use libc::siginfo_t;
+use patch::Place;
+use process::{Registers, Status, Stopped};
+
+use crate::restart;
+use crate::tracer::Tracer;
+use crate::tracked::InSlot;
+
+/// `si_code` of a signal that the kernel raises for an `int3`, among others.
+const SI_KERNEL: i32 = 0x80;
+
+/// Where `si_addr` stands in a `siginfo_t`.
+const SI_ADDR: usize = 16;
+
+impl Tracer<'_> {
+    /// A thread is stopped by a signal.
+    pub(crate) fn signalled(&mut self, mut thread: Stopped, signal: i32) -> Result<(), process::Error> {
+        let mut info = thread.signal_info()?;
+        if signal == libc::SIGTRAP && info.si_code == SI_KERNEL {
+            match self.trapped(thread)? {
+                None => return Ok(()),
+                Some(other) => thread = other,
+            }
+        }
+        let mut registers = thread.registers()?;
+        let synchronous = is_synchronous(signal, &info);
+        let ignored = is_interrupted(&registers) && is_ignored(thread.tid(), signal);
+        if ignored && !synchronous {
+            // Nothing of the program sees this stop. A call that it has interrupted starts again where it is, so that
+            // it is not taken for another one.
+            self.check_slot(&thread)?;
+            if restart::restart(thread.tid(), &mut registers) {
+                thread.set_registers(&registers)?;
+            }
+            self.resume(thread, signal);
+            return Ok(());
+        }
+        let moved = self.show_the_site(&thread, &mut registers, synchronous);
+        if let Some((hidden, shown)) = moved
+            && synchronous
+            && matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+            && fault_address(&info) == hidden
+        {
+            // These signals carry the address of the instruction.
+            set_fault_address(&mut info, shown);
+            thread.set_signal_info(&info)?;
+        }
+        if moved.is_some() {
+            thread.set_registers(&registers)?;
+        }
+        self.resume(thread, signal);
+        Ok(())
+    }
+
+    /// Puts a thread that is in a slot or stub where the unprobed program would be, and settles what waits for
+    /// its instruction. Gives the instruction pointer before and after, if it was moved.
+    fn show_the_site(
+        &mut self,
+        thread: &Stopped,
+        registers: &mut Registers,
+        synchronous: bool,
+    ) -> Option<(u64, u64)> {
+        let tid = thread.tid();
+        let rip = registers.rip();
+        let tracked = self.threads.get_mut(&tid)?;
+        let space = self.spaces.get(&tracked.space?)?;
+        let waiting = tracked.in_slot.take();
+        let Some((site, place)) = space.in_slot(rip) else {
+            if let Some(waiting) = waiting {
+                self.commit(waiting.records);
+            }
+            return None;
+        };
+        show(place, site, registers);
+        if let Some(mut waiting) = waiting {
+            if let Place::After { .. } = place {
+                self.commit(waiting.records);
+            } else {
+                // A string instruction may have done a part.
+                waiting.registers = *registers;
+                self.not_executed(tid, waiting, synchronous);
+            }
+        }
+        Some((rip, registers.rip()))
+    }
+
+    /// A signal came before an instruction was executed: its own fault, or another's.
+    fn not_executed(&mut self, tid: i32, waiting: InSlot, fault: bool) {
+        if fault {
+            self.fault(waiting.records);
+        } else if let Some(tracked) = self.threads.get_mut(&tid)
+            && let Some(forgotten) = tracked.interrupt(waiting)
+        {
+            self.drop_records(forgotten.records);
+        }
+    }
+
+    /// A thread has stopped, by no signal: if its instruction has completed, what waited for it is written.
+    pub(crate) fn check_slot(&mut self, thread: &Stopped) -> Result<(), process::Error> {
+        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
+        if tracked.in_slot.is_none() {
+            return Ok(());
+        }
+        let registers = thread.registers()?;
+        let space = tracked.space.and_then(|space| self.spaces.get(&space));
+        let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
+        if !matches!(place, Some(Place::Before | Place::Pushed { .. }))
+            && let Some(waiting) = tracked.in_slot.take()
+        {
+            self.commit(waiting.records);
+        }
+        Ok(())
+    }
+
+    /// Puts a thread that is to be let go for good where the unprobed program would be. What waits for an
+    /// instruction that was not executed is written: the thread executes it next.
+    pub(crate) fn bring_home(&mut self, thread: &mut Stopped) -> Result<(), process::Error> {
+        let mut registers = thread.registers()?;
+        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
+        let mut moved = false;
+        let place = tracked.space.and_then(|space| self.spaces.get(&space)?.in_slot(registers.rip()));
+        if let Some((site, place)) = place {
+            show(place, site, &mut registers);
+            moved = true;
+        }
+        let waiting = tracked.in_slot.take().into_iter().chain(std::mem::take(&mut tracked.interrupted));
+        for waiting in waiting.collect::<Vec<_>>() {
+            self.commit(waiting.records);
+        }
+        moved |= restart::restart(thread.tid(), &mut registers);
+        if moved { thread.set_registers(&registers) } else { Ok(()) }
+    }
+}
+
+/// Puts a thread that is somewhere in a site's slot where the unprobed program would be.
+fn show(place: Place, site: u64, registers: &mut Registers) {
+    let mut shown = crate::machine::to_patch(registers);
+    if place.mend(site, &mut shown) {
+        crate::machine::from_patch(&shown, registers);
+    }
+}
+
+/// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
+fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+        && info.si_code > 0
+}
+
+/// Whether a thread is stopped on its way out of a system call that the stop has interrupted.
+fn is_interrupted(registers: &Registers) -> bool {
+    /// The kernel's codes for calls that it will start again: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+    const RESTART: std::ops::RangeInclusive<i64> = -516..=-512;
+    let result = registers.rax() as i64;
+    registers.orig_rax() as i64 >= 0 && (result == -i64::from(libc::EINTR) || RESTART.contains(&result))
+}
+
+/// Whether a signal does nothing in the thread's process. Then it would not even have woken the untraced thread.
+fn is_ignored(tid: i32, signal: i32) -> bool {
+    let Ok(status) = Status::read(tid) else { return false };
+    let bit = 1u64 << (signal - 1);
+    let harmless = matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
+    status.ignored & bit != 0 || (harmless && status.caught & bit == 0)
+}
+
+/// The address that a fault's signal carries.
+fn fault_address(info: &siginfo_t) -> u64 {
+    // SAFETY: reads a field of the union that any bit pattern fills validly; the caller knows what it means.
+    unsafe { info.si_addr() as u64 }
+}
+
+/// Changes the address that a fault's signal carries.
+pub(crate) fn set_fault_address(info: &mut siginfo_t, address: u64) {
+    let bytes = std::ptr::from_mut(info).cast::<u8>();
+    // SAFETY: the kernel's siginfo has si_addr at this offset, inside the structure, on every 64-bit machine.
+    unsafe { bytes.add(SI_ADDR).cast::<u64>().write_unaligned(address) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_address_is_where_the_kernel_puts_it() {
+        // SAFETY: all zeros are a siginfo_t.
+        let mut info: siginfo_t = unsafe { std::mem::zeroed() };
+        set_fault_address(&mut info, 0x1234_5678_9abc);
+        assert_eq!(fault_address(&info), 0x1234_5678_9abc);
+    }
+}

@@ -1,0 +1,135 @@
+//! A site: one probed instruction of one address space. Its states are types.
+//!
+//! A [`Planned`] site has passed every check and nothing of the process was changed for it. Arming it gives an
+//! [`Armed`] one, with `int3` as its first byte. Disarming that restores the byte; the [`Disarmed`] site is kept,
+//! for threads that had reached the `int3` before.
+
+use std::io;
+
+use patch::{Displaced, Slot};
+use process::Memory;
+
+/// The instruction that traps.
+pub(crate) const INT3: u8 = 0xcc;
+
+/// Who wants to know of a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A probe of a program.
+    Probe {
+        /// The program's number.
+        program: usize,
+        /// The probe's number in it.
+        probe: usize,
+    },
+    /// The dynamic linker has just mapped something.
+    Mapped,
+    /// The program's own first instruction: all it was linked with is mapped.
+    Entry,
+}
+
+/// What all states of a site have.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// Its address.
+    pub(crate) address: u64,
+    /// Its instruction, ready to be emulated or run elsewhere.
+    pub(crate) displaced: Displaced,
+    /// Its slot, once it has one.
+    pub(crate) slot: Option<Slot>,
+    /// Who wants to know.
+    pub(crate) uses: Vec<Use>,
+    /// The first byte of the instruction.
+    original: u8,
+}
+
+/// Which of the engine's own purposes a site serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnUses {
+    /// [`Use::Mapped`].
+    pub(crate) mapped: bool,
+    /// [`Use::Entry`].
+    pub(crate) entry: bool,
+}
+
+impl Site {
+    pub(crate) fn own_uses(&self) -> OwnUses {
+        OwnUses { mapped: self.uses.contains(&Use::Mapped), entry: self.uses.contains(&Use::Entry) }
+    }
+}
+
+/// Checked, and nothing changed.
+#[derive(Debug)]
+pub(crate) struct Planned(pub(crate) Site);
+
+/// Its first byte is `int3`.
+#[derive(Clone, Debug)]
+pub(crate) struct Armed(Site);
+
+/// Its first byte is its own again.
+#[derive(Clone, Debug)]
+pub(crate) struct Disarmed(Site);
+
+impl Planned {
+    pub(crate) fn new(address: u64, displaced: Displaced, original: u8, wanted: Use) -> Planned {
+        Planned(Site { address, displaced, slot: None, uses: vec![wanted], original })
+    }
+
+    /// Writes the `int3`.
+    pub(crate) fn arm(self, memory: &Memory) -> io::Result<Armed> {
+        memory.poke(self.0.address, &[INT3])?;
+        Ok(Armed(self.0))
+    }
+}
+
+impl Armed {
+    pub(crate) fn site(&self) -> &Site {
+        &self.0
+    }
+
+    pub(crate) fn uses_mut(&mut self) -> &mut Vec<Use> {
+        &mut self.0.uses
+    }
+
+    /// Restores the byte, unless something else is there by now: the module was unmapped, or another debugger
+    /// has written there.
+    pub(crate) fn disarm(self, memory: &Memory) -> Disarmed {
+        let mut byte = [0];
+        if memory.peek(self.0.address, &mut byte).is_ok() && byte[0] == INT3 {
+            // It fails only if the process is gone or has unmapped the page meanwhile.
+            let _ = memory.poke(self.0.address, &[self.0.original]);
+        }
+        Disarmed(self.0)
+    }
+
+    /// In the memory of a child that was copied from this site's process: writes the `int3` where the copy was
+    /// taken before the site was armed.
+    pub(crate) fn inherit(&self, memory: &Memory) -> io::Result<Armed> {
+        memory.poke(self.0.address, &[INT3])?;
+        Ok(self.clone())
+    }
+
+    /// Makes sure that the `int3` is there, after the module may have been mapped anew.
+    pub(crate) fn refresh(&self, memory: &Memory) -> io::Result<()> {
+        let mut byte = [0];
+        memory.peek(self.0.address, &mut byte)?;
+        if byte[0] == self.0.original { memory.poke(self.0.address, &[INT3]) } else { Ok(()) }
+    }
+
+    /// Forgets a site whose module is no longer mapped.
+    pub(crate) fn forget(self) -> Disarmed {
+        Disarmed(self.0)
+    }
+}
+
+impl Disarmed {
+    pub(crate) fn site(&self) -> &Site {
+        &self.0
+    }
+
+    /// In the memory of a child that was copied from this site's process: restores the byte where the copy was
+    /// taken before the site was disarmed.
+    pub(crate) fn inherit(&self, memory: &Memory) -> Disarmed {
+        Armed(self.0.clone()).disarm(memory)
+    }
+}

@@ -1,0 +1,141 @@
+//! Slot areas: memory inside the process where displaced instructions run.
+//!
+//! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
+//! never writable. Its slots follow one another, [`SLOT`] bytes each.
+
+/// Bytes of a slot.
+pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// A slot area that is mapped in a process.
+#[derive(Clone, Debug)]
+pub(crate) struct Area {
+    base: u64,
+    size: u64,
+    /// For each slot, the address of its site.
+    sites: Vec<u64>,
+}
+
+impl Area {
+    /// Bytes to map for an area of `slots` slots.
+    pub(crate) fn size_for(slots: usize) -> u64 {
+        ((slots * SLOT) as u64).next_multiple_of(PAGE)
+    }
+
+    /// The area that has just been mapped.
+    pub(crate) fn new(base: u64, size: u64) -> Area {
+        Area { base, size, sites: Vec::new() }
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Takes the next free slot for a site: its address.
+    pub(crate) fn take(&mut self, site: u64) -> Option<u64> {
+        let place = (self.sites.len() * SLOT) as u64;
+        if place + SLOT as u64 > self.size {
+            return None;
+        }
+        self.sites.push(site);
+        Some(self.base + place)
+    }
+
+    /// The site whose slot holds `address`, and how many bytes into the slot it is.
+    pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, usize)> {
+        let place = address.wrapping_sub(self.base);
+        if place >= self.size {
+            return None;
+        }
+        let place = place as usize;
+        Some((*self.sites.get(place / SLOT)?, place % SLOT))
+    }
+}
+
+/// Where an area could be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) start: u64,
+}
+
+/// The lowest address that an ordinary process may map.
+const LOWEST: u64 = 0x1_0000;
+/// The end of the addresses of a process.
+const HIGHEST: u64 = 0x7fff_ffff_f000;
+
+/// Unmapped places of `size` bytes within `reach`, nearest to `near` first. A page stays free on either side.
+/// `taken` are the mappings in the order of their addresses, as (start, end, grows): nothing is placed above a
+/// mapping that grows up (the heap) nor just below one that grows down (a stack).
+pub(crate) fn gaps(
+    taken: &[(u64, u64, Growth)],
+    size: u64,
+    near: u64,
+    reach: &std::ops::RangeInclusive<u64>,
+) -> Vec<Gap> {
+    let mut places = Vec::new();
+    let mut low = (LOWEST, Growth::None);
+    let ends = std::iter::once((HIGHEST, HIGHEST, Growth::None));
+    for (start, end, growth) in taken.iter().copied().chain(ends) {
+        let room_low = low.0 + if low.1 == Growth::Up { 1 << 30 } else { PAGE };
+        let room_high = start.saturating_sub(if growth == Growth::Down { 1 << 30 } else { PAGE });
+        let first = room_low.max(*reach.start()).next_multiple_of(PAGE);
+        let last = room_high.min(reach.end().saturating_add(1)).saturating_sub(size) / PAGE * PAGE;
+        if first <= last && room_high >= size {
+            // The place of the gap that is nearest to the module.
+            places.push(Gap { start: near.clamp(first, last) / PAGE * PAGE });
+        }
+        low = (end.max(low.0), growth);
+    }
+    places.sort_by_key(|gap| gap.start.abs_diff(near));
+    places
+}
+
+/// How a mapping may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Not at all.
+    None,
+    /// Up: the heap.
+    Up,
+    /// Down: a stack.
+    Down,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_keep_away_from_what_grows_and_stay_in_reach() {
+        let taken = [
+            (0x40_0000, 0x40_2000, Growth::None),
+            (0x60_0000, 0x70_0000, Growth::Up),
+            (0x7f00_0000_0000, 0x7f00_0010_0000, Growth::None),
+            (0x7fff_0000_0000, 0x7fff_0010_0000, Growth::Down),
+        ];
+        let reach = 0..=0x8000_0000;
+        let places = gaps(&taken, 0x1000, 0x40_0000, &reach);
+        assert_eq!(places[0].start, 0x40_3000, "nearest: just above, a page apart");
+        assert!(places.contains(&Gap { start: 0x3f_e000 }), "just below, a page apart");
+        for gap in &places {
+            assert!(gap.start + 0x1000 <= 0x8000_0001);
+            assert!(gap.start < 0x60_0000 || gap.start > 0x70_0000 + (1 << 30) - 1);
+        }
+    }
+
+    #[test]
+    fn a_slots_owner_is_found_by_any_address_in_it() {
+        let mut area = Area::new(0x1000, Area::size_for(2));
+        assert_eq!(area.size(), 4096);
+        let slot = area.take(0x4000).expect("room");
+        assert_eq!(slot, 0x1000);
+        assert_eq!(area.slot_at(slot + 47), Some((0x4000, 47)));
+        assert_eq!(area.slot_at(slot + 48), None);
+        assert_eq!(area.slot_at(slot - 1), None);
+    }
+}

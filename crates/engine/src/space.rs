@@ -1,0 +1,102 @@
+//! An address space that is probed: its sites, its slot areas, its modules.
+
+use std::collections::{HashMap, HashSet};
+
+use patch::Place;
+use process::{Error, Memory};
+
+use crate::site::{Armed, Disarmed, Site};
+use crate::slots::Area;
+
+/// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
+pub(crate) type ModuleKey = ((u32, u32), u64, u64);
+
+/// One address space and what was done to it.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) memory: Memory,
+    /// Threads that run in it and are followed.
+    pub(crate) members: usize,
+    pub(crate) sites: HashMap<u64, Armed>,
+    /// Sites that were armed once: threads may still come from their traps.
+    pub(crate) disarmed: HashMap<u64, Disarmed>,
+    pub(crate) areas: Vec<Area>,
+    /// A `syscall` instruction of the process.
+    pub(crate) syscall: Option<u64>,
+    /// The modules that the programs have been placed in, by program.
+    pub(crate) placed: HashSet<(usize, ModuleKey)>,
+    /// Whether the dynamic linker is watched.
+    pub(crate) watched: bool,
+    /// Whether its program has not begun: it still runs in the dynamic linker.
+    pub(crate) starting: bool,
+    /// Whether modules are to be looked for as soon as one of its threads is stopped.
+    pub(crate) stale: bool,
+}
+
+impl Space {
+    /// The space of a thread that has just been found or has just begun a program.
+    pub(crate) fn open(tid: i32, starting: bool) -> Result<Space, Error> {
+        Ok(Space {
+            memory: Memory::open(tid)?,
+            members: 1,
+            sites: HashMap::new(),
+            disarmed: HashMap::new(),
+            areas: Vec::new(),
+            syscall: None,
+            placed: HashSet::new(),
+            watched: false,
+            starting,
+            stale: true,
+        })
+    }
+
+    /// The space of a child whose memory was copied from this one's. The copy has the same sites; where one was
+    /// armed or disarmed while the copy was taken, its byte is set right.
+    pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
+        let memory = Memory::open(child)?;
+        let sites =
+            self.sites.iter().filter_map(|(&address, armed)| Some((address, armed.inherit(&memory).ok()?)));
+        let sites = sites.collect();
+        let disarmed =
+            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&memory))).collect();
+        Ok(Space {
+            memory,
+            members: 1,
+            sites,
+            disarmed,
+            areas: self.areas.clone(),
+            syscall: self.syscall,
+            placed: self.placed.clone(),
+            watched: self.watched,
+            starting: self.starting,
+            stale: false,
+        })
+    }
+
+    /// The site at an address, armed or not any more.
+    pub(crate) fn site(&self, address: u64) -> Option<&Site> {
+        self.sites.get(&address).map(Armed::site).or_else(|| self.disarmed.get(&address).map(Disarmed::site))
+    }
+
+    /// The address of the site in whose slot a thread is, and where in the instruction's execution that is.
+    pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, Place)> {
+        let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
+        let slot = self.site(address)?.slot.as_ref()?;
+        Some((address, slot.place(offset)))
+    }
+
+    /// Takes a site out: restores its byte.
+    pub(crate) fn disarm(&mut self, address: u64) {
+        if let Some(armed) = self.sites.remove(&address) {
+            let disarmed = armed.disarm(&self.memory);
+            self.disarmed.insert(address, disarmed);
+        }
+    }
+
+    /// Takes all sites out.
+    pub(crate) fn disarm_all(&mut self) {
+        for address in self.sites.keys().copied().collect::<Vec<_>>() {
+            self.disarm(address);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use patch::Place;
+use process::{Event, ImageCache, Status, Stop, Stopped};
+use rpn::Object;
+use trace::Items;
+use vm::State as Machine;
+
+use crate::births::Newborn;
+use crate::error::Error;
+use crate::observer::{Note, Observer};
+use crate::program::Program;
+use crate::space::Space;
+use crate::tracked::{Activity, Tracked};
+
+/// How a session traces.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether opcodes and instruction boundaries are verified.
+    pub verify_opcodes: bool,
+    /// The header items of records.
+    pub items: Items,
+}
+
+/// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
+/// also interrupts the tracer's wait, by a signal to its thread.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Ends the session.
+    pub stop: AtomicBool,
+    /// Set by the tracer while it wants to be interrupted regularly (every few hundredths of a second).
+    pub wants_ticks: AtomicBool,
+}
+
+/// Probes in living processes: all their threads, all their children.
+pub struct Tracer<'a> {
+    pub(crate) programs: Vec<Program>,
+    pub(crate) options: Options,
+    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) machine: Box<Machine>,
+    pub(crate) threads: HashMap<i32, Tracked>,
+    pub(crate) spaces: HashMap<u32, Space>,
+    pub(crate) next_space: u32,
+    /// New threads that have stopped before their parent told of them.
+    pub(crate) newborn: HashMap<i32, Newborn>,
+    /// The address spaces of new threads that their parent told of before they stopped.
+    pub(crate) announced: HashMap<i32, Option<u32>>,
+    pub(crate) images: ImageCache,
+    /// Whether the session is ending.
+    pub(crate) leaving: bool,
+    /// What ended it before its time.
+    pub(crate) failure: Option<Error>,
+    /// The wait statuses of the processes that have ended, for those that were started here.
+    pub(crate) started: HashSet<i32>,
+    pub(crate) statuses: HashMap<i32, i32>,
+    /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
+    pub(crate) waiting: bool,
+    /// The address spaces whose program has begun with the probes in.
+    pub(crate) begun: HashSet<u32>,
+    /// The programs whose waiting for a module was told.
+    pub(crate) told_waiting: HashSet<usize>,
+    /// Things told once.
+    pub(crate) told: HashSet<String>,
+}
+
+impl std::fmt::Debug for Tracer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tracer {{ threads: {}, spaces: {} }}", self.threads.len(), self.spaces.len())
+    }
+}
+
+impl<'a> Tracer<'a> {
+    /// A tracer of the programs given, following no process yet. It must be used by the thread that made it.
+    pub fn new(programs: Vec<Object>, options: Options, observer: &'a mut dyn Observer) -> Tracer<'a> {
+        Tracer {
+            programs: programs.into_iter().map(Program::new).collect(),
+            options,
+            observer,
+            machine: Box::new(Machine::new()),
+            threads: HashMap::new(),
+            spaces: HashMap::new(),
+            next_space: 0,
+            newborn: HashMap::new(),
+            announced: HashMap::new(),
+            images: ImageCache::default(),
+            leaving: false,
+            failure: None,
+            started: HashSet::new(),
+            statuses: HashMap::new(),
+            waiting: false,
+            begun: HashSet::new(),
+            told_waiting: HashSet::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// Answers events until every followed thread has ended or `control` says to stop.
+    ///
+    /// # Errors
+    /// Probes could not be placed in the first process.
+    pub fn run(&mut self, control: &Control) -> Result<(), Error> {
+        while !self.threads.is_empty() && !control.stop.load(Ordering::Relaxed) && self.failure.is_none() {
+            self.step(control, true);
+        }
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// The wait status of a process that was started by this tracer and has ended.
+    pub fn status(&self, pid: i32) -> Option<i32> {
+        self.statuses.get(&pid).copied()
+    }
+
+    /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
+    pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
+        match process::wait(block) {
+            Ok(Some(event)) => {
+                self.answer(event);
+                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                true
+            }
+            Ok(None) => {
+                self.tick();
+                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                false
+            }
+            Err(process::Error::Gone { .. }) => {
+                // No child is left that could tell anything: those still listed ended untold.
+                self.threads.clear();
+                false
+            }
+            Err(error) => {
+                self.failure.get_or_insert(error.into());
+                false
+            }
+        }
+    }
+
+    /// Answers one event.
+    fn answer(&mut self, event: Event) {
+        let (thread, stop) = match event {
+            Event::Ended { tid, status } => return self.ended(tid, status),
+            Event::Stopped(thread, stop) => (thread, stop),
+        };
+        let tid = thread.tid();
+        match self.threads.get_mut(&tid) {
+            Some(tracked) => {
+                tracked.activity = Activity::Handled;
+                if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
+                    tracked.asked = false;
+                }
+            }
+            None => {
+                if let Stop::Exec { .. } = stop {
+                    // A thread that was not known took over its process; it is treated as that process.
+                    self.threads.insert(tid, Tracked::new(tid, tid, None, Activity::Handled));
+                } else {
+                    return self.born(thread);
+                }
+            }
+        }
+        // An error says that the thread was killed under our hands: its end is reported next.
+        let answered = match stop {
+            Stop::Signal(signal) => self.signalled(thread, signal),
+            Stop::Interrupt | Stop::Group(_) => self.interrupted(thread, stop),
+            Stop::Clone { child, .. } => self.announced(thread, child),
+            Stop::Exec { former } => self.replaced(thread, former),
+            Stop::Exit => self.exiting(thread),
+            Stop::SystemCall | Stop::Other => {
+                self.resume(thread, 0);
+                Ok(())
+            }
+        };
+        if let Err(error) = answered
+            && !error.is_gone()
+        {
+            self.tell_once(Note::Other(error.to_string()));
+        }
+    }
+
+    /// A thread has stopped because it was asked to, because it is new, or because of job control.
+    fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        if self.leaving {
+            return self.leave(thread, stop);
+        }
+        self.check_slot(&thread)?;
+        let stale = self.space_of(tid).is_some_and(|space| space.stale);
+        let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
+        self.go_on(thread, stop)
+    }
+
+    /// Lets a thread that is in [`Stop::Interrupt`] or [`Stop::Group`] go on as it would have.
+    pub(crate) fn go_on(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
+        if let Stop::Group(_) = stop {
+            let tid = thread.tid();
+            let running = thread.listen();
+            self.set_activity(tid, Activity::Running(running));
+            return Ok(());
+        }
+        let mut registers = thread.registers()?;
+        if crate::restart::restart(thread.tid(), &mut registers) {
+            thread.set_registers(&registers)?;
+        }
+        self.resume(thread, 0);
+        Ok(())
+    }
+
+    /// Lets a thread run.
+    pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
+        let tid = thread.tid();
+        let running = thread.resume(signal);
+        self.set_activity(tid, Activity::Running(running));
+    }
+
+    fn set_activity(&mut self, tid: i32, activity: Activity) {
+        if let Some(tracked) = self.threads.get_mut(&tid) {
+            tracked.activity = activity;
+        }
+    }
+
+    /// The address space of a thread.
+    pub(crate) fn space_of(&mut self, tid: i32) -> Option<&mut Space> {
+        let space = self.threads.get(&tid)?.space?;
+        self.spaces.get_mut(&space)
+    }
+
+    /// Adds an address space.
+    pub(crate) fn add_space(&mut self, space: Space) -> u32 {
+        let number = self.next_space;
+        self.next_space += 1;
+        self.waiting |= space.stale;
+        self.spaces.insert(number, space);
+        number
+    }
+
+    /// Takes a thread out of its address space; the last one takes the space with it.
+    pub(crate) fn leave_space(&mut self, number: u32) {
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.members -= 1;
+            if space.members == 0 {
+                self.spaces.remove(&number);
+            }
+        }
+    }
+
+    /// A thread has ended.
+    fn ended(&mut self, tid: i32, status: i32) {
+        if self.started.contains(&tid) {
+            self.statuses.insert(tid, status);
+        }
+        self.newborn.remove(&tid);
+        if let Some(Some(space)) = self.announced.remove(&tid) {
+            self.leave_space(space);
+        }
+        if let Some(mut tracked) = self.threads.remove(&tid) {
+            // Killed before it said that its instruction had completed.
+            for waiting in tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..)) {
+                self.drop_records(waiting.records);
+            }
+            if let Some(space) = tracked.space {
+                self.leave_space(space);
+            }
+        }
+    }
+
+    /// Time has passed: what waits for it is looked at.
+    fn tick(&mut self) {
+        self.observer.idle();
+        self.look_after_newborn();
+        let waiting = self.threads.values().filter(|thread| {
+            thread.in_slot.as_ref().is_some_and(|waiting| !waiting.records.is_empty()) && !thread.asked
+        });
+        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
+            self.look_at_slot(tid);
+        }
+        // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
+        // where no tracer can stop it.
+        let stale: Vec<u32> =
+            self.spaces.iter().filter(|(_, space)| space.stale).map(|(&number, _)| number).collect();
+        for &number in &stale {
+            self.ask_one(number);
+        }
+        let records = |thread: &Tracked| thread.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty());
+        self.waiting = !self.newborn.is_empty() || !stale.is_empty() || self.threads.values().any(records);
+    }
+
+    /// Asks one more thread of an address space to stop.
+    pub(crate) fn ask_one(&mut self, number: u32) {
+        let candidate =
+            self.threads.values_mut().find(|thread| thread.space == Some(number) && !thread.asked);
+        if let Some(thread) = candidate
+            && let Activity::Running(running) = &thread.activity
+            && running.interrupt().is_ok()
+        {
+            thread.asked = true;
+        }
+    }
+
+    /// A record waits in a thread that has not stopped for a while: finds out, without stopping the thread if
+    /// possible, whether its instruction has completed.
+    fn look_at_slot(&mut self, tid: i32) {
+        let Some(tracked) = self.threads.get_mut(&tid) else { return };
+        let space = tracked.space.and_then(|space| self.spaces.get(&space));
+        match process::blocked_at(tid) {
+            Ok(Some(rip)) => {
+                let still = space.and_then(|space| space.in_slot(rip));
+                if !still.is_some_and(|(_, place)| matches!(place, Place::Before | Place::Pushed { .. }))
+                    && let Some(waiting) = tracked.in_slot.take()
+                {
+                    self.commit(waiting.records);
+                }
+            }
+            _ => {
+                if let Activity::Running(running) = &tracked.activity
+                    && running.interrupt().is_ok()
+                {
+                    tracked.asked = true;
+                }
+            }
+        }
+    }
+
+    /// Tells a note, once in a session.
+    pub(crate) fn tell_once(&mut self, note: Note) {
+        if self.told.insert(format!("{note:?}")) {
+            self.observer.note(&note);
+        }
+    }
+
+    /// Whether the seccomp filters of a thread forbid a system call on the tracer's behalf; tries to suspend
+    /// them. `Ok(suspended)` where a call may be made.
+    pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
+        match Status::read(thread.tid()).map(|status| status.seccomp) {
+            Ok(0) => Ok(false),
+            _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
+                "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
+                 CAP_SYS_ADMIN"
+                    .to_owned()
+            }),
+        }
+    }
+}

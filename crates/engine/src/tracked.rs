@@ -1,0 +1,121 @@
+//! What the engine knows of each thread it follows.
+
+use process::{Registers, Running, Stopped};
+use trace::Record;
+
+use crate::site::Use;
+
+/// Signal handlers that interrupt one another in slots, at most; the oldest is forgotten beyond.
+const NESTING: usize = 32;
+
+/// A followed thread.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) identity: Identity,
+    /// The address space it runs in, or `None` where that cannot be probed.
+    pub(crate) space: Option<u32>,
+    pub(crate) activity: Activity,
+    /// The instruction it executes in a slot, as far as is known.
+    pub(crate) in_slot: Option<InSlot>,
+    /// Instructions that signals interrupted before they were executed, the latest last.
+    pub(crate) interrupted: Vec<InSlot>,
+    /// Whether it has been asked to stop, and has not yet.
+    pub(crate) asked: bool,
+}
+
+/// Whether a followed thread runs.
+#[derive(Debug)]
+pub(crate) enum Activity {
+    /// It runs (or has stopped without the engine knowing yet).
+    Running(Running),
+    /// It is kept stopped.
+    Held(Stopped),
+    /// It is being handled just now.
+    Handled,
+}
+
+/// Who a thread is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) tid: i32,
+    pub(crate) pid: i32,
+    /// Where its rseq area is, once known; `Some(None)`: it has none.
+    pub(crate) rseq: Option<Option<u64>>,
+}
+
+/// A displaced instruction that was sent to its slot, and what waits for its completion.
+#[derive(Debug)]
+pub(crate) struct InSlot {
+    /// The site's address.
+    pub(crate) site: u64,
+    /// The registers with which it was sent there, the instruction pointer being the site's.
+    pub(crate) registers: Registers,
+    /// What its handlers logged.
+    pub(crate) records: Vec<Pending>,
+}
+
+/// A record that waits for its instruction to complete.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) wanted: Use,
+    pub(crate) logonfault: bool,
+    pub(crate) record: Record,
+}
+
+impl Tracked {
+    pub(crate) fn new(tid: i32, pid: i32, space: Option<u32>, activity: Activity) -> Tracked {
+        Tracked {
+            identity: Identity { tid, pid, rseq: None },
+            space,
+            activity,
+            in_slot: None,
+            interrupted: Vec::new(),
+            asked: false,
+        }
+    }
+
+    /// Remembers that a signal came before an instruction was executed.
+    pub(crate) fn interrupt(&mut self, waiting: InSlot) -> Option<InSlot> {
+        let forgotten = (self.interrupted.len() >= NESTING).then(|| self.interrupted.remove(0));
+        self.interrupted.push(waiting);
+        forgotten
+    }
+
+    /// The interrupted instruction that the thread comes back to, if this is one: the same site, with the same
+    /// registers. What was interrupted later was abandoned by a jump out of its signal handler; it comes first
+    /// in the second value.
+    pub(crate) fn come_back(&mut self, site: u64, registers: &Registers) -> (Option<InSlot>, Vec<InSlot>) {
+        let found = self.interrupted.iter().rposition(|waiting| {
+            waiting.site == site
+                && waiting.registers.rsp() == registers.rsp()
+                && waiting.registers.general() == registers.general()
+        });
+        match found {
+            None => (None, Vec::new()),
+            Some(place) => {
+                let abandoned = self.interrupted.split_off(place + 1);
+                (self.interrupted.pop(), abandoned)
+            }
+        }
+    }
+}
+
+impl Identity {
+    /// The processor the thread ran on last: from its rseq area, which the kernel keeps up to date, or else from
+    /// /proc.
+    pub(crate) fn processor(&mut self) -> u32 {
+        /// Where `cpu_id` stands in `struct rseq`.
+        const CPU_ID: u64 = 4;
+        if let Some(Some(area)) = self.rseq {
+            let mut bytes = [0; 4];
+            if process::read(self.tid, area + CPU_ID, &mut bytes).is_ok() {
+                let processor = u32::from_le_bytes(bytes);
+                // Negative: the thread has not registered the area yet.
+                if processor < 1 << 16 {
+                    return processor;
+                }
+            }
+        }
+        process::processor(self.tid).unwrap_or(0)
+    }
+}

@@ -1,0 +1,221 @@
+//! Emulation: what the instruction does, done to a stopped thread's registers and memory.
+//!
+//! Each instruction first asks for everything that it can be refused, and changes registers only when it has all of it. The
+//! only write to memory is the last thing asked for, so all of the instruction happens or nothing.
+
+use iced_x86::{ConditionCode, Instruction};
+
+use crate::classify::{Class, Count};
+use crate::machine::{
+    ALIGNMENT, AUXILIARY, Access, CARRY, DIRECTION, IDENTIFICATION, INTERRUPT, Memory, NESTED, OVERFLOW,
+    PARITY, PRIVILEGE, RCX, RSP, Registers, SIGN, TRAP, ZERO,
+};
+use crate::operand;
+
+/// The end of the addresses that user code can have with four levels of page tables. A target beyond may still be one with
+/// five, or be the vsyscall page, or fault: the processor knows, in the slot.
+const USER_END: u64 = 1 << 47;
+
+/// Whether this execution of an instruction of `class` is emulated; see [`crate::Displaced::wants_emulation`].
+pub(crate) fn wanted(class: Class, registers: &Registers, memory: &mut impl Memory) -> bool {
+    match class {
+        // The debug exception that the program asked for comes right after the instruction, which only the processor can do.
+        _ if registers.rflags & TRAP != 0 => false,
+        Class::PopFlags { size } => pop(size, registers, memory).is_ok_and(|value| value & TRAP != 0),
+        _ => is_emulated(class),
+    }
+}
+
+/// Whether instructions of `class` are emulated as a rule.
+pub(crate) fn is_emulated(class: Class) -> bool {
+    match class {
+        Class::Copied | Class::PopFlags { .. } | Class::SystemCall | Class::Transaction { .. } => false,
+        Class::Nothing
+        | Class::Jump { .. }
+        | Class::Branch { .. }
+        | Class::Count { .. }
+        | Class::JumpRegister { .. }
+        | Class::PushRegister { .. }
+        | Class::PushValue { .. }
+        | Class::Call { .. }
+        | Class::CallRegister { .. }
+        | Class::CallMemory
+        | Class::Return { .. } => true,
+    }
+}
+
+/// Does what the instruction does; all or nothing.
+pub(crate) fn emulate(
+    class: Class,
+    instruction: &Instruction,
+    registers: &mut Registers,
+    memory: &mut impl Memory,
+) -> Result<(), Access> {
+    let next = instruction.next_ip();
+    match class {
+        Class::Copied | Class::SystemCall | Class::Transaction { .. } => {
+            let (address, size) = (instruction.ip(), instruction.len());
+            return Err(Access { address, size, write: false, stack: false });
+        }
+        Class::PopFlags { size } => {
+            let value = pop(size, registers, memory)?;
+            let rip = reachable(next)?;
+            registers.rflags = popped_flags(registers.rflags, value, size);
+            registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(size);
+            registers.rip = rip;
+        }
+        Class::Nothing => registers.rip = reachable(next)?,
+        Class::Jump { target } => registers.rip = reachable(target)?,
+        Class::Branch { condition, target } => {
+            registers.rip = reachable(if holds(condition, registers.rflags) { target } else { next })?;
+        }
+        Class::Count { count, narrow, target } => {
+            let (left, jumps) = counted(count, narrow, registers);
+            registers.rip = reachable(if jumps { target } else { next })?;
+            registers.gpr[RCX] = left;
+        }
+        Class::JumpRegister { register } => registers.rip = reachable(registers.gpr[register])?,
+        Class::PushRegister { register } => {
+            push(registers.gpr[register], reachable(next)?, registers, memory)?;
+        }
+        Class::PushValue { value } => push(value, reachable(next)?, registers, memory)?,
+        Class::Call { target } => push(next, reachable(target)?, registers, memory)?,
+        Class::CallRegister { register } => {
+            push(next, reachable(registers.gpr[register])?, registers, memory)?;
+        }
+        Class::CallMemory => {
+            let target = target_in_memory(instruction, registers, memory)?;
+            push(next, reachable(target)?, registers, memory)?;
+        }
+        Class::Return { parameters } => {
+            let rip = reachable(pop(8, registers, memory)?)?;
+            registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(8 + u64::from(parameters));
+            registers.rip = rip;
+        }
+    }
+    Ok(())
+}
+
+/// `target`, if it is an address that user code can have for certain.
+fn reachable(target: u64) -> Result<u64, Access> {
+    if target < USER_END {
+        Ok(target)
+    } else {
+        Err(Access { address: target, size: 1, write: false, stack: false })
+    }
+}
+
+/// With the alignment check flag set, a misaligned access faults; that is the processor's to do.
+fn aligned(access: Access, registers: &Registers) -> Result<Access, Access> {
+    if registers.rflags & ALIGNMENT != 0 && !access.address.is_multiple_of(access.size as u64) {
+        Err(access)
+    } else {
+        Ok(access)
+    }
+}
+
+/// The 8 or 2 bytes on top of the stack.
+fn pop(size: u64, registers: &Registers, memory: &mut impl Memory) -> Result<u64, Access> {
+    let access = Access { address: registers.gpr[RSP], size: size as usize, write: false, stack: true };
+    load(aligned(access, registers)?, memory)
+}
+
+/// Pushes `value` and goes on at `rip`.
+fn push(value: u64, rip: u64, registers: &mut Registers, memory: &mut impl Memory) -> Result<(), Access> {
+    let address = registers.gpr[RSP].wrapping_sub(8);
+    let access = aligned(Access { address, size: 8, write: true, stack: true }, registers)?;
+    if !memory.write(address, &value.to_le_bytes()) {
+        return Err(access);
+    }
+    registers.gpr[RSP] = address;
+    registers.rip = rip;
+    Ok(())
+}
+
+/// The 8 bytes that the memory operand of a call names.
+fn target_in_memory(
+    instruction: &Instruction,
+    registers: &Registers,
+    memory: &mut impl Memory,
+) -> Result<u64, Access> {
+    let stack = operand::is_stack(instruction);
+    let Some(address) = operand::linear_address(instruction, 0, registers) else {
+        // No encoding of a call has such an operand; were there one, the slot would do it.
+        return Err(Access { address: instruction.ip(), size: 8, write: false, stack });
+    };
+    load(aligned(Access { address, size: 8, write: false, stack }, registers)?, memory)
+}
+
+/// Up to 8 bytes of memory as a number.
+fn load(access: Access, memory: &mut impl Memory) -> Result<u64, Access> {
+    let mut bytes = [0; 8];
+    if memory.read(access.address, &mut bytes[..access.size]) {
+        Ok(u64::from_le_bytes(bytes))
+    } else {
+        Err(access)
+    }
+}
+
+/// What is left in rcx, and whether the instruction jumps. With an address-size prefix ecx counts; a write to it clears the upper
+/// half of rcx, a mere look (`jecxz`) does not.
+fn counted(count: Count, narrow: bool, registers: &Registers) -> (u64, bool) {
+    let width = if narrow { u64::from(u32::MAX) } else { u64::MAX };
+    let whole = registers.gpr[RCX];
+    let left = whole.wrapping_sub(1) & width;
+    let zero = registers.rflags & ZERO != 0;
+    match count {
+        Count::Loop => (left, left != 0),
+        Count::LoopEqual => (left, left != 0 && zero),
+        Count::LoopNotEqual => (left, left != 0 && !zero),
+        Count::IsZero => (whole, whole & width == 0),
+    }
+}
+
+/// Whether a condition holds (Intel's manual, volume 1, appendix B).
+fn holds(condition: ConditionCode, flags: u64) -> bool {
+    let set = |flag| flags & flag != 0;
+    let less = set(SIGN) != set(OVERFLOW);
+    match condition {
+        ConditionCode::None => true,
+        ConditionCode::o => set(OVERFLOW),
+        ConditionCode::no => !set(OVERFLOW),
+        ConditionCode::b => set(CARRY),
+        ConditionCode::ae => !set(CARRY),
+        ConditionCode::e => set(ZERO),
+        ConditionCode::ne => !set(ZERO),
+        ConditionCode::be => set(CARRY) || set(ZERO),
+        ConditionCode::a => !set(CARRY) && !set(ZERO),
+        ConditionCode::s => set(SIGN),
+        ConditionCode::ns => !set(SIGN),
+        ConditionCode::p => set(PARITY),
+        ConditionCode::np => !set(PARITY),
+        ConditionCode::l => less,
+        ConditionCode::ge => !less,
+        ConditionCode::le => less || set(ZERO),
+        ConditionCode::g => !less && !set(ZERO),
+    }
+}
+
+/// The flags after `popf` of `value` at privilege level 3 (Intel's manual, volume 2, POPF, its table and operation): everything
+/// but the privilege level, the virtual interrupt flags and the resume flag; the interrupt flag only with privilege level 3
+/// granted to the process (iopl). With an operand-size prefix only the low 16 bits.
+fn popped_flags(flags: u64, value: u64, size: u64) -> u64 {
+    let mut changed = CARRY
+        | PARITY
+        | AUXILIARY
+        | ZERO
+        | SIGN
+        | TRAP
+        | DIRECTION
+        | OVERFLOW
+        | NESTED
+        | ALIGNMENT
+        | IDENTIFICATION;
+    if flags & PRIVILEGE == PRIVILEGE {
+        changed |= INTERRUPT;
+    }
+    if size == 2 {
+        changed &= 0xffff;
+    }
+    flags & !changed | value & changed
+}

@@ -1,0 +1,99 @@
+//! Which instructions can raise no fault in their slot.
+//!
+//! The list names what is harmless; all else may fault. On it is what every x86-64 processor has (Linux starts on no other),
+//! touches registers alone, and has no exception in Intel's manual but the ones for a lock prefix or a processor without it.
+
+use iced_x86::{CpuidFeature, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+
+use crate::classify::Class;
+
+/// Whether the slot of an instruction of `class` can raise a fault; false only where that is proven impossible.
+pub(crate) fn may_fault(class: Class, instruction: &Instruction) -> bool {
+    match class {
+        // What jumps checks its target, which a register or the stack may give anything.
+        Class::JumpRegister { .. }
+        | Class::PushRegister { .. }
+        | Class::PushValue { .. }
+        | Class::Call { .. }
+        | Class::CallRegister { .. }
+        | Class::CallMemory
+        | Class::Return { .. }
+        | Class::PopFlags { .. }
+        | Class::Transaction { .. } => true,
+        Class::Nothing | Class::Jump { .. } | Class::Branch { .. } | Class::Count { .. } => false,
+        // The kernel faults for the program by a signal, not by an exception of the instruction.
+        Class::SystemCall => false,
+        Class::Copied => !is_harmless(instruction),
+    }
+}
+
+fn is_harmless(instruction: &Instruction) -> bool {
+    let everywhere = instruction.cpuid_features().iter().all(|feature| {
+        matches!(
+            feature,
+            CpuidFeature::INTEL8086
+                | CpuidFeature::INTEL8086_ONLY
+                | CpuidFeature::INTEL186
+                | CpuidFeature::INTEL286
+                | CpuidFeature::INTEL386
+                | CpuidFeature::INTEL486
+                | CpuidFeature::X64
+                | CpuidFeature::CMOV
+                | CpuidFeature::SSE
+                | CpuidFeature::SSE2
+        )
+    });
+    everywhere
+        && instruction.encoding() == EncodingKind::Legacy
+        && InstructionInfoFactory::new().info(instruction).used_memory().is_empty()
+        && (0..instruction.op_count()).all(|operand| is_plain(instruction, operand))
+        && is_listed(instruction.mnemonic())
+}
+
+/// Whether an operand is a general or vector register, a number, or the address that `lea` computes.
+fn is_plain(instruction: &Instruction, operand: u32) -> bool {
+    match instruction.op_kind(operand) {
+        OpKind::Register => {
+            let register = instruction.op_register(operand);
+            register.is_gpr() || register.is_xmm()
+        }
+        OpKind::Memory => instruction.mnemonic() == Mnemonic::Lea,
+        OpKind::Immediate8
+        | OpKind::Immediate16
+        | OpKind::Immediate32
+        | OpKind::Immediate64
+        | OpKind::Immediate8to16
+        | OpKind::Immediate8to32
+        | OpKind::Immediate8to64
+        | OpKind::Immediate32to64 => true,
+        _ => false,
+    }
+}
+
+#[rustfmt::skip]
+fn is_listed(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::*;
+    matches!(
+        mnemonic,
+        // Moves.
+        Mov | Movzx | Movsx | Movsxd | Lea | Xchg | Bswap | Cbw | Cwde | Cdqe | Cwd | Cdq | Cqo
+            | Cmova | Cmovae | Cmovb | Cmovbe | Cmove | Cmovg | Cmovge | Cmovl | Cmovle
+            | Cmovne | Cmovno | Cmovnp | Cmovns | Cmovo | Cmovp | Cmovs
+            | Seta | Setae | Setb | Setbe | Sete | Setg | Setge | Setl | Setle
+            | Setne | Setno | Setnp | Setns | Seto | Setp | Sets
+        // Arithmetic; division is not harmless.
+            | Add | Adc | Sub | Sbb | Inc | Dec | Neg | Cmp | Mul | Imul | Xadd | Cmpxchg
+        // Logic and bits.
+            | And | Or | Xor | Not | Test | Shl | Sal | Shr | Sar | Rol | Ror | Rcl | Rcr | Shld | Shrd
+            | Bt | Bts | Btr | Btc | Bsf | Bsr
+        // Flags.
+            | Clc | Stc | Cmc | Cld | Std | Pause
+        // Vector registers, without arithmetic on fractions, which may be set to raise exceptions.
+            | Movaps | Movapd | Movups | Movupd | Movdqa | Movdqu | Movd | Movq | Movhlps | Movlhps
+            | Xorps | Xorpd | Andps | Andpd | Orps | Orpd | Andnps | Andnpd
+            | Pxor | Por | Pand | Pandn
+            | Paddb | Paddw | Paddd | Paddq | Psubb | Psubw | Psubd | Psubq
+            | Pcmpeqb | Pcmpeqw | Pcmpeqd | Pcmpgtb | Pcmpgtw | Pcmpgtd | Pmovmskb | Pshufd
+            | Punpcklbw | Punpcklwd | Punpckldq | Punpcklqdq | Punpckhqdq | Pminub | Pmaxub
+    )
+}

@@ -1,0 +1,50 @@
+//! Where a thread inside a slot is, in the program's terms.
+
+use crate::machine::{RCX, RSP, Registers};
+
+/// Where a thread is whose rip is somewhere in a slot, in the program's terms: what must be shown to a signal handler, a
+/// debugger, or the program itself once the slot is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The instruction has not been executed, or wants to be executed again (a repeated string instruction that was
+    /// interrupted, a system call that is restarted): rip is the site.
+    Before,
+    /// A call has pushed something and has not been completed: rip is the site, rsp is `bytes` higher. What was below the
+    /// stack pointer has been overwritten, as the call will overwrite it.
+    Pushed {
+        /// How many bytes rsp must be raised by.
+        bytes: u64,
+    },
+    /// The instruction has been executed.
+    After {
+        /// Where the program goes on.
+        rip: u64,
+        /// What rcx must be set to: the return address of a `syscall`, which the processor put in rcx as it is in
+        /// the slot. A thread is also here while the kernel is working on its system call.
+        rcx: Option<u64>,
+    },
+    /// Nowhere that a thread can be: inside an instruction, or in the slot's data.
+    Inside,
+}
+
+impl Place {
+    /// Sets the registers to what the program would see, `site` being the address of the original instruction. False, and
+    /// nothing changed, for [`Place::Inside`].
+    pub fn mend(self, site: u64, registers: &mut Registers) -> bool {
+        match self {
+            Place::Before => registers.rip = site,
+            Place::Pushed { bytes } => {
+                registers.rip = site;
+                registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(bytes);
+            }
+            Place::After { rip, rcx } => {
+                registers.rip = rip;
+                if let Some(value) = rcx {
+                    registers.gpr[RCX] = value;
+                }
+            }
+            Place::Inside => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,369 @@
+//! A slot: machine code that does at another address what the displaced instruction does at its own.
+//!
+//! Code is first written as a [`Template`], whose bytes do not depend on where the slot is but for *fixups*: fields of 32 bits
+//! that lead from the slot to an address in the program. From them follow both the slot's bytes and how far away it can be.
+
+use std::ops::RangeInclusive;
+
+use iced_x86::{ConditionCode, Register};
+
+use crate::classify::{Class, Count, Decoded};
+use crate::machine::Registers;
+use crate::place::Place;
+
+/// No slot is longer than this, in bytes.
+pub const SLOT_CAPACITY: usize = 48;
+
+/// The bytes of a slot, for one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Where the bytes must be.
+    pub address: u64,
+    /// The slot's code, and in some the data that the code reads: at most [`SLOT_CAPACITY`] bytes. It needs to be readable and
+    /// executable, and is never written to by the program.
+    pub bytes: Vec<u8>,
+    /// How many of the bytes are the first instruction, which for most is the displaced one itself.
+    pub instruction_length: usize,
+    site: u64,
+    places: Vec<(usize, Place)>,
+}
+
+impl Slot {
+    /// Where a thread whose rip is `offset` bytes into the slot is, in the program's terms.
+    ///
+    /// A thread stopped in a system call that the kernel may restart (rax is one of -512 to -516) is moved back by two bytes when
+    /// the kernel resumes it: it must be left in the slot then, or it restarts at the site and hits the breakpoint again.
+    pub fn place(&self, offset: usize) -> Place {
+        self.places.iter().find(|(known, _)| *known == offset).map_or(Place::Inside, |(_, place)| *place)
+    }
+
+    /// Shows a thread that stopped in this slot where it is in the program's terms. False, and nothing changed, if
+    /// its rip is not at one of the slot's instructions.
+    pub fn mend(&self, registers: &mut Registers) -> bool {
+        match registers.rip.checked_sub(self.address).map(usize::try_from) {
+            Some(Ok(offset)) => self.place(offset).mend(self.site, registers),
+            _ => false,
+        }
+    }
+}
+
+/// A slot whose address is still open.
+#[derive(Debug)]
+pub(crate) struct Template {
+    site: u64,
+    next: u64,
+    bytes: Vec<u8>,
+    fixups: Vec<Fixup>,
+    places: Vec<(usize, Place)>,
+    instruction_length: usize,
+}
+
+/// A field of 32 bits that holds how far it is from the end of its instruction to `target`.
+#[derive(Clone, Copy, Debug)]
+struct Fixup {
+    /// Where the field is, in the template.
+    at: usize,
+    /// Where its instruction ends, in the template.
+    end: usize,
+    target: Target,
+}
+
+/// What a fixup leads to.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// An address. Wider than an address, since a displacement may lead past either end of the address space, and the processor
+    /// goes on at the other: the distance is what counts.
+    Far(i128),
+    /// An address of which only the low 32 bits count (`[eip+displacement]`); every slot reaches it.
+    Narrow(u32),
+    /// Data of the slot itself, by its offset.
+    Own(usize),
+}
+
+impl Fixup {
+    /// The addresses that the slot can have.
+    fn reach(self) -> (i128, i128) {
+        match self.target {
+            Target::Far(target) => {
+                let farthest = target - self.end as i128;
+                (farthest - i128::from(i32::MAX), farthest - i128::from(i32::MIN))
+            }
+            Target::Narrow(_) | Target::Own(_) => (i128::MIN, i128::MAX),
+        }
+    }
+
+    /// The field's value in a slot at `slot`, which is in reach.
+    fn value(self, slot: u64) -> Option<i32> {
+        let from = i128::from(slot) + self.end as i128;
+        match self.target {
+            Target::Far(target) => i32::try_from(target - from).ok(),
+            Target::Narrow(target) => Some(target.wrapping_sub(from as u32).cast_signed()),
+            Target::Own(offset) => i32::try_from(offset as i128 - self.end as i128).ok(),
+        }
+    }
+}
+
+impl Template {
+    /// The slot of an instruction, `original` being its bytes.
+    pub(crate) fn of(decoded: &Decoded, original: &[u8]) -> Template {
+        let site = decoded.instruction.ip();
+        let mut template = Template {
+            site,
+            next: decoded.instruction.next_ip(),
+            bytes: Vec::with_capacity(SLOT_CAPACITY),
+            fixups: Vec::new(),
+            places: vec![(0, Place::Before)],
+            instruction_length: 0,
+        };
+        match decoded.class {
+            Class::SystemCall => template.system_call(original),
+            Class::Transaction { target } => template.transaction(decoded, original, target),
+            Class::Jump { target } => template.jump(target),
+            Class::Branch { condition, target } => template.branch(condition, target),
+            Class::Count { count, narrow, target } => template.count(count, narrow, target),
+            Class::Call { target } => template.call(target),
+            Class::CallRegister { .. } | Class::CallMemory => template.call_indirect(decoded, original),
+            Class::Copied
+            | Class::PopFlags { .. }
+            | Class::Nothing
+            | Class::JumpRegister { .. }
+            | Class::PushRegister { .. }
+            | Class::PushValue { .. }
+            | Class::Return { .. } => template.copy(decoded, original),
+        }
+        template
+    }
+
+    /// The addresses at which every fixup reaches its target.
+    pub(crate) fn reach(&self) -> RangeInclusive<u64> {
+        let last = i128::from(u64::MAX) - self.bytes.len() as i128;
+        let (low, high) = self
+            .fixups
+            .iter()
+            .map(|fixup| fixup.reach())
+            .fold((0, last), |(low, high), (from, to)| (low.max(from), high.min(to)));
+        // Both are within 0..=u64::MAX but where nothing is in reach, which is the empty range.
+        match (u64::try_from(low), u64::try_from(high)) {
+            (Ok(low), Ok(high)) => low..=high,
+            _ => RangeInclusive::new(1, 0),
+        }
+    }
+
+    /// The slot at `slot`; none if it is out of reach.
+    pub(crate) fn at(mut self, slot: u64) -> Option<Slot> {
+        if !self.reach().contains(&slot) {
+            return None;
+        }
+        for fixup in &self.fixups {
+            self.bytes[fixup.at..fixup.at + 4].copy_from_slice(&fixup.value(slot)?.to_le_bytes());
+        }
+        Some(Slot {
+            address: slot,
+            bytes: self.bytes,
+            instruction_length: self.instruction_length,
+            site: self.site,
+            places: self.places,
+        })
+    }
+
+    /// ```text
+    ///   <the instruction>      its bytes, the displacement of an operand relative to rip computed anew
+    ///   e9 rel32               jmp next
+    /// ```
+    fn copy(&mut self, decoded: &Decoded, original: &[u8]) {
+        self.relocated(decoded, original, &[]);
+        self.instruction_length = self.bytes.len();
+        self.after(self.next, None);
+        self.jump_to(self.next);
+    }
+
+    /// ```text
+    ///   0f 05                  syscall                the processor puts this slot's next address in rcx
+    ///   48 b9 imm64            mov rcx, next          where the original would have put its own
+    ///   e9 rel32               jmp next
+    /// ```
+    /// A prefix that the original has, and the processor ignores, stays. The kernel restarts a system call by moving rip back by
+    /// the two bytes of the plain instruction.
+    fn system_call(&mut self, original: &[u8]) {
+        self.bytes.extend_from_slice(original);
+        self.instruction_length = self.bytes.len();
+        self.places.push((self.bytes.len() - 2, Place::Before));
+        self.after(self.next, Some(self.next));
+        self.bytes.extend_from_slice(&[0x48, 0xb9]);
+        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.after(self.next, None);
+        self.jump_to(self.next);
+    }
+
+    /// ```text
+    ///   c7 f8 rel32            xbegin target          the original's target
+    ///   e9 rel32               jmp next
+    /// ```
+    fn transaction(&mut self, decoded: &Decoded, original: &[u8], target: u64) {
+        self.bytes.extend_from_slice(original);
+        let at = decoded.offsets.immediate_offset();
+        self.fixups.push(Fixup { at, end: original.len(), target: Target::Far(target.into()) });
+        self.instruction_length = self.bytes.len();
+        self.after(self.next, None);
+        self.jump_to(self.next);
+    }
+
+    /// ```text
+    ///   e9 rel32               jmp target
+    /// ```
+    fn jump(&mut self, target: u64) {
+        self.jump_to(target);
+        self.instruction_length = self.bytes.len();
+    }
+
+    /// ```text
+    ///   0f 8x rel32            jcc target             the long form, whichever the original is
+    ///   e9 rel32               jmp next
+    /// ```
+    fn branch(&mut self, condition: ConditionCode, target: u64) {
+        self.bytes.extend_from_slice(&[0x0f, 0x80 | condition_number(condition)]);
+        self.field(Target::Far(target.into()));
+        self.instruction_length = self.bytes.len();
+        self.after(self.next, None);
+        self.jump_to(self.next);
+    }
+
+    /// ```text
+    ///   [67] e0..e3 05         loop/jrcxz taken       67 where the original counts in ecx
+    ///   e9 rel32               jmp next
+    /// taken:
+    ///   e9 rel32               jmp target
+    /// ```
+    fn count(&mut self, count: Count, narrow: bool, target: u64) {
+        if narrow {
+            self.bytes.push(0x67);
+        }
+        let opcode = match count {
+            Count::LoopNotEqual => 0xe0,
+            Count::LoopEqual => 0xe1,
+            Count::Loop => 0xe2,
+            Count::IsZero => 0xe3,
+        };
+        self.bytes.extend_from_slice(&[opcode, 5]);
+        self.instruction_length = self.bytes.len();
+        self.after(self.next, None);
+        self.jump_to(self.next);
+        self.after(target, None);
+        self.jump_to(target);
+    }
+
+    /// ```text
+    ///   ff 35 05 00 00 00      push qword [rip+5]     the original's return address
+    ///   e9 rel32               jmp target
+    ///   <8 bytes>              next
+    /// ```
+    fn call(&mut self, target: u64) {
+        self.push_next(11);
+        self.instruction_length = self.bytes.len();
+        self.after(target, None);
+        self.jump_to(target);
+        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+    }
+
+    /// ```text
+    ///   [41] ff /6 ...         push <operand>         the operand of the call: where it goes
+    ///   ff 34 24               push qword [rsp]
+    ///   ff 35 05 00 00 00      push qword [rip+5]     the original's return address
+    ///   8f 44 24 08            pop qword [rsp+8]      goes below the target, where a call puts it
+    ///   c3                     ret                    takes the target
+    ///   <8 bytes>              next
+    /// ```
+    /// No register and no flag is used, the operand means the same to a push as to a call (rsp, too, as it was before), and
+    /// what the call would read or write and cannot faults at the first instruction, with nothing done.
+    fn call_indirect(&mut self, decoded: &Decoded, original: &[u8]) {
+        // 66 is here only beside REX.W, which overrides it; f2 and f3 say nothing on a call, and nothing good on a push.
+        self.relocated(decoded, original, &[0x66, 0xf2, 0xf3]);
+        let opcode = self.bytes.iter().position(|byte| *byte == 0xff).unwrap_or(0);
+        if let Some(operand) = self.bytes.get_mut(opcode + 1) {
+            *operand ^= (2 ^ 6) << 3;
+        }
+        self.instruction_length = self.bytes.len();
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 8 }));
+        self.bytes.extend_from_slice(&[0xff, 0x34, 0x24]);
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 16 }));
+        self.push_next(self.bytes.len() + 11);
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 24 }));
+        self.bytes.extend_from_slice(&[0x8f, 0x44, 0x24, 0x08]);
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 16 }));
+        self.bytes.push(0xc3);
+        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+    }
+
+    /// The original's bytes without the prefixes in `dropped`, and a fixup if its operand is relative to rip.
+    fn relocated(&mut self, decoded: &Decoded, original: &[u8], dropped: &[u8]) {
+        let prefixes = original.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
+        self.bytes.extend(original[..prefixes].iter().filter(|byte| !dropped.contains(byte)));
+        let shorter = prefixes - self.bytes.len();
+        self.bytes.extend_from_slice(&original[prefixes..]);
+        let instruction = &decoded.instruction;
+        if !instruction.is_ip_rel_memory_operand() || !decoded.offsets.has_displacement() {
+            return;
+        }
+        let place = decoded.offsets.displacement_offset();
+        let mut field = [0; 4];
+        field.copy_from_slice(&original[place..place + 4]);
+        let displacement = i32::from_le_bytes(field);
+        let target = if instruction.memory_base() == Register::EIP {
+            Target::Narrow((self.next as u32).wrapping_add_signed(displacement))
+        } else {
+            Target::Far(i128::from(self.next) + i128::from(displacement))
+        };
+        self.fixups.push(Fixup { at: place - shorter, end: self.bytes.len(), target });
+    }
+
+    /// `push qword [rip+distance]` of the data that will be at offset `data`.
+    fn push_next(&mut self, data: usize) {
+        self.bytes.extend_from_slice(&[0xff, 0x35]);
+        self.field(Target::Own(data));
+    }
+
+    /// `jmp target`, with 32 bits of displacement.
+    fn jump_to(&mut self, target: u64) {
+        self.bytes.push(0xe9);
+        self.field(Target::Far(target.into()));
+    }
+
+    /// A field of 32 bits that ends its instruction.
+    fn field(&mut self, target: Target) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.fixups.push(Fixup { at, end: at + 4, target });
+    }
+
+    /// Here the instruction has been executed, and the program goes on at `rip`.
+    fn after(&mut self, rip: u64, rcx: Option<u64>) {
+        self.places.push((self.bytes.len(), Place::After { rip, rcx }));
+    }
+}
+
+/// The prefixes that may stand before REX.
+fn is_legacy_prefix(byte: u8) -> bool {
+    matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3)
+}
+
+/// The number of a condition in the opcode of a conditional jump (Intel's manual, volume 2, appendix B.1.4.7).
+fn condition_number(condition: ConditionCode) -> u8 {
+    match condition {
+        ConditionCode::o | ConditionCode::None => 0x0,
+        ConditionCode::no => 0x1,
+        ConditionCode::b => 0x2,
+        ConditionCode::ae => 0x3,
+        ConditionCode::e => 0x4,
+        ConditionCode::ne => 0x5,
+        ConditionCode::be => 0x6,
+        ConditionCode::a => 0x7,
+        ConditionCode::s => 0x8,
+        ConditionCode::ns => 0x9,
+        ConditionCode::p => 0xa,
+        ConditionCode::np => 0xb,
+        ConditionCode::l => 0xc,
+        ConditionCode::ge => 0xd,
+        ConditionCode::le => 0xe,
+        ConditionCode::g => 0xf,
+    }
+}

@@ -1,0 +1,227 @@
+//! The functions of an image: all its symbol tables merged into one list, in the order of addresses.
+
+use std::ops::Range;
+
+use super::debugdata;
+use super::dynamic::Dynamic;
+use super::error::ImageError;
+use super::headers::Headers;
+use super::source::Source;
+use super::table::{self, Symbol, SymbolKind};
+use super::version::Version;
+
+/// What a symbol in executable memory stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FunctionKind {
+    /// A function (STT_FUNC).
+    Function,
+    /// A function that picks the implementation when the program is linked (STT_GNU_IFUNC): a probe on it fires
+    /// once, in the resolver, and never when the picked implementation is called.
+    Indirect,
+    /// A place in code without a type, as assembly files leave them (STT_NOTYPE).
+    Label,
+}
+
+/// Who can see a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Binding {
+    /// Every module.
+    Global,
+    /// Every module, unless another defines it too.
+    Weak,
+    /// Its own source file only (`static`).
+    Local,
+}
+
+/// A named place in an image's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The name in the ELF file, mangled where the language mangles, without its version.
+    pub name: String,
+    /// The version, where the definition has one.
+    pub version: Option<Version>,
+    /// Where it starts, before the load bias is added.
+    pub vaddr: u64,
+    /// Bytes; 0 where the symbol does not tell.
+    pub size: u64,
+    /// What it stands for.
+    pub kind: FunctionKind,
+    /// Who can see it.
+    pub binding: Binding,
+}
+
+impl Function {
+    /// The name with its version, as linkers write it: `memcpy@@GLIBC_2.14`.
+    pub fn full_name(&self) -> String {
+        match &self.version {
+            None => self.name.clone(),
+            Some(Version { name, default: true }) => format!("{}@@{name}", self.name),
+            Some(Version { name, default: false }) => format!("{}@{name}", self.name),
+        }
+    }
+
+    /// The name as its language writes it, if it is mangled: with parameters, without a Rust hash.
+    pub fn demangled(&self) -> Option<String> {
+        super::demangle::full(&self.name)
+    }
+
+    /// Whether an address lies in it, going by its size.
+    pub fn contains(&self, vaddr: u64) -> bool {
+        self.vaddr <= vaddr && vaddr - self.vaddr < self.size
+    }
+
+    fn end(&self) -> u64 {
+        self.vaddr.saturating_add(self.size)
+    }
+}
+
+/// All symbols of one image.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    /// By address; of several at one address, the one people mean comes first.
+    pub(crate) functions: Vec<Function>,
+    /// Data among the code: name, start and end; the end equals the start where the symbol has no size.
+    pub(crate) data: Vec<(String, Range<u64>)>,
+    /// Tables that could not be read.
+    pub(crate) problems: Vec<ImageError>,
+    /// Indexes into `functions`, by name.
+    by_name: Vec<u32>,
+    /// Of each function, the largest end among it and those before it.
+    reach: Vec<u64>,
+}
+
+impl Symbols {
+    pub(crate) fn read(
+        source: &Source,
+        headers: &Headers,
+        dynamic: &Dynamic,
+        build_id: Option<&[u8]>,
+    ) -> Symbols {
+        let mut problems = Vec::new();
+        let mut all = Vec::new();
+        let mut add = |symbols: Result<Vec<Symbol>, ImageError>| match symbols {
+            Ok(symbols) => all.extend(symbols),
+            Err(problem) => problems.push(problem),
+        };
+        let table_of = |kind| headers.sections.iter().find(|section| section.kind == kind);
+        match table_of(object::elf::SHT_DYNSYM) {
+            Some(section) => add(table::read_section(source, headers, section, Some(dynamic))),
+            None => add(table::read_dynamic(source, headers, dynamic)),
+        }
+        match table_of(object::elf::SHT_SYMTAB) {
+            Some(section) => add(table::read_section(source, headers, section, None)),
+            None => {
+                if let Some(section) = headers.section(".gnu_debugdata") {
+                    add(debugdata::unpack(source, section).and_then(|packed| read_separate(&packed)));
+                }
+                if let Some(separate) = build_id.and_then(debugdata::installed) {
+                    add(read_separate(&separate));
+                }
+            }
+        }
+        all.retain(|symbol| headers.is_executable(symbol.vaddr));
+        for symbol in &mut all {
+            symbol.size = symbol.size.min(room(headers, symbol.vaddr));
+        }
+        Symbols::index(all, problems)
+    }
+
+    fn index(all: Vec<Symbol>, problems: Vec<ImageError>) -> Symbols {
+        let mut data = Vec::new();
+        let mut functions = Vec::with_capacity(all.len());
+        for Symbol { name, version, vaddr, size, kind, binding } in all {
+            match kind {
+                SymbolKind::Data => data.push((name, vaddr..vaddr.saturating_add(size))),
+                SymbolKind::Code(kind) => {
+                    functions.push(Function { name, version, vaddr, size, kind, binding });
+                }
+            }
+        }
+        data.sort_by_key(|(_, range)| range.start);
+        merge_equal(&mut functions);
+
+        let mut by_name: Vec<u32> = (0..u32::try_from(functions.len()).unwrap_or(u32::MAX)).collect();
+        by_name.sort_by(|a, b| functions[*a as usize].name.cmp(&functions[*b as usize].name));
+        let mut furthest = 0;
+        let reach = functions.iter().map(|function| {
+            furthest = function.end().max(furthest);
+            furthest
+        });
+        let reach = reach.collect();
+        Symbols { functions, data, problems, by_name, reach }
+    }
+
+    /// All symbols of that name, whatever their version.
+    pub(crate) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Function> {
+        let function = |index: &u32| &self.functions[*index as usize];
+        let first = self.by_name.partition_point(|index| function(index).name.as_str() < name);
+        self.by_name[first..].iter().map(function).take_while(move |function| function.name == name)
+    }
+
+    /// The innermost function an address lies in; where none claims it by size, the last one before it that has
+    /// no size.
+    pub(crate) fn at(&self, vaddr: u64) -> Option<&Function> {
+        let end = self.functions.partition_point(|function| function.vaddr <= vaddr);
+        let mut inner: Option<&Function> = None;
+        for index in (0..end).rev() {
+            let function = &self.functions[index];
+            if let Some(found) = inner
+                && found.vaddr != function.vaddr
+            {
+                break;
+            }
+            // Walking backwards over one address, the preferred symbol comes last and wins.
+            if function.contains(vaddr) || function.vaddr == vaddr {
+                inner = Some(function);
+            }
+            if inner.is_none() && self.reach[index] <= vaddr {
+                break;
+            }
+        }
+        inner.or_else(|| {
+            let last = self.functions[..end].last().filter(|last| last.size == 0)?;
+            self.functions.get(self.functions.partition_point(|function| function.vaddr < last.vaddr))
+        })
+    }
+}
+
+fn read_separate(source: &Source) -> Result<Vec<Symbol>, ImageError> {
+    match debugdata::symbol_table(source)? {
+        Some((headers, section)) => table::read_section(source, &headers, &section, None),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Bytes from an address to the end of its segment: no function is longer.
+fn room(headers: &Headers, vaddr: u64) -> u64 {
+    let segment = headers.executable_segments().find(|segment| segment.offset_of_address(vaddr).is_some());
+    segment.map_or(0, |segment| segment.file_end() - vaddr)
+}
+
+/// Of several names for one address, which to show: functions before labels, visible ones before hidden ones,
+/// plain ones before underscored ones.
+fn preference(function: &Function) -> (bool, Binding, usize, bool) {
+    let underscores = function.name.bytes().take_while(|byte| *byte == b'_').count();
+    let mangled = function.name.starts_with("_Z") || function.name.starts_with("_R");
+    let default = function.version.as_ref().is_none_or(|version| version.default);
+    (function.kind == FunctionKind::Label, function.binding, if mangled { 0 } else { underscores }, !default)
+}
+
+/// Makes one of what several tables say about one name at one address, and puts the list in order.
+fn merge_equal(functions: &mut Vec<Function>) {
+    functions.sort_by(|a, b| (a.vaddr, &a.name).cmp(&(b.vaddr, &b.name)));
+    functions.dedup_by(|next, kept| {
+        let versions_agree = next.version.is_none() || kept.version.is_none() || next.version == kept.version;
+        let same = next.vaddr == kept.vaddr && next.name == kept.name && versions_agree;
+        if same {
+            kept.size = kept.size.max(next.size);
+            kept.kind = kept.kind.min(next.kind);
+            kept.binding = kept.binding.min(next.binding);
+            if kept.version.is_none() {
+                kept.version = next.version.take();
+            }
+        }
+        same
+    });
+    functions.sort_by(|a, b| (a.vaddr, preference(a), &a.name).cmp(&(b.vaddr, preference(b), &b.name)));
+}

@@ -1,0 +1,311 @@
+//! ELF files: what a probe needs to know of an executable or a shared library.
+//!
+//! An [`Image`] is read once and shared by all processes that map the file. Its headers are read when it is opened;
+//! symbols, unwinding entries and code only when they are asked for. Everything in the file is untrusted: sizes are
+//! checked against the file and against a limit before anything is allocated, damaged tables are left out and named
+//! by [`Image::problems`], and only damaged program headers make the file unusable.
+//!
+//! ```text
+//! source     the bytes, read piece by piece
+//!   headers    segments, sections            dynamic   soname, tables of a file without sections
+//!   table      symbols as they stand         version, debugdata   ... and where else they stand
+//!   functions  all tables merged             demangle, lookup     from a typed name to functions
+//!   frames     unwinding entries             starts    where disassembly may begin
+//!   region     one stretch taken apart       boundary  does an instruction start here?
+//! ```
+
+mod boundary;
+mod debugdata;
+mod demangle;
+mod dynamic;
+mod error;
+mod frames;
+mod functions;
+mod headers;
+mod lookup;
+mod region;
+mod source;
+mod starts;
+mod table;
+mod version;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use object::Endianness;
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, NoteIterator};
+
+pub use self::boundary::Misplaced;
+pub use self::error::ImageError;
+pub use self::functions::{Binding, Function, FunctionKind};
+pub use self::headers::{Machine, Segment};
+pub use self::lookup::{Lookup, NameKind};
+pub use self::source::FileId;
+pub(crate) use self::source::open_regular;
+pub use self::version::Version;
+
+use self::dynamic::Dynamic;
+use self::functions::Symbols;
+use self::headers::Headers;
+use self::region::Region;
+use self::source::Source;
+use self::starts::Starts;
+
+/// Bytes of a path in the file: PATH_MAX.
+const PATH: u64 = 4096;
+/// Bytes of the notes that hold the build-id.
+const NOTES: u64 = 1 << 20;
+
+/// An ELF file's contents, as far as probes need them.
+///
+/// Addresses in it (`vaddr`) are the file's own; [`crate::Module`] adds the load bias. For a file that is not
+/// position-independent they are the addresses in the process.
+#[derive(Debug)]
+pub struct Image {
+    source: Source,
+    id: Option<FileId>,
+    headers: Headers,
+    dynamic: OnceLock<Dynamic>,
+    names: OnceLock<Names>,
+    symbols: OnceLock<Symbols>,
+    starts: OnceLock<(Starts, Option<ImageError>)>,
+    region: Mutex<Option<Arc<Region>>>,
+}
+
+/// Small things a file says of itself.
+#[derive(Debug)]
+struct Names {
+    interpreter: Option<PathBuf>,
+    soname: Option<String>,
+    build_id: Option<Vec<u8>>,
+}
+
+impl Image {
+    /// Opens an ELF file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is no regular file or no ELF file, or its program headers are damaged.
+    pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let (file, id) = open_regular(path).map_err(|cause| ImageError::Io {
+            path: path.to_owned(),
+            action: "open".to_owned(),
+            cause,
+        })?;
+        Image::from_file(path, file, id)
+    }
+
+    /// Reads an ELF file that is open already; `path` is for messages.
+    pub(crate) fn from_file(path: &Path, file: File, id: FileId) -> Result<Image, ImageError> {
+        Image::new(Source::file(path, file, id.size), Some(id))
+    }
+
+    /// Reads an ELF file from memory, as the kernel's vDSO is; `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no ELF file, or its program headers are damaged.
+    pub fn parse(data: Vec<u8>, path: &Path) -> Result<Image, ImageError> {
+        Image::new(Source::memory(path, data), None)
+    }
+
+    fn new(source: Source, id: Option<FileId>) -> Result<Image, ImageError> {
+        let headers = Headers::read(&source)?;
+        Ok(Image {
+            source,
+            id,
+            headers,
+            dynamic: OnceLock::new(),
+            names: OnceLock::new(),
+            symbols: OnceLock::new(),
+            starts: OnceLock::new(),
+            region: Mutex::new(None),
+        })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// Which file it was read from; nothing for one read from memory.
+    pub fn file_id(&self) -> Option<&FileId> {
+        self.id.as_ref()
+    }
+
+    /// The instruction set.
+    pub fn machine(&self) -> Machine {
+        self.headers.machine
+    }
+
+    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is 0.
+    pub fn is_position_independent(&self) -> bool {
+        self.headers.kind == elf::ET_DYN
+    }
+
+    /// Where a program starts to run (`e_entry`), 0 if nowhere.
+    pub fn entry(&self) -> u64 {
+        self.headers.entry
+    }
+
+    /// The dynamic linker the program asks for; nothing for static programs and libraries.
+    pub fn interpreter(&self) -> Option<&Path> {
+        self.names().interpreter.as_deref()
+    }
+
+    /// The build-id (NT_GNU_BUILD_ID), usually 20 bytes.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.names().build_id.as_deref()
+    }
+
+    /// The name a shared library gives itself (DT_SONAME), as in `libc.so.6`.
+    pub fn soname(&self) -> Option<&str> {
+        self.names().soname.as_deref()
+    }
+
+    /// What is mapped when the file is loaded, by address.
+    pub fn segments(&self) -> &[Segment] {
+        &self.headers.segments
+    }
+
+    /// The address at which the byte at a file offset is loaded. Where two segments load it, the executable one
+    /// counts.
+    pub fn address_of_offset(&self, file_offset: u64) -> Option<u64> {
+        let executable = self.headers.executable_segments();
+        let others = self.headers.segments.iter().filter(|segment| !segment.executable);
+        executable.chain(others).find_map(|segment| segment.address_of_offset(file_offset))
+    }
+
+    /// The file offset of the byte that is loaded at an address; nothing where no byte of the file is.
+    pub fn offset_of_address(&self, vaddr: u64) -> Option<u64> {
+        let executable = self.headers.executable_segments();
+        let others = self.headers.segments.iter().filter(|segment| !segment.executable);
+        executable.chain(others).find_map(|segment| segment.offset_of_address(vaddr))
+    }
+
+    /// `len` bytes of code at an address, from the file; nothing unless one executable segment holds them all.
+    pub fn text(&self, vaddr: u64, len: usize) -> Option<Vec<u8>> {
+        let len = len as u64;
+        let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some())?;
+        if segment.file_end() - vaddr < len {
+            return None;
+        }
+        self.source.read("code", segment.offset_of_address(vaddr)?, len, len).ok()
+    }
+
+    /// All named places in the code, by address: `.symtab`, `.dynsym`, `.gnu_debugdata` and an installed debug file
+    /// together. Of several names for one address the one people mean comes first.
+    pub fn functions(&self) -> &[Function] {
+        &self.symbols().functions
+    }
+
+    /// The function an address lies in: the innermost that claims it by its size, or one without a size that starts
+    /// last before it.
+    pub fn function_at(&self, vaddr: u64) -> Option<&Function> {
+        if !self.headers.is_executable(vaddr) {
+            return None;
+        }
+        self.symbols().at(vaddr)
+    }
+
+    /// Where the descriptors of restartable sequences stand (sections named `__rseq_cs`; each is a `struct rseq_cs`
+    /// of 32 bytes). The kernel sends a thread that is interrupted inside such a sequence to its abort address, so
+    /// an instruction of one cannot be run elsewhere.
+    pub fn rseq_descriptors(&self) -> Vec<Range<u64>> {
+        let sections = self.headers.sections.iter();
+        let named = sections.filter(|section| section.allocated && section.name == "__rseq_cs");
+        named.map(|section| section.vaddr..section.vaddr.saturating_add(section.size)).collect()
+    }
+
+    /// The section an address lies in.
+    pub fn section_name(&self, vaddr: u64) -> Option<&str> {
+        let mut sections = self.headers.sections.iter();
+        let section = sections.find(|section| section.allocated && section.contains(vaddr))?;
+        Some(&section.name)
+    }
+
+    /// Tables of the file that are damaged and were left out. Reads all of them.
+    pub fn problems(&self) -> Vec<&ImageError> {
+        let starts = self.starts.get_or_init(|| self.collect_starts());
+        let symbols = self.symbols();
+        self.headers.problem.iter().chain(&symbols.problems).chain(&starts.1).collect()
+    }
+
+    fn dynamic(&self) -> &Dynamic {
+        // A damaged dynamic section says nothing; the symbols that hang on it will be reported.
+        self.dynamic.get_or_init(|| Dynamic::read(&self.source, &self.headers).unwrap_or_default())
+    }
+
+    fn symbols(&self) -> &Symbols {
+        self.symbols
+            .get_or_init(|| Symbols::read(&self.source, &self.headers, self.dynamic(), self.build_id()))
+    }
+
+    fn starts(&self) -> &Starts {
+        &self.starts.get_or_init(|| self.collect_starts()).0
+    }
+
+    fn collect_starts(&self) -> (Starts, Option<ImageError>) {
+        let (frames, problem) = match frames::read(&self.source, &self.headers) {
+            Ok(frames) => (frames, None),
+            Err(problem) => (Vec::new(), Some(problem)),
+        };
+        (Starts::collect(&self.headers, self.dynamic(), self.symbols(), &frames), problem)
+    }
+
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names {
+            interpreter: self.read_interpreter(),
+            soname: self.read_soname(),
+            build_id: if self.headers.is_64 {
+                self.read_build_id::<FileHeader64<Endianness>>()
+            } else {
+                self.read_build_id::<FileHeader32<Endianness>>()
+            },
+        })
+    }
+
+    fn read_interpreter(&self) -> Option<PathBuf> {
+        let part = self.headers.interpreter?;
+        let bytes = self.source.read("interpreter", part.offset, part.size, PATH).ok()?;
+        let path = bytes.split(|byte| *byte == 0).next()?;
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    fn read_soname(&self) -> Option<String> {
+        let dynamic = self.dynamic();
+        let strings = self.headers.offset_of_address(dynamic.strings?)?;
+        let at = dynamic.soname.filter(|at| *at < dynamic.strings_size)?;
+        let size = (dynamic.strings_size - at).min(PATH);
+        let size = size.min(self.source.len().saturating_sub(strings.saturating_add(at)));
+        let bytes = self.source.read("soname", strings.checked_add(at)?, size, PATH).ok()?;
+        let name = bytes.split(|byte| *byte == 0).next()?;
+        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn read_build_id<Elf: FileHeader<Endian = Endianness>>(&self) -> Option<Vec<u8>>
+    where
+        Elf::Word: TryFrom<u64>,
+    {
+        for part in &self.headers.notes {
+            let Ok(bytes) = self.source.read("notes", part.offset, part.size, NOTES) else { continue };
+            let align = Elf::Word::try_from(part.align).unwrap_or_default();
+            let Ok(mut notes) = NoteIterator::<Elf>::new(self.headers.endian, align, &bytes) else {
+                continue;
+            };
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(self.headers.endian) == elf::NT_GNU_BUILD_ID
+                {
+                    return Some(note.desc().to_vec());
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,116 @@
+//! The bytes of an ELF file, read piece by piece.
+//!
+//! Files are read with `pread`, never mapped: a mapped file that someone truncates (a package manager, a build)
+//! kills the reader with SIGBUS, and a tracer must outlive its targets' files. Only the tables that are asked for
+//! are read, so a debug build of gigabytes costs no more than its symbols.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+use super::error::ImageError;
+
+/// Which file it is, and which state of it: equal keys mean equal contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The device, as `st_dev` of `stat`.
+    pub device: u64,
+    /// The inode's number on that device.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change of the contents: seconds and nanoseconds since 1970.
+    pub modified: (i64, i64),
+}
+
+impl FileId {
+    /// Whether both are the same file, whatever happened to its contents meanwhile.
+    pub fn is_same_file(&self, other: &FileId) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> FileId {
+        FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// Opens a regular file for reading, and nothing else: a FIFO would block, a device might act.
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, FileId)> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok((file, FileId::of(&metadata)))
+}
+
+#[derive(Debug)]
+enum Data {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+/// A readable ELF file, or one that stands in memory.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    data: Data,
+    len: u64,
+}
+
+impl Source {
+    pub(crate) fn file(path: &Path, file: File, len: u64) -> Source {
+        Source { path: path.to_owned(), data: Data::File(file), len }
+    }
+
+    pub(crate) fn memory(path: &Path, data: Vec<u8>) -> Source {
+        let len = data.len() as u64;
+        Source { path: path.to_owned(), data: Data::Memory(data), len }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The `size` bytes at `offset`. `what` names them in an error; more than `limit` bytes are refused before
+    /// anything is allocated.
+    pub(crate) fn read(&self, what: &str, offset: u64, size: u64, limit: u64) -> Result<Vec<u8>, ImageError> {
+        let Some(end) = offset.checked_add(size).filter(|end| *end <= self.len) else {
+            let cause = format!("{size} bytes reach past the end of the file, which has {}", self.len);
+            return Err(self.damaged(what, offset, cause));
+        };
+        if size > limit {
+            let path = self.path.clone();
+            return Err(ImageError::TooLarge { path, what: what.to_owned(), offset, size, limit });
+        }
+        match &self.data {
+            Data::Memory(bytes) => Ok(bytes[offset as usize..end as usize].to_vec()),
+            Data::File(file) => {
+                let mut bytes = vec![0; size as usize];
+                file.read_exact_at(&mut bytes, offset).map_err(|cause| ImageError::Io {
+                    path: self.path.clone(),
+                    action: format!("read the {what}, {size} bytes at {offset:#x}"),
+                    cause,
+                })?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// An error about this file.
+    pub(crate) fn damaged(&self, what: &str, offset: u64, cause: impl Into<String>) -> ImageError {
+        ImageError::Damaged { path: self.path.clone(), what: what.to_owned(), offset, cause: cause.into() }
+    }
+}

@@ -1,0 +1,204 @@
+//! The memory mappings of a process, as `/proc/PID/maps` lists them.
+//!
+//! ```text
+//! 7f1c22a28000-7f1c22b9d000 r-xp 00028000 fe:00 1234   /usr/lib/x86_64-linux-gnu/libc.so.6
+//! start        end          rights offset device inode path
+//! ```
+//!
+//! The kernel writes a newline in a path as `\012` and appends ` (deleted)` to the path of a file that has been
+//! unlinked; a file whose own name ends that way cannot be told from one that was.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::module::ModuleError;
+
+/// Bytes of a list of mappings that are read. The kernel allows 65,530 mappings unless it is told otherwise
+/// (`vm.max_map_count`), of some hundred bytes each.
+const MAPS: u64 = 1 << 30;
+
+/// One mapping of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Address of the first byte.
+    pub start: u64,
+    /// Address after the last byte.
+    pub end: u64,
+    /// The process may read it.
+    pub readable: bool,
+    /// The process may write it.
+    pub writable: bool,
+    /// The process may execute it.
+    pub executable: bool,
+    /// Writes reach the file, or the processes it is shared with (MAP_SHARED).
+    pub shared: bool,
+    /// Where in the file it starts, in bytes.
+    pub offset: u64,
+    /// Major and minor number of the file's device; (0, 0) for anonymous memory.
+    pub device: (u32, u32),
+    /// The file's inode; 0 for anonymous memory.
+    pub inode: u64,
+    /// The file's path as the process's own mount namespace writes it, without ` (deleted)`.
+    pub path: Option<PathBuf>,
+    /// What the kernel calls a mapping that has no file: `[vdso]`, `[heap]`, `[stack]`, `[anon:name]`.
+    pub label: Option<String>,
+    /// The file has been unlinked.
+    pub deleted: bool,
+}
+
+impl Mapping {
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+}
+
+/// The mappings of a process, by address. While the process runs they change; each mapping is as it was at one
+/// moment, the list may mix two.
+///
+/// # Errors
+///
+/// The process does not exist, belongs to someone else, or has been replaced by one that may not be read.
+pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
+    let action = |what: &str| format!("{what} the list of mappings");
+    let failed = |what: &str, cause| ModuleError::Process { pid, action: action(what), cause };
+    let file = File::open(format!("/proc/{pid}/maps")).map_err(|cause| failed("open", cause))?;
+    let mut text = Vec::new();
+    file.take(MAPS).read_to_end(&mut text).map_err(|cause| failed("read", cause))?;
+    text.split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            parse(line).ok_or_else(|| {
+                let line = String::from_utf8_lossy(line);
+                failed("understand", std::io::Error::other(format!("unexpected line {line:?}")))
+            })
+        })
+        .collect()
+}
+
+/// Understands one line.
+fn parse(line: &[u8]) -> Option<Mapping> {
+    let mut rest = line;
+    let range = field(&mut rest)?;
+    let rights = field(&mut rest)?.as_bytes();
+    let offset = u64::from_str_radix(field(&mut rest)?, 16).ok()?;
+    let device = field(&mut rest)?;
+    let inode = field(&mut rest)?.parse().ok()?;
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    let has = |index: usize, letter: u8| rights.get(index) == Some(&letter);
+    let mut mapping = Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        readable: has(0, b'r'),
+        writable: has(1, b'w'),
+        executable: has(2, b'x'),
+        shared: has(3, b's'),
+        offset,
+        device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
+        inode,
+        path: None,
+        label: None,
+        deleted: false,
+    };
+    let name = &rest[rest.iter().take_while(|byte| **byte == b' ').count()..];
+    match name.first() {
+        None => {}
+        Some(b'/') => {
+            let alive = name.strip_suffix(b" (deleted)");
+            mapping.deleted = alive.is_some();
+            mapping.path = Some(unescape(alive.unwrap_or(name)));
+        }
+        Some(_) => mapping.label = Some(String::from_utf8_lossy(name).into_owned()),
+    }
+    Some(mapping)
+}
+
+/// Takes a word and the space after it.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+    let (word, tail) = rest.split_at(end);
+    *rest = tail.get(1..).unwrap_or_default();
+    std::str::from_utf8(word).ok().filter(|word| !word.is_empty())
+}
+
+fn unescape(name: &[u8]) -> PathBuf {
+    const NEWLINE: &[u8] = b"\\012";
+    if !name.windows(NEWLINE.len()).any(|window| window == NEWLINE) {
+        return PathBuf::from(OsStr::from_bytes(name));
+    }
+    let mut plain = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(byte) = rest.first() {
+        match rest.strip_prefix(NEWLINE) {
+            Some(tail) => {
+                plain.push(b'\n');
+                rest = tail;
+            }
+            None => {
+                plain.push(*byte);
+                rest = &rest[1..];
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_file() {
+        let line = b"7f1c22a28000-7f1c22b9d000 r-xp 00028000 fe:00 1234       /usr/lib/my lib.so (deleted)";
+        let mapping = parse(line).unwrap();
+        assert_eq!((mapping.start, mapping.end), (0x7f1c_22a2_8000, 0x7f1c_22b9_d000));
+        assert!(mapping.readable && mapping.executable && !mapping.writable && !mapping.shared);
+        assert_eq!((mapping.offset, mapping.device, mapping.inode), (0x28000, (0xfe, 0), 1234));
+        assert_eq!(mapping.path.as_deref(), Some(Path::new("/usr/lib/my lib.so")));
+        assert!(mapping.deleted);
+    }
+
+    #[test]
+    fn a_newline_in_a_name() {
+        let mapping = parse(b"1000-2000 rw-s 00000000 00:01 7 /tmp/a\\012b\\01").unwrap();
+        assert_eq!(mapping.path.as_deref(), Some(Path::new("/tmp/a\nb\\01")));
+        assert!(mapping.shared && !mapping.deleted);
+    }
+
+    #[test]
+    fn no_file() {
+        let anonymous = parse(b"1000-2000 ---p 00000000 00:00 0 ").unwrap();
+        assert_eq!((anonymous.path, anonymous.label), (None, None));
+        let vdso = parse(b"7ffd1000-7ffd3000 r-xp 00000000 00:00 0                          [vdso]").unwrap();
+        assert_eq!((vdso.path, vdso.label.as_deref()), (None, Some("[vdso]")));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["", "x", "1000 r-xp 0 0:0 0", "1000-2000", "1000-2000 r-xp 0 00 0", "1-zz r-xp 0 0:0 0"]
+        {
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn our_own() {
+        let here = our_own as *const () as u64;
+        let maps = maps(std::process::id() as i32).unwrap();
+        let mapping = maps.iter().find(|mapping| mapping.contains(here)).unwrap();
+        assert!(mapping.executable);
+        assert_eq!(mapping.path.as_deref(), Some(std::env::current_exe().unwrap().as_path()));
+        assert!(maps.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn no_such_process() {
+        let error = maps(i32::MAX).unwrap_err().to_string();
+        assert!(error.contains("2147483647") && error.contains("mappings"), "{error}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The memory of another process.
+//!
+//! Two ways, for two purposes. Data goes through `process_vm_readv` and `process_vm_writev`, which honour the
+//! pages' protection as the process itself would. Code is written through `/proc/PID/mem`, which may write a
+//! private read-only page as a debugger does; one byte so written is seen by other threads whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use libc::iovec;
+
+use crate::Error;
+
+/// The code and data of one address space, whatever their protection.
+#[derive(Debug)]
+pub struct Memory {
+    file: File,
+}
+
+impl Memory {
+    /// Opens the memory of a thread that the caller traces. It stays valid when the thread ends, as long as
+    /// another one uses the same memory.
+    ///
+    /// # Errors
+    /// The thread is gone, or the kernel refuses.
+    pub fn open(tid: i32) -> Result<Memory, Error> {
+        let path = format!("/proc/{tid}/mem");
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        Ok(Memory { file: file.map_err(|cause| Error::Proc { path, cause })? })
+    }
+
+    /// Reads code or data whatever its protection, as a debugger does.
+    ///
+    /// # Errors
+    /// Nothing is mapped there, or the process is gone.
+    pub fn peek(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, address)
+    }
+
+    /// Writes code or data whatever its protection, as a debugger does. Shared mappings that are not writable
+    /// are refused by the kernel.
+    ///
+    /// # Errors
+    /// Nothing is mapped there, it must not be written, or the process is gone.
+    pub fn poke(&self, address: u64, from: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(from, address)
+    }
+}
+
+/// Reads data as the thread itself could. Where not all of it can be read, gives the number of bytes that
+/// could (they are in `into`).
+///
+/// # Errors
+/// `Err(n)`: only the first `n` bytes could be read.
+pub fn read(tid: i32, address: u64, into: &mut [u8]) -> Result<(), usize> {
+    let local = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = iovec { iov_base: address as usize as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the local vector describes `into`, which is borrowed mutably; the remote one is checked by the kernel.
+    let count = unsafe { libc::process_vm_readv(tid, &local, 1, &remote, 1, 0) };
+    complete(count, into.len())
+}
+
+/// Writes data as the thread itself could. Where not all of it can be written, gives the number of bytes that
+/// were.
+///
+/// # Errors
+/// `Err(n)`: only the first `n` bytes were written.
+pub fn write(tid: i32, address: u64, from: &[u8]) -> Result<(), usize> {
+    let local = iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let remote = iovec { iov_base: address as usize as *mut libc::c_void, iov_len: from.len() };
+    // SAFETY: the local vector describes `from`, which is only read; the remote one is checked by the kernel.
+    let count = unsafe { libc::process_vm_writev(tid, &local, 1, &remote, 1, 0) };
+    complete(count, from.len())
+}
+
+/// Whether a transfer moved all of `length` bytes.
+fn complete(count: isize, length: usize) -> Result<(), usize> {
+    match usize::try_from(count) {
+        Ok(count) if count == length => Ok(()),
+        Ok(count) => Err(count),
+        Err(_) => Err(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages of which the second is unmapped, as their address.
+    fn page_before_a_hole() -> u64 {
+        // SAFETY: a fresh anonymous mapping; its second page is unmapped again and used by nobody.
+        unsafe {
+            let page = libc::mmap(
+                std::ptr::null_mut(),
+                8192,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(page, libc::MAP_FAILED);
+            assert_eq!(libc::munmap(page.byte_add(4096), 4096), 0);
+            page as u64
+        }
+    }
+
+    #[test]
+    fn a_read_that_meets_a_hole_gives_the_bytes_before_it() {
+        let page = page_before_a_hole();
+        let pid = std::process::id() as i32;
+        let mut bytes = [1; 32];
+        assert_eq!(read(pid, page + 4096 - 32, &mut bytes), Ok(()));
+        assert_eq!(read(pid, page + 4096 - 7, &mut bytes), Err(7));
+        assert_eq!(read(pid, page + 4096, &mut bytes), Err(0));
+        assert_eq!(write(pid, page + 4096 - 7, &bytes), Err(7));
+    }
+
+    #[test]
+    fn data_writes_honour_the_protection_and_code_writes_do_not() {
+        static CODE: [u8; 64] = [0x90; 64];
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let address = std::ptr::from_ref(&CODE) as u64;
+        assert_eq!(write(std::process::id() as i32, address, &[0xcc]), Err(0));
+        memory.poke(address + 1, &[0xcc]).expect("a private page can be written");
+        let mut bytes = [0; 3];
+        memory.peek(address, &mut bytes).expect("mapped");
+        assert_eq!(bytes, [0x90, 0xcc, 0x90]);
+    }
+}

@@ -1,0 +1,236 @@
+//! From mappings to modules.
+//!
+//! A file is a module where one of its mappings is executable. The load bias follows from a mapping's file offset and
+//! address, and the segment that covers the offset:
+//!
+//! ```text
+//! file     | headers, rodata | text      | data |
+//! segment                    ^ offset, vaddr
+//! mapping                       ^ offset', start      bias = start - (vaddr + offset' - offset)
+//! ```
+//!
+//! so a text that `mprotect` has cut into several mappings gives the same bias for each piece, and a file loaded
+//! twice gives two.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{ImageCache, Module, ModuleError, open};
+use crate::elf::{Image, Segment};
+use crate::maps::{Mapping, maps};
+
+/// Bytes of a page; what segments and mappings are rounded to.
+const PAGE: u64 = 4096;
+
+/// Executable memory that belongs to no module.
+#[derive(Debug)]
+pub struct Skipped {
+    /// The file, or the kernel's name for the mapping.
+    pub path: PathBuf,
+    /// Where it is.
+    pub range: Range<u64>,
+    /// Why nothing in it can be probed.
+    pub why: String,
+}
+
+/// The modules of a process, and what executable memory is none.
+#[derive(Debug)]
+pub struct Survey {
+    /// By address.
+    pub modules: Vec<Module>,
+    /// By address. Anonymous executable memory that replaces no file's (a JIT's code) is not listed.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The modules of a process, by address: its executable, the dynamic linker, libraries, the vDSO.
+///
+/// # Errors
+///
+/// The process's mappings cannot be read. A file that cannot be used does not make the others fail: it is left out,
+/// and [`survey`] tells why.
+pub fn modules(pid: i32, cache: &mut ImageCache) -> Result<Vec<Module>, ModuleError> {
+    Ok(survey(pid, cache)?.modules)
+}
+
+/// The modules of a process, and what was left out.
+///
+/// # Errors
+///
+/// The process's mappings cannot be read.
+pub fn survey(pid: i32, cache: &mut ImageCache) -> Result<Survey, ModuleError> {
+    let maps = maps(pid)?;
+    let mut survey = Survey { modules: Vec::new(), skipped: Vec::new() };
+    for (path, mappings) in files(&maps) {
+        match mappings.iter().copied().find(|mapping| mapping.executable) {
+            Some(executable) => survey.add_file(pid, path, &mappings, executable, &maps, cache),
+            None => survey.add_replaced_text(pid, path, &mappings, &maps, cache),
+        }
+    }
+    for mapping in maps.iter().filter(|mapping| mapping.executable) {
+        if mapping.label.as_deref() == Some("[vdso]") {
+            survey.add_vdso(pid, mapping);
+        }
+    }
+    survey.modules.sort_by_key(|module| module.span().start);
+    survey.skipped.sort_by_key(|skipped| skipped.range.start);
+    Ok(survey)
+}
+
+/// The mappings of each file, by address. A file mapped under two paths counts as two.
+fn files(maps: &[Mapping]) -> Vec<(&Path, Vec<&Mapping>)> {
+    let key = |mapping: &&Mapping| (mapping.path.clone(), mapping.inode, mapping.device);
+    let mut backed: Vec<&Mapping> = maps.iter().filter(|mapping| mapping.path.is_some()).collect();
+    backed.sort_by_cached_key(key);
+    let same = |a: &&Mapping, b: &&Mapping| (&a.path, a.inode, a.device) == (&b.path, b.inode, b.device);
+    let groups = backed.chunk_by(same);
+    groups.filter_map(|group| Some((group.first()?.path.as_deref()?, group.to_vec()))).collect()
+}
+
+impl Survey {
+    fn add_file(
+        &mut self,
+        pid: i32,
+        path: &Path,
+        mappings: &[&Mapping],
+        executable: &Mapping,
+        maps: &[Mapping],
+        cache: &mut ImageCache,
+    ) {
+        let skip = |mapping: &Mapping, why: String| Skipped {
+            path: path.to_owned(),
+            range: mapping.start..mapping.end,
+            why,
+        };
+        let image = match open::image(pid, &ordered(mappings, executable), cache) {
+            Ok(image) => image,
+            Err(error) => return self.skipped.push(skip(executable, error.to_string())),
+        };
+        let mut instances: BTreeMap<u64, Vec<Mapping>> = BTreeMap::new();
+        for mapping in mappings.iter().filter(|mapping| mapping.executable) {
+            match biases(&image, mapping).next() {
+                Some(bias) => instances.entry(bias).or_default().push((*mapping).clone()),
+                None => {
+                    let why = format!("no segment of the file covers offset {:#x}", mapping.offset);
+                    self.skipped.push(skip(mapping, why));
+                }
+            }
+        }
+        for mapping in mappings.iter().filter(|mapping| !mapping.executable) {
+            if let Some(bias) = biases(&image, mapping).find(|bias| instances.contains_key(bias))
+                && let Some(instance) = instances.get_mut(&bias)
+            {
+                instance.push((*mapping).clone());
+            }
+        }
+        for (bias, mut mappings) in instances {
+            mappings.sort_by_key(|mapping| mapping.start);
+            self.skipped.extend(replaced_text(path, &image, bias, maps));
+            self.modules.push(Module {
+                path: path.to_owned(),
+                image: Arc::clone(&image),
+                bias,
+                mappings,
+                device: executable.device,
+                inode: executable.inode,
+            });
+        }
+    }
+
+    /// A file whose text is not mapped from it any more: programs copy their text into huge pages, which are
+    /// anonymous memory. Only a file that anonymous executable memory follows is looked at.
+    fn add_replaced_text(
+        &mut self,
+        pid: i32,
+        path: &Path,
+        mappings: &[&Mapping],
+        maps: &[Mapping],
+        cache: &mut ImageCache,
+    ) {
+        let followed = |mapping: &&&Mapping| {
+            let next = maps.partition_point(|other| other.start < mapping.end);
+            maps.get(next).is_some_and(|next| next.start == mapping.end && is_anonymous_code(next))
+        };
+        let Some(first) = mappings.iter().find(followed) else { return };
+        let Ok(image) = open::image(pid, &ordered(mappings, first), cache) else { return };
+        if let Some(bias) = biases(&image, first).next() {
+            self.skipped.extend(replaced_text(path, &image, bias, maps));
+        }
+    }
+
+    fn add_vdso(&mut self, pid: i32, mapping: &Mapping) {
+        let name = PathBuf::from("[vdso]");
+        match open::from_memory(pid, mapping, "[vdso]") {
+            Ok(image) => {
+                let first = image.segments().first().map_or(0, |segment| segment.vaddr);
+                self.modules.push(Module {
+                    path: name,
+                    image: Arc::new(image),
+                    bias: mapping.start.wrapping_sub(first),
+                    mappings: vec![mapping.clone()],
+                    device: mapping.device,
+                    inode: mapping.inode,
+                });
+            }
+            Err(error) => self.skipped.push(Skipped {
+                path: name,
+                range: mapping.start..mapping.end,
+                why: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// The mappings of one file, with one of them in front.
+fn ordered<'a>(mappings: &[&'a Mapping], first: &'a Mapping) -> Vec<&'a Mapping> {
+    let others = mappings.iter().copied().filter(|mapping| !std::ptr::eq(*mapping, first));
+    std::iter::once(first).chain(others).collect()
+}
+
+/// The load biases a mapping may stand for, the likeliest first: the end of one segment and the start of the next
+/// can share a page of the file, so the segment whose rights agree comes before the others.
+fn biases(image: &Image, mapping: &Mapping) -> impl Iterator<Item = u64> {
+    let covering = |segment: &&Segment| {
+        let first = segment.offset / PAGE * PAGE;
+        first <= mapping.offset && mapping.offset < segment.offset.saturating_add(segment.file_size)
+    };
+    let bias = |segment: &Segment| {
+        let distance = mapping.offset.wrapping_sub(segment.offset);
+        mapping.start.wrapping_sub(segment.vaddr.wrapping_add(distance))
+    };
+    let (agree, differ): (Vec<&Segment>, Vec<&Segment>) = image
+        .segments()
+        .iter()
+        .filter(covering)
+        .partition(|segment| segment.executable == mapping.executable);
+    agree.into_iter().chain(differ).map(bias).collect::<Vec<_>>().into_iter()
+}
+
+fn is_anonymous_code(mapping: &Mapping) -> bool {
+    mapping.executable
+        && mapping.path.is_none()
+        && mapping.label.as_deref().is_none_or(|l| l.starts_with("[anon"))
+}
+
+/// Anonymous executable memory where an image's text should be.
+fn replaced_text<'a>(
+    path: &'a Path,
+    image: &'a Image,
+    bias: u64,
+    maps: &'a [Mapping],
+) -> impl Iterator<Item = Skipped> + 'a {
+    let segments = image.segments().iter().filter(|segment| segment.executable);
+    segments.flat_map(move |segment| {
+        let start = segment.vaddr.wrapping_add(bias) / PAGE * PAGE;
+        let end = segment.vaddr.wrapping_add(segment.mem_size).wrapping_add(bias);
+        let replaced = maps
+            .iter()
+            .filter(move |mapping| is_anonymous_code(mapping) && mapping.start < end && start < mapping.end);
+        replaced.map(move |mapping| Skipped {
+            path: path.to_owned(),
+            range: mapping.start.max(start)..mapping.end.min(end),
+            why: "the text has been moved to anonymous memory (huge pages), which no file backs".to_owned(),
+        })
+    })
+}

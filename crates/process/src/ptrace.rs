@@ -1,0 +1,178 @@
+//! The ptrace requests, each as one function. All of this room's ptrace calls are here.
+
+use std::mem::{MaybeUninit, size_of};
+use std::ptr::{null_mut, without_provenance_mut};
+
+use libc::{c_int, c_uint, c_void, pid_t, siginfo_t, user_regs_struct};
+
+use crate::{Error, Registers};
+
+/// Requests that the libc crate does not name.
+const PTRACE_GETSIGMASK: c_uint = 0x420a;
+const PTRACE_SETSIGMASK: c_uint = 0x420b;
+const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
+
+/// The system calls stop with this bit set beside SIGTRAP, so that they cannot be mistaken for a signal.
+pub(crate) const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+
+/// Makes one request whose result is only success or failure.
+fn request(
+    what: &'static str,
+    request: c_uint,
+    tid: pid_t,
+    address: usize,
+    data: usize,
+) -> Result<(), Error> {
+    // SAFETY: the requests made through this function take integers, not pointers, as address and data.
+    let result = unsafe {
+        libc::ptrace(
+            request,
+            tid,
+            without_provenance_mut::<c_void>(address),
+            without_provenance_mut::<c_void>(data),
+        )
+    };
+    if result == -1 { Err(Error::last(what, tid)) } else { Ok(()) }
+}
+
+/// Starts tracing a thread without stopping it.
+pub(crate) fn seize(tid: pid_t, options: c_int) -> Result<(), Error> {
+    request("tracing", libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Sets the options of a stopped thread.
+pub(crate) fn set_options(tid: pid_t, options: c_int) -> Result<(), Error> {
+    request("setting the trace options", libc::PTRACE_SETOPTIONS, tid, 0, options as usize)
+}
+
+/// Asks a running thread to stop.
+pub(crate) fn interrupt(tid: pid_t) -> Result<(), Error> {
+    request("stopping", libc::PTRACE_INTERRUPT, tid, 0, 0)
+}
+
+/// Lets a stopped thread run, with a signal or 0.
+pub(crate) fn resume(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    request("resuming", libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+/// Lets a stopped thread run to the next entry or exit of a system call.
+pub(crate) fn resume_to_syscall(tid: pid_t) -> Result<(), Error> {
+    request("resuming", libc::PTRACE_SYSCALL, tid, 0, 0)
+}
+
+/// Leaves a thread in its job-control stop, while events go on being reported.
+pub(crate) fn listen(tid: pid_t) -> Result<(), Error> {
+    request("listening", libc::PTRACE_LISTEN, tid, 0, 0)
+}
+
+/// Ends the tracing of a stopped thread, delivering a signal or 0.
+pub(crate) fn detach(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    request("detaching", libc::PTRACE_DETACH, tid, 0, signal as usize)
+}
+
+/// The registers of a stopped thread.
+pub(crate) fn registers(tid: pid_t) -> Result<Registers, Error> {
+    let mut raw = MaybeUninit::<user_regs_struct>::uninit();
+    // SAFETY: the kernel writes one user_regs_struct at `data`.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, null_mut::<c_void>(), raw.as_mut_ptr()) };
+    if result == -1 {
+        return Err(Error::last("reading the registers", tid));
+    }
+    // SAFETY: the request succeeded, so the structure is filled.
+    Ok(Registers::from_raw(unsafe { raw.assume_init() }))
+}
+
+/// Sets the registers of a stopped thread.
+pub(crate) fn set_registers(tid: pid_t, registers: &Registers) -> Result<(), Error> {
+    // SAFETY: the kernel reads one user_regs_struct at `data`.
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_SETREGS, tid, null_mut::<c_void>(), std::ptr::from_ref(registers.raw()))
+    };
+    if result == -1 { Err(Error::last("setting the registers", tid)) } else { Ok(()) }
+}
+
+/// What the signal at whose delivery a thread is stopped carries.
+pub(crate) fn signal_info(tid: pid_t) -> Result<siginfo_t, Error> {
+    let mut info = MaybeUninit::<siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo_t at `data`.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, null_mut::<c_void>(), info.as_mut_ptr()) };
+    if result == -1 {
+        return Err(Error::last("reading the signal", tid));
+    }
+    // SAFETY: the structure was zeroed and then filled; any bit pattern is a siginfo_t.
+    Ok(unsafe { info.assume_init() })
+}
+
+/// Changes what the signal carries.
+pub(crate) fn set_signal_info(tid: pid_t, info: &siginfo_t) -> Result<(), Error> {
+    // SAFETY: the kernel reads one siginfo_t at `data`.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, null_mut::<c_void>(), std::ptr::from_ref(info)) };
+    if result == -1 { Err(Error::last("setting the signal", tid)) } else { Ok(()) }
+}
+
+/// The number that goes with the event at which a thread is stopped: a new thread's id, an exit status.
+pub(crate) fn event_message(tid: pid_t) -> Result<u64, Error> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: the kernel writes one unsigned long at `data`.
+    let result = unsafe {
+        libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, null_mut::<c_void>(), std::ptr::from_mut(&mut message))
+    };
+    if result == -1 { Err(Error::last("reading the event", tid)) } else { Ok(message) }
+}
+
+/// The signals a stopped thread blocks.
+pub(crate) fn signal_mask(tid: pid_t) -> Result<u64, Error> {
+    let mut mask: u64 = 0;
+    // SAFETY: the kernel writes the 8 bytes named by the size in `address`.
+    let result = unsafe {
+        libc::ptrace(
+            PTRACE_GETSIGMASK,
+            tid,
+            without_provenance_mut::<c_void>(size_of::<u64>()),
+            std::ptr::from_mut(&mut mask),
+        )
+    };
+    if result == -1 { Err(Error::last("reading the signal mask", tid)) } else { Ok(mask) }
+}
+
+/// Sets the signals a stopped thread blocks.
+pub(crate) fn set_signal_mask(tid: pid_t, mask: u64) -> Result<(), Error> {
+    // SAFETY: the kernel reads the 8 bytes named by the size in `address`.
+    let result = unsafe {
+        libc::ptrace(
+            PTRACE_SETSIGMASK,
+            tid,
+            without_provenance_mut::<c_void>(size_of::<u64>()),
+            std::ptr::from_ref(&mask),
+        )
+    };
+    if result == -1 { Err(Error::last("setting the signal mask", tid)) } else { Ok(()) }
+}
+
+/// The kernel's structure for restartable sequences (include/uapi/linux/ptrace.h).
+#[repr(C)]
+#[derive(Default)]
+struct RseqConfiguration {
+    address: u64,
+    size: u32,
+    signature: u32,
+    flags: u32,
+    padding: u32,
+}
+
+/// The address of a stopped thread's rseq area, or `None` where it has none or the kernel is older than 5.13.
+pub(crate) fn rseq_area(tid: pid_t) -> Option<u64> {
+    let mut configuration = RseqConfiguration::default();
+    // SAFETY: the kernel writes at most the number of bytes given in `address`.
+    let result = unsafe {
+        libc::ptrace(
+            PTRACE_GET_RSEQ_CONFIGURATION,
+            tid,
+            without_provenance_mut::<c_void>(size_of::<RseqConfiguration>()),
+            std::ptr::from_mut(&mut configuration),
+        )
+    };
+    (result > 0 && configuration.address != 0).then_some(configuration.address)
+}

@@ -1,0 +1,94 @@
+//! A stopped thread's registers, as ptrace gives them.
+
+use libc::user_regs_struct;
+
+/// The general registers, segment registers, flags and instruction pointer of a stopped thread.
+///
+/// `orig_rax` is the number of the system call the thread is leaving, or -1.
+#[derive(Clone, Copy)]
+pub struct Registers {
+    raw: user_regs_struct,
+}
+
+macro_rules! fields {
+    ($($get:ident $set:ident $field:ident $doc:literal;)*) => {
+        impl Registers {
+            $(
+                #[doc = concat!("The value of ", $doc, ".")]
+                pub fn $get(&self) -> u64 {
+                    self.raw.$field
+                }
+
+                #[doc = concat!("Sets ", $doc, ".")]
+                pub fn $set(&mut self, value: u64) {
+                    self.raw.$field = value;
+                }
+            )*
+        }
+    };
+}
+
+fields! {
+    rip set_rip rip "the instruction pointer";
+    rsp set_rsp rsp "the stack pointer";
+    rax set_rax rax "rax";
+    rcx set_rcx rcx "rcx";
+    rdx set_rdx rdx "rdx";
+    rdi set_rdi rdi "rdi";
+    rsi set_rsi rsi "rsi";
+    r8 set_r8 r8 "r8";
+    r10 set_r10 r10 "r10";
+    rflags set_rflags eflags "the flags";
+    orig_rax set_orig_rax orig_rax "the system call being left, or -1";
+    fs_base set_fs_base fs_base "the base of fs";
+    gs_base set_gs_base gs_base "the base of gs";
+    cs set_cs cs "cs";
+    ds set_ds ds "ds";
+    es set_es es "es";
+    fs set_fs fs "fs";
+    gs set_gs gs "gs";
+    ss set_ss ss "ss";
+}
+
+impl Registers {
+    /// The registers of ptrace's structure.
+    pub(crate) fn from_raw(raw: user_regs_struct) -> Registers {
+        Registers { raw }
+    }
+
+    /// ptrace's structure.
+    pub(crate) fn raw(&self) -> &user_regs_struct {
+        &self.raw
+    }
+
+    /// The sixteen general registers in the processor's encoding order: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
+    /// r8 to r15.
+    pub fn general(&self) -> [u64; 16] {
+        let r = &self.raw;
+        [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+            r.r14, r.r15,
+        ]
+    }
+
+    /// Sets the sixteen general registers, in the order of [`Registers::general`].
+    pub fn set_general(&mut self, values: &[u64; 16]) {
+        let r = &mut self.raw;
+        [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+            r.r14, r.r15,
+        ] = *values;
+    }
+}
+
+impl std::fmt::Debug for Registers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Registers {{ rip: {:#x}, rsp: {:#x}, general: {:x?} }}",
+            self.rip(),
+            self.rsp(),
+            self.general()
+        )
+    }
+}

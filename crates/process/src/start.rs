@@ -1,0 +1,117 @@
+//! Starting a program under the tracer.
+
+use std::ffi::{CString, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::{Error, Running};
+
+/// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
+/// returned thread is [`crate::Stop::Exec`]. The child gets the caller's standard streams, environment and
+/// directory, the signal mask given, and the default action for SIGPIPE (which the Rust runtime ignores in the
+/// caller).
+///
+/// # Errors
+/// The command cannot be executed ([`Error::Start`]), or tracing it is refused.
+pub fn start(command: &[OsString], signal_mask: &libc::sigset_t) -> Result<Running, Error> {
+    let name = || command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let fail = |cause| Error::Start { command: name(), cause };
+    let arguments = command
+        .iter()
+        .map(|argument| CString::new(argument.as_bytes()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| fail(io::Error::new(io::ErrorKind::InvalidInput, "an argument holds a NUL byte")))?;
+    if arguments.is_empty() {
+        return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "no command")));
+    }
+    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+
+    let (go_read, go_write) = pipe().map_err(fail)?;
+    let (error_read, error_write) = pipe().map_err(fail)?;
+    // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
+    let child = unsafe { libc::fork() };
+    if child == -1 {
+        return Err(fail(io::Error::last_os_error()));
+    }
+    if child == 0 {
+        // SAFETY: as above; every pointer outlives the calls, and the child ends in exec or _exit.
+        unsafe {
+            libc::close(go_write.as_raw_fd());
+            let mut byte = 0u8;
+            // The parent's closing of the pipe says that the child is traced; without it the child must not run.
+            let count = libc::read(go_read.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1);
+            if count != 1 {
+                libc::_exit(127);
+            }
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::sigprocmask(libc::SIG_SETMASK, signal_mask, std::ptr::null_mut());
+            libc::execvp(pointers[0], pointers.as_ptr());
+            let cause = *libc::__errno_location();
+            libc::write(error_write.as_raw_fd(), std::ptr::from_ref(&cause).cast(), size_of_val(&cause));
+            libc::_exit(127);
+        }
+    }
+    drop((go_read, error_write));
+    let reap = || {
+        // SAFETY: the child was started here and has not been waited for.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), libc::__WALL);
+        }
+    };
+    let running = match Running::seize(child) {
+        Ok(running) => running,
+        Err(error) => {
+            reap();
+            return Err(error);
+        }
+    };
+    // SAFETY: one byte from a valid place to an open pipe.
+    let written = unsafe { libc::write(go_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
+    if written != 1 {
+        let cause = io::Error::last_os_error();
+        reap();
+        return Err(fail(cause));
+    }
+    // The write end is closed by a successful exec (and by the child's end): then there is nothing to read.
+    let mut cause = [0; size_of::<i32>()];
+    let mut errors = std::fs::File::from(error_read);
+    match errors.read_exact(&mut cause) {
+        Ok(()) => {
+            reap_failed(child);
+            Err(fail(io::Error::from_raw_os_error(i32::from_ne_bytes(cause))))
+        }
+        Err(_) => Ok(running),
+    }
+}
+
+/// Lets a child whose exec has failed run to its end.
+fn reap_failed(child: libc::pid_t) {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is valid for the call.
+        let pid = unsafe { libc::waitpid(child, &mut status, libc::__WALL) };
+        match pid {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return,
+            _ if libc::WIFSTOPPED(status) => {
+                // Its stop on the way out, or a signal: neither matters any more.
+                let _ = crate::ptrace::resume(child, 0);
+            }
+            _ => return,
+        }
+    }
+}
+
+/// A pipe whose ends close on exec: read end, write end.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for the two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened both, and nobody else knows them.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}

@@ -1,0 +1,178 @@
+//! What /proc says of a process's threads.
+
+use std::fs;
+use std::io;
+
+use crate::Error;
+
+/// The ids of a process's threads.
+///
+/// # Errors
+/// The process is gone.
+pub fn threads(pid: i32) -> Result<Vec<i32>, Error> {
+    let path = format!("/proc/{pid}/task");
+    let entries = fs::read_dir(&path).map_err(|cause| Error::Proc { path, cause })?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The fields of a thread's status file that matter to a tracer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The process the thread belongs to.
+    pub tgid: i32,
+    /// The process that created it.
+    pub parent: i32,
+    /// The process that traces it, or 0.
+    pub tracer: i32,
+    /// The user: real user id.
+    pub uid: u32,
+    /// Its state: R, S, D, T, t, Z, X.
+    pub state: char,
+    /// 0: no seccomp, 1: strict, 2: filter.
+    pub seccomp: u8,
+    /// Signals waiting for the thread or its process, as a bit set (signal 1 is bit 0).
+    pub pending: u64,
+    /// Signals waiting for this thread alone.
+    pub own_pending: u64,
+    /// Signals it blocks.
+    pub blocked: u64,
+    /// Signals its process ignores.
+    pub ignored: u64,
+    /// Signals its process has handlers for.
+    pub caught: u64,
+    /// Whether it is a kernel thread.
+    pub kernel: bool,
+    /// Whether a shadow stack guards its returns.
+    pub shadow_stack: bool,
+}
+
+impl Status {
+    /// Reads the status of a thread or process.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn read(tid: i32) -> Result<Status, Error> {
+        let path = format!("/proc/{tid}/status");
+        let text = fs::read(&path).map_err(|cause| match cause.raw_os_error() {
+            Some(libc::ESRCH | libc::ENOENT) => Error::Gone { pid: tid },
+            _ => Error::Proc { path, cause },
+        })?;
+        Ok(Status::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    /// What the text of a status file says.
+    fn parse(text: &str) -> Status {
+        // A kernel thread has no memory, hence no such line.
+        let mut status = Status { kernel: true, state: '?', ..Status::default() };
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            let number =
+                || value.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            let mask = || u64::from_str_radix(value, 16).unwrap_or(0);
+            match key {
+                "Tgid" => status.tgid = number(),
+                "PPid" => status.parent = number(),
+                "TracerPid" => status.tracer = number(),
+                "Uid" => {
+                    status.uid =
+                        value.split_ascii_whitespace().next().and_then(|id| id.parse().ok()).unwrap_or(0)
+                }
+                "State" => status.state = value.chars().next().unwrap_or('?'),
+                "Seccomp" => status.seccomp = number() as u8,
+                "SigPnd" => {
+                    status.own_pending = mask();
+                    status.pending |= mask();
+                }
+                "ShdPnd" => status.pending |= mask(),
+                "SigBlk" => status.blocked = mask(),
+                "SigIgn" => status.ignored = mask(),
+                "SigCgt" => status.caught = mask(),
+                "VmSize" => status.kernel = false,
+                "x86_Thread_features" => status.shadow_stack = value.contains("shstk"),
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+/// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.
+///
+/// # Errors
+/// The thread is gone, or the kernel does not say.
+pub fn blocked_at(tid: i32) -> Result<Option<u64>, Error> {
+    let path = format!("/proc/{tid}/syscall");
+    let text = fs::read_to_string(&path).map_err(|cause| Error::Proc { path: path.clone(), cause })?;
+    // "running", or the call's number, its arguments, the stack pointer and the instruction pointer.
+    let last = text.split_ascii_whitespace().last().and_then(|word| word.strip_prefix("0x"));
+    match last {
+        None => Ok(None),
+        Some(digits) => u64::from_str_radix(digits, 16)
+            .map(Some)
+            .map_err(|_| Error::Proc { path, cause: io::Error::from(io::ErrorKind::InvalidData) }),
+    }
+}
+
+/// A thread's name.
+pub fn name(tid: i32) -> String {
+    let text = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(text.strip_suffix(b"\n").unwrap_or(&text)).into_owned()
+}
+
+/// The processor a thread ran on last, as its stat file gives it.
+pub fn processor(tid: i32) -> Option<u32> {
+    let text = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name, in parentheses, may hold anything; the processor is field 39, the 37th after it.
+    let after = text.get(text.rfind(')')? + 1..)?;
+    after.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+/// Whether two threads share their memory; `None` where the kernel does not say.
+pub fn same_memory(one: i32, other: i32) -> Option<bool> {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: a system call on integers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
+}
+
+/// Other processes that share this one's memory: vfork children and the like, by their ids.
+pub fn memory_sharers(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let others = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    others.filter(|&other| other != pid && same_memory(pid, other) == Some(true)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_file_is_understood() {
+        let text = "Name:\ta: b\nState:\tS (sleeping)\nTgid:\t42\nTracerPid:\t7\nUid:\t1000\t0\t0\t0\nVmSize:\t 1 kB\n\
+                    SigPnd:\t0000000000000010\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000001\n\
+                    SigIgn:\t0000000000001000\nSigCgt:\t0000000180000000\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n";
+        let status = Status::parse(text);
+        assert_eq!(
+            (status.tgid, status.tracer, status.uid, status.state, status.seccomp),
+            (42, 7, 1000, 'S', 2)
+        );
+        assert_eq!((status.pending, status.own_pending, status.blocked), (0x4010, 0x10, 1));
+        assert_eq!((status.ignored, status.caught), (0x1000, 0x1_8000_0000));
+        assert!(!status.kernel && status.shadow_stack);
+    }
+
+    #[test]
+    fn the_caller_itself_can_be_looked_up() {
+        let pid = std::process::id() as i32;
+        let status = Status::read(pid).expect("own status");
+        assert_eq!(status.tgid, pid);
+        assert!(!status.kernel);
+        assert!(threads(pid).expect("own threads").contains(&pid));
+        assert!(processor(pid).is_some());
+        assert!(!name(pid).is_empty());
+        assert!(memory_sharers(pid).is_empty());
+    }
+}

@@ -1,0 +1,284 @@
+//! A traced thread is [`Running`] or [`Stopped`]; the types keep what may be done to each apart.
+//!
+//! A running thread can only be asked to stop. A stopped one can be looked at and changed; letting it run
+//! consumes it. [`wait`] turns what the kernel reports into a [`Stopped`] thread and the reason of its stop, or
+//! into the news that the thread has ended.
+
+use std::io;
+
+use libc::{c_int, pid_t, siginfo_t};
+
+use crate::ptrace::{self, SYSCALL_STOP};
+use crate::{Error, Registers};
+
+/// What is reported of every traced thread: its children, its exec, its end.
+const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+/// Suspends the process's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
+const SUSPEND_SECCOMP: c_int = 1 << 21;
+
+/// A traced thread that runs.
+#[derive(Debug)]
+pub struct Running {
+    tid: pid_t,
+}
+
+/// A traced thread that is stopped.
+#[derive(Debug)]
+pub struct Stopped {
+    tid: pid_t,
+}
+
+/// Why a thread stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A signal is about to be delivered; [`Stopped::resume`] with it delivers it, with 0 drops it.
+    Signal(c_int),
+    /// The tracer asked for it, a new thread is about to start, or a job-control stop has ended.
+    Interrupt,
+    /// The process is in a job-control stop by this signal; [`Stopped::listen`] leaves it there.
+    Group(c_int),
+    /// It has created a thread or process, which is traced too.
+    Clone {
+        /// The new thread.
+        child: pid_t,
+        /// `Fork`, `Vfork` or `Clone`, as the kernel classes it.
+        kind: Birth,
+    },
+    /// It has replaced its program; its other threads are gone, and its id is now that of its process.
+    Exec {
+        /// Its id before.
+        former: pid_t,
+    },
+    /// It is about to end; its registers can still be read.
+    Exit,
+    /// It enters or leaves a system call.
+    SystemCall,
+    /// Another event; it can simply be resumed.
+    Other,
+}
+
+/// How the kernel classes the creation of a thread or process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// `fork`, or a clone that signals SIGCHLD at its end.
+    Fork,
+    /// `vfork`: the parent waits for the child's exec or end.
+    Vfork,
+    /// Any other clone; most are new threads.
+    Clone,
+}
+
+/// News of a traced thread.
+#[derive(Debug)]
+pub enum Event {
+    /// It has stopped.
+    Stopped(Stopped, Stop),
+    /// It has ended; for the last thread of a process with the process's wait status.
+    Ended {
+        /// The thread.
+        tid: pid_t,
+        /// As waitpid gives it.
+        status: c_int,
+    },
+}
+
+impl Running {
+    /// Starts tracing a thread; it goes on running.
+    ///
+    /// # Errors
+    /// The thread is gone, belongs to somebody else, or is traced already.
+    pub fn seize(tid: pid_t) -> Result<Running, Error> {
+        ptrace::seize(tid, OPTIONS)?;
+        Ok(Running { tid })
+    }
+
+    /// The thread's id.
+    pub fn tid(&self) -> pid_t {
+        self.tid
+    }
+
+    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`].
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn interrupt(&self) -> Result<(), Error> {
+        ptrace::interrupt(self.tid)
+    }
+}
+
+impl Stopped {
+    /// The thread's id.
+    pub fn tid(&self) -> pid_t {
+        self.tid
+    }
+
+    /// Its registers.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn registers(&self) -> Result<Registers, Error> {
+        ptrace::registers(self.tid)
+    }
+
+    /// Sets its registers.
+    ///
+    /// # Errors
+    /// The thread has been killed, or a segment register's value is not valid.
+    pub fn set_registers(&mut self, registers: &Registers) -> Result<(), Error> {
+        ptrace::set_registers(self.tid, registers)
+    }
+
+    /// What the signal about to be delivered carries.
+    ///
+    /// # Errors
+    /// The thread has been killed, or is not stopped by a signal.
+    pub fn signal_info(&self) -> Result<siginfo_t, Error> {
+        ptrace::signal_info(self.tid)
+    }
+
+    /// Changes what the signal about to be delivered carries.
+    ///
+    /// # Errors
+    /// The thread has been killed, or is not stopped by a signal.
+    pub fn set_signal_info(&mut self, info: &siginfo_t) -> Result<(), Error> {
+        ptrace::set_signal_info(self.tid, info)
+    }
+
+    /// The address of its rseq area, which holds the number of the processor it ran on last.
+    pub fn rseq_area(&self) -> Option<u64> {
+        ptrace::rseq_area(self.tid)
+    }
+
+    /// Suspends the seccomp filters of the thread while it is traced.
+    ///
+    /// # Errors
+    /// The caller lacks CAP_SYS_ADMIN, or is itself filtered.
+    pub fn suspend_seccomp(&mut self) -> Result<(), Error> {
+        ptrace::set_options(self.tid, OPTIONS | SUSPEND_SECCOMP)
+    }
+
+    /// Lets seccomp filter the thread again.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn restore_seccomp(&mut self) -> Result<(), Error> {
+        ptrace::set_options(self.tid, OPTIONS)
+    }
+
+    /// Lets it run, delivering `signal` (or none, with 0). A thread that has been killed meanwhile reports
+    /// its end.
+    pub fn resume(self, signal: c_int) -> Running {
+        // The one failure is that the thread is gone; `wait` will say so.
+        let _ = ptrace::resume(self.tid, signal);
+        Running { tid: self.tid }
+    }
+
+    /// Leaves it in its job-control stop until that ends.
+    pub fn listen(self) -> Running {
+        // As in `resume`.
+        let _ = ptrace::listen(self.tid);
+        Running { tid: self.tid }
+    }
+
+    /// Ends the tracing of the thread, delivering `signal` (or none, with 0).
+    pub fn detach(self, signal: c_int) {
+        // A thread that is gone needs no detaching.
+        let _ = ptrace::detach(self.tid, signal);
+    }
+
+    /// Moves a thread from any stop to [`Stop::Interrupt`] or [`Stop::Group`]: the place on its way back to the
+    /// program at which the kernel, on leaving it, restarts an interrupted system call. A signal at whose
+    /// delivery it was stopped is dropped.
+    ///
+    /// # Errors
+    /// The thread has been killed; its end is still to be waited for.
+    pub fn settle(self) -> Result<(Stopped, Stop), Error> {
+        ptrace::interrupt(self.tid)?;
+        ptrace::resume(self.tid, 0)?;
+        loop {
+            let (stopped, stop) = self.next_stop()?;
+            match stop {
+                Stop::Interrupt | Stop::Group(_) => return Ok((stopped, stop)),
+                _ => ptrace::resume(self.tid, 0)?,
+            }
+        }
+    }
+
+    /// Waits for this thread's next stop.
+    pub(crate) fn next_stop(&self) -> Result<(Stopped, Stop), Error> {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is valid for the call.
+            let tid = unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL) };
+            if tid == -1 {
+                match io::Error::last_os_error().raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    _ => return Err(Error::Gone { pid: self.tid }),
+                }
+            }
+            return match event(tid, status)? {
+                Event::Stopped(_, Stop::Exit) => {
+                    // It is being killed: let it go on to its end, which `wait` reports.
+                    ptrace::resume(tid, 0)?;
+                    Err(Error::Gone { pid: tid })
+                }
+                Event::Stopped(stopped, stop) => Ok((stopped, stop)),
+                Event::Ended { tid, .. } => Err(Error::Gone { pid: tid }),
+            };
+        }
+    }
+}
+
+/// Waits for news of any traced thread. `None`: a signal to the caller has interrupted the wait, or, with
+/// `block` false, there is no news.
+///
+/// # Errors
+/// There are no traced threads ([`Error::Gone`] of -1).
+pub fn wait(block: bool) -> Result<Option<Event>, Error> {
+    let mut status = 0;
+    let flags = if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG };
+    // SAFETY: `status` is valid for the call.
+    let tid = unsafe { libc::waitpid(-1, &mut status, flags) };
+    match tid {
+        0 => Ok(None),
+        -1 => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => Ok(None),
+            _ => Err(Error::Gone { pid: -1 }),
+        },
+        tid => event(tid, status).map(Some),
+    }
+}
+
+/// What a wait status says.
+fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
+    if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+        return Ok(Event::Ended { tid, status });
+    }
+    let signal = libc::WSTOPSIG(status);
+    let message = || ptrace::event_message(tid).map(|message| message as pid_t);
+    let birth = |kind| message().map(|child| Stop::Clone { child, kind });
+    let stop = match status >> 16 {
+        0 if signal == SYSCALL_STOP => Ok(Stop::SystemCall),
+        0 => Ok(Stop::Signal(signal)),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Ok(Stop::Interrupt),
+        libc::PTRACE_EVENT_STOP => Ok(Stop::Group(signal)),
+        libc::PTRACE_EVENT_FORK => birth(Birth::Fork),
+        libc::PTRACE_EVENT_VFORK => birth(Birth::Vfork),
+        libc::PTRACE_EVENT_CLONE => birth(Birth::Clone),
+        libc::PTRACE_EVENT_EXEC => message().map(|former| Stop::Exec { former }),
+        libc::PTRACE_EVENT_EXIT => Ok(Stop::Exit),
+        _ => Ok(Stop::Other),
+    };
+    match stop {
+        Ok(stop) => Ok(Event::Stopped(Stopped { tid }, stop)),
+        // Killed between the report and the question: its end is reported next.
+        Err(error) if error.is_gone() => Ok(Event::Stopped(Stopped { tid }, Stop::Other)),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,93 @@
+//! Compiling small programs while testing, and asking binutils about them.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory for one test's files, empty, removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(test: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("dprobes-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Scratch(path.canonicalize().expect("it was just made"))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn file(&self, name: &str, contents: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, contents).expect("the temporary directory is writable");
+        path
+    }
+
+    /// Compiles a source file; the suffix of its name decides the language.
+    pub fn compile(&self, source: &str, contents: &str, output: &str, options: &[&str]) -> PathBuf {
+        let source = self.file(source, contents);
+        let output = self.0.join(output);
+        let compiler = if source.extension().is_some_and(|suffix| suffix == "cc") { "g++" } else { "gcc" };
+        run(Command::new(compiler).current_dir(&self.0).arg("-o").arg(&output).arg(&source).args(options));
+        output
+    }
+
+    /// A stripped copy.
+    pub fn strip(&self, program: &Path, output: &str, options: &[&str]) -> PathBuf {
+        let output = self.0.join(output);
+        run(Command::new("strip").args(options).arg("-o").arg(&output).arg(program));
+        output
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether all tools are there; if not, says which test is skipped and why.
+pub fn have(test: &str, tools: &[&str]) -> bool {
+    for tool in tools {
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: {test}: no {tool}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs a command that must succeed, and gives its standard output.
+pub fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the tool was found before");
+    assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8_lossy(&stdout).into_owned()
+}
+
+/// Where the dynamic linker finds the C library.
+pub fn libc() -> PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("our own mappings");
+    let line = maps.lines().find(|line| line.contains("/libc.so") || line.contains("/libc-2."));
+    let path = line.and_then(|line| line.find('/').map(|at| &line[at..]));
+    PathBuf::from(path.expect("tests are linked dynamically"))
+}
+
+pub const PLAIN: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static int twice(int x) { return 2 * x; }
+int pick(int x) {
+    switch (x) {
+    case 0: return puts("zero");
+    case 1: return twice(x) + rand();
+    case 2: return atoi("7");
+    case 3: return getchar();
+    case 4: return abs(x);
+    case 5: return printf("%d", x);
+    default: return -1;
+    }
+}
+int main(int argc, char **argv) { return pick(argc) == 77; }
+"#;

@@ -1,0 +1,109 @@
+//! A program as written: what the parser makes, and the printer turns back into text.
+
+use vm::{Op, Register};
+
+use crate::expression::{Expression, Name};
+use crate::keys::Key;
+use crate::source::{Place, Span};
+
+/// A program.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    /// The statements of the file header.
+    pub(crate) header: Vec<Statement>,
+    /// Probes and procedures, as they stand.
+    pub(crate) items: Vec<Item>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Item {
+    Probe(ProbePoint),
+    Procedure(Procedure),
+}
+
+/// A probe: the statements of its header, of which the first says where it is, and its handler.
+#[derive(Debug)]
+pub(crate) struct ProbePoint {
+    pub(crate) header: Vec<Statement>,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug)]
+pub(crate) struct Procedure {
+    pub(crate) name: Name,
+    pub(crate) body: Body,
+}
+
+/// The instructions of a handler or a procedure.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Line {
+    Label(Name),
+    Instruction(Instruction),
+    /// An instruction that could not be read; a message has been given.
+    Missing,
+    /// What the disassembler has to say where there is no instruction.
+    Comment(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) op: Op,
+    pub(crate) operand: Option<Operand>,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) enum Operand {
+    Number(Expression),
+    Register(Register, Place),
+    /// A label or a procedure.
+    Target(Name),
+}
+
+/// `key = value`.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) key: Key,
+    /// The key.
+    pub(crate) place: Place,
+    /// `None` where it could not be read; a message has been given.
+    pub(crate) value: Option<Value>,
+    /// The value as written, without its spaces.
+    pub(crate) written: String,
+}
+
+impl Statement {
+    /// From the key to the end of the value.
+    pub(crate) fn span(&self) -> Span {
+        self.value.as_ref().map_or(self.place.span, |value| self.place.span.to(value.place().span))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// A name, or a word such as `yes`.
+    Name(Name),
+    Names(Vec<Name>),
+    Number(Expression),
+    /// `first:last`
+    Range(Expression, Expression),
+}
+
+impl Value {
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Value::Name(name) => name.place,
+            Value::Names(names) => {
+                let first = names.first().map_or(Place::default(), |name| name.place);
+                names.last().map_or(first, |last| first.to(last.place))
+            }
+            Value::Number(number) => number.place,
+            Value::Range(first, last) => first.place.to(last.place),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The meaning of the headers: statements in, the fields of an [`Object`] and its probes out.
+
+use std::ops::RangeInclusive;
+
+use vm::Word;
+
+use crate::ast::{ProbePoint, Program, Statement, Value};
+use crate::diagnostic::{Diagnostic, Keep, Messages, nearest, quote};
+use crate::expression::{self, Expression, Name};
+use crate::keys::Key;
+use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
+use crate::source::Span;
+
+/// The largest `logmax`, in bytes.
+const LARGEST_LOG: i128 = 32 << 10;
+
+/// `maxhits` where none is given.
+const MAXHITS: u64 = 0x7fff_ffff;
+
+/// What the file header says for probes that do not say it themselves.
+#[derive(Clone, Copy, Debug)]
+struct Defaults {
+    ignore: u64,
+    maxhits: u64,
+    logonfault: bool,
+}
+
+/// Reads the headers of a program. The probes have no code yet.
+pub(crate) fn headers(program: &Program, word: Word, end: Span, messages: &mut Messages) -> Object {
+    let header = Statements { all: &program.header, messages };
+    let (mut object, defaults) = header.file(word, end);
+    let probes = program.items.iter().filter_map(|item| match item {
+        crate::ast::Item::Probe(probe) => Some(probe),
+        crate::ast::Item::Procedure(_) => None,
+    });
+    for probe in probes {
+        let statements = Statements { all: &probe.header, messages };
+        let probe = statements.probe(probe, &object, defaults);
+        object.probes.push(probe);
+    }
+    if object.probes.is_empty() && !messages.has_errors() {
+        messages.add(
+            Diagnostic::error(end, "the program has no probe")
+                .label("expected `offset =` or `address =` before the end")
+                .help("a probe is `offset = SYMBOL` and the instructions of its handler"),
+        );
+    }
+    object
+}
+
+/// The statements of one header.
+struct Statements<'a> {
+    all: &'a [Statement],
+    messages: &'a mut Messages,
+}
+
+impl<'a> Statements<'a> {
+    fn find(&self, key: Key) -> Option<&'a Statement> {
+        self.all.iter().find(|statement| statement.key == key)
+    }
+
+    fn name(&self, key: Key) -> Option<&'a Name> {
+        match &self.find(key)?.value {
+            Some(Value::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// A number within limits; where there is none, or a wrong one, `None`.
+    fn number(&mut self, key: Key, limits: RangeInclusive<i128>) -> Option<i128> {
+        let Some(Value::Number(expression)) = &self.find(key)?.value else { return None };
+        let what = format!("`{} =`", key.name());
+        within(expression, &what, limits).keep(self.messages)
+    }
+
+    fn unsigned<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128) -> T {
+        // A wrong number has its message, and the object is not used.
+        self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or_default()
+    }
+
+    fn yes(&self, key: Key) -> Option<bool> {
+        self.name(key).map(|name| name.text == "yes")
+    }
+
+    fn names(&mut self, key: Key) -> Vec<String> {
+        let Some(Value::Names(names)) = self.find(key).and_then(|statement| statement.value.as_ref()) else {
+            return Vec::new();
+        };
+        let mut kept: Vec<&Name> = Vec::new();
+        let mut again = Vec::new();
+        for name in names {
+            match kept.iter().find(|other| other.text.eq_ignore_ascii_case(&name.text)) {
+                Some(first) => again.push((name, first.place.span)),
+                None => kept.push(name),
+            }
+        }
+        let texts = kept.iter().map(|name| name.text.clone()).collect();
+        for (name, first) in again {
+            let warning = Diagnostic::warning(name.place, format!("{} is there twice", quote(&name.text)));
+            self.messages.add(warning.label("once is enough").related(first, "first here"));
+        }
+        texts
+    }
+
+    /// A count of hits; for `maxhits`, 0 means that none is given, as it always did.
+    fn hits(&mut self, key: Key, otherwise: u64) -> u64 {
+        let Some(number) = self.number(key, 0..=u64::MAX.into()) else { return otherwise };
+        if key == Key::Maxhits && number == 0 {
+            let place = self.find(key).map_or(Span::default(), Statement::span);
+            let note = Diagnostic::note(place, "`maxhits = 0` means no limit of its own");
+            self.messages.add(note.label(format!("read as {MAXHITS:#x}")));
+            return MAXHITS;
+        }
+        u64::try_from(number).unwrap_or(otherwise)
+    }
+
+    fn file(mut self, word: Word, end: Span) -> (Object, Defaults) {
+        if self.find(Key::Name).is_none() {
+            let start = Span { start: 0, end: 0, ..end };
+            let first = self.all.first().map_or(start, |statement| statement.place.span);
+            self.messages.add(
+                Diagnostic::error(first, "the file header has no `name =`")
+                    .label("expected `name =` in the file header")
+                    .help("`name = \"/path/of/the/module\"` says which program or library is probed"),
+            );
+        }
+        let kind = match self.name(Key::Modtype).map(|name| name.text.as_str()) {
+            Some("kernel") => ModuleKind::Kernel,
+            Some("kmod") => ModuleKind::KernelModule,
+            _ => ModuleKind::User,
+        };
+        let object = Object {
+            module: self.name(Key::Name).map(|name| name.text.clone()).unwrap_or_default(),
+            kind,
+            word,
+            vars: self.unsigned(Key::Vars, u16::MAX.into()),
+            gvars: self.unsigned(Key::Gvars, u16::MAX.into()),
+            major: self.unsigned(Key::Major, u16::MAX.into()),
+            id: self.unsigned(Key::Id, u32::MAX.into()),
+            logmax: match self.find(Key::Logmax) {
+                Some(_) => self.unsigned(Key::Logmax, LARGEST_LOG),
+                None => 1024,
+            },
+            jmpmax: match self.find(Key::Jmpmax) {
+                Some(_) => self.unsigned(Key::Jmpmax, u16::MAX.into()),
+                None => 256,
+            },
+            groups: self.names(Key::Groupdef),
+            types: self.names(Key::Typedef),
+            ..Object::default()
+        };
+        let defaults = Defaults {
+            ignore: self.hits(Key::Ignore, 0),
+            maxhits: self.hits(Key::Maxhits, MAXHITS),
+            logonfault: self.yes(Key::Logonfault).unwrap_or(false),
+        };
+        (object, defaults)
+    }
+
+    fn probe(mut self, probe: &ProbePoint, object: &Object, defaults: Defaults) -> Probe {
+        self.check_point();
+        let (location, length) = self.location(object.word);
+        let point = self.point();
+        Probe {
+            point: point.map(|point| point.written.clone()).unwrap_or_default(),
+            span: point.map_or(Span::default(), Statement::span),
+            location,
+            watch: self.watch(object, length, probe),
+            opcode: self.opcode(),
+            minor: self.unsigned(Key::Minor, u16::MAX.into()),
+            group: self.member(Key::Group, Key::Groupdef, &object.groups),
+            kind: self.member(Key::Type, Key::Typedef, &object.types),
+            ignore: self.hits(Key::Ignore, defaults.ignore),
+            maxhits: self.hits(Key::Maxhits, defaults.maxhits),
+            logonfault: self.yes(Key::Logonfault).unwrap_or(defaults.logonfault),
+            entry: 0,
+            end: 0,
+        }
+    }
+
+    /// The statement that says where the probe is: the first one.
+    fn point(&self) -> Option<&'a Statement> {
+        self.all.iter().find(|statement| statement.key.begins_probe())
+    }
+
+    fn check_point(&mut self) {
+        if let (Some(offset), Some(address)) = (self.find(Key::Offset), self.find(Key::Address)) {
+            let wrong = Diagnostic::error(address.place, "a probe has `offset =` or `address =`, not both");
+            let wrong = wrong.label("expected one of them").related(offset.place.span, "the other one");
+            self.messages.add(wrong);
+        }
+    }
+
+    /// Where the probe is, and how many bytes a range has.
+    fn location(&mut self, word: Word) -> (Location, Option<i128>) {
+        let nowhere = (Location::Offset(0), None);
+        let Some(point) = self.point() else { return nowhere };
+        let (first, last) = match &point.value {
+            Some(Value::Number(first)) => (first, None),
+            Some(Value::Range(first, last)) => (first, Some(last)),
+            _ => return nowhere,
+        };
+        let absolute = point.key == Key::Address;
+        let read = place_of(first, absolute, word).and_then(|location| match last {
+            None => Ok((location, None)),
+            Some(last) => length(first, last).map(|length| (location, Some(length))),
+        });
+        read.keep(self.messages).unwrap_or(nowhere)
+    }
+
+    fn watch(&mut self, object: &Object, length: Option<i128>, probe: &ProbePoint) -> Option<Watch> {
+        let Some(name) = self.name(Key::Watchpoint) else {
+            if let (Some(_), Some(point)) = (length, self.point()) {
+                let warning = Diagnostic::warning(point.span(), "the end of the range means nothing here")
+                    .label("only a watchpoint has a range")
+                    .help("add `watchpoint = x`, `w`, `rw` or `io`, or leave the end out");
+                self.messages.add(warning);
+            }
+            return None;
+        };
+        let place = name.place;
+        let access = Access::ALL.iter().copied().find(|access| access.name() == name.text)?;
+        let wrong = if object.kind == ModuleKind::User {
+            Some(
+                Diagnostic::error(place, "a watchpoint in a user program")
+                    .label("expected a kernel program")
+                    .help("watchpoints stand in programs with `modtype = kernel`; their address may be a user address"),
+            )
+        } else if self.find(Key::Address).is_none() {
+            Some(
+                Diagnostic::error(place, "a watchpoint without an address")
+                    .label("expected `address =` instead of `offset =`"),
+            )
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            self.messages.add(wrong);
+            return None;
+        }
+        let length = length.unwrap_or(1);
+        let allowed: &[i128] = match (access, object.word) {
+            (Access::Execute, _) => &[1],
+            (Access::Io, _) | (_, Word::W4) => &[1, 2, 4],
+            (_, Word::W8) => &[1, 2, 4, 8],
+        };
+        let span = self.point().map_or(place.span, Statement::span);
+        if !allowed.contains(&length) {
+            let list = allowed.iter().map(i128::to_string).collect::<Vec<_>>().join(", ");
+            self.messages.add(
+                Diagnostic::error(span, format!("a watchpoint over {length} bytes"))
+                    .label(format!("the processor watches {list} for `{}`", access.name())),
+            );
+            return None;
+        }
+        let first = probe.header.iter().find_map(|statement| match &statement.value {
+            Some(Value::Number(first) | Value::Range(first, _)) if statement.key == Key::Address => {
+                first.value().ok()
+            }
+            _ => None,
+        });
+        if let Some(first) = first.filter(|first| first.symbol.is_none() && first.number % length != 0) {
+            self.messages.add(
+                Diagnostic::error(span, format!("the address {:#x} is not aligned", first.number))
+                    .label(format!("{length} bytes are watched from a multiple of {length}")),
+            );
+            return None;
+        }
+        Some(Watch { access, length: u8::try_from(length).unwrap_or(1) })
+    }
+
+    fn opcode(&mut self) -> Option<u8> {
+        let number = self.number(Key::Opcode, 0..=0xff)?;
+        let named = match number {
+            0xcc => Some("int3"),
+            0xcd => Some("int"),
+            0xce => Some("into"),
+            _ => None,
+        };
+        if let Some(named) = named {
+            let span = self.find(Key::Opcode).map_or(Span::default(), Statement::span);
+            self.messages.add(
+                Diagnostic::error(span, format!("no probe can be placed on `{named}`"))
+                    .label("this is its opcode"),
+            );
+        }
+        u8::try_from(number).ok()
+    }
+
+    /// The group or type of a probe, as the file header spells it.
+    fn member(&mut self, key: Key, definition: Key, defined: &[String]) -> Option<String> {
+        let name = self.name(key)?;
+        if let Some(found) = defined.iter().find(|other| other.eq_ignore_ascii_case(&name.text)) {
+            return Some(found.clone());
+        }
+        let what = key.name();
+        let wrong = Diagnostic::error(name.place, format!("the {what} {} is not defined", quote(&name.text)))
+            .label(format!("expected one of the names of `{} =`", definition.name()));
+        let wrong = match nearest(&name.text, defined.iter().map(String::as_str)) {
+            Some(near) => wrong.suggest(Some(near)),
+            None => wrong.help(format!("the file header defines it: `{} = {}`", definition.name(), name)),
+        };
+        self.messages.add(wrong);
+        None
+    }
+}
+
+/// The number an expression comes to, if it is within the limits.
+pub(crate) fn within(
+    expression: &Expression,
+    what: &str,
+    limits: RangeInclusive<i128>,
+) -> Result<i128, Diagnostic> {
+    let number = expression.value()?.plain()?;
+    if limits.contains(&number) {
+        return Ok(number);
+    }
+    let (least, most) = limits.into_inner();
+    Err(Diagnostic::error(expression.place, format!("{what} cannot be {}", show(number))).label(format!(
+        "expected {} to {}",
+        show(least),
+        show(most)
+    )))
+}
+
+/// A number as people write it: large ones in hexadecimal.
+pub(crate) fn show(number: i128) -> String {
+    if number.unsigned_abs() <= 0xffff_ffff {
+        number.to_string()
+    } else if number < 0 {
+        format!("-{:#x}", number.unsigned_abs())
+    } else {
+        format!("{number:#x}")
+    }
+}
+
+fn place_of(expression: &Expression, absolute: bool, word: Word) -> Result<Location, Diagnostic> {
+    let expression::Value { symbol, number } = expression.value()?;
+    match symbol {
+        Some(symbol) => {
+            let addend = i64::try_from(number).map_err(|_| {
+                Diagnostic::error(expression.place, "this is too far from its symbol")
+                    .label(format!("{} bytes", show(number)))
+            })?;
+            let name = symbol.text;
+            Ok(if absolute {
+                Location::AddressSymbol { name, addend }
+            } else {
+                Location::Symbol { name, addend }
+            })
+        }
+        None => {
+            let most = i128::from(word.truncate(u64::MAX));
+            let what = if absolute { "an address" } else { "an offset" };
+            let number = within(expression, what, 0..=most)?;
+            let number = u64::try_from(number).unwrap_or(0);
+            Ok(if absolute { Location::Address(number) } else { Location::Offset(number) })
+        }
+    }
+}
+
+/// The bytes from `first` to `last`, both included.
+fn length(first: &Expression, last: &Expression) -> Result<i128, Diagnostic> {
+    let from = first.value()?;
+    let to = last.value()?;
+    let place = first.place.to(last.place);
+    if from.symbol.as_ref().map(|name| &name.text) != to.symbol.as_ref().map(|name| &name.text) {
+        return Err(Diagnostic::error(place, "this range starts and ends at different symbols")
+            .label("expected the same symbol on both sides"));
+    }
+    match to.number.checked_sub(from.number) {
+        Some(distance @ 0..) => Ok(distance.saturating_add(1)),
+        _ => Err(Diagnostic::error(place, "this range ends before it starts")
+            .label("expected the lower address first")),
+    }
+}

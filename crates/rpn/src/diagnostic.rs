@@ -1,0 +1,282 @@
+//! Messages about a program: what is wrong, where, what was expected, and what to do.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::source::{Place, Sources, Span};
+
+/// How grave a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// The program is refused.
+    Error,
+    /// The program is accepted, but is most likely not what was meant.
+    Warning,
+    /// The program is accepted; the message says how it was read.
+    Note,
+}
+
+/// Another place that a message is about: a first definition, a macro's body.
+#[derive(Clone, Debug)]
+pub struct Related {
+    /// The place.
+    pub span: Span,
+    /// What is there.
+    pub label: String,
+}
+
+/// A message about a program.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    /// How grave it is.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// What is said at the place itself: what was expected there.
+    pub label: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// Other places concerned.
+    pub related: Vec<Related>,
+}
+
+impl Diagnostic {
+    fn new(severity: Severity, place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+        let place = place.into();
+        let related = place.spelled.map(|span| Related { span, label: "in the expansion of this".into() });
+        Diagnostic {
+            severity,
+            message: message.into(),
+            span: place.span,
+            label: String::new(),
+            help: None,
+            related: related.into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn error(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Error, place, message)
+    }
+
+    pub(crate) fn warning(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Warning, place, message)
+    }
+
+    pub(crate) fn note(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Note, place, message)
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds "did you mean", where there is a near name.
+    pub(crate) fn suggest(mut self, near: Option<impl std::fmt::Display>) -> Diagnostic {
+        if let Some(near) = near {
+            self.help = Some(format!("did you mean `{near}`?"));
+        }
+        self
+    }
+
+    pub(crate) fn related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
+        self.related.push(Related { span, label: label.into() });
+        self
+    }
+
+    /// The message with its line, in the manner of rustc:
+    ///
+    /// ```text
+    /// error: no instruction is called `psh`
+    ///  --> malloc.rpn:7:5
+    ///   |
+    /// 7 |     psh r, rdi
+    ///   |     ^^^ expected an instruction
+    ///   |
+    ///   = help: did you mean `push`?
+    /// ```
+    ///
+    /// With `colour`, it carries ANSI colours. It ends without a newline.
+    pub fn render(&self, sources: &Sources, colour: bool) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
+        };
+        let mut group = Group::with_title(level.primary_title(self.message.as_str()));
+        for snippet in self.snippets(sources) {
+            group = group.element(snippet);
+        }
+        for inclusion in self.inclusions(sources) {
+            group = group.element(Level::NOTE.message(inclusion));
+        }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        renderer.decor_style(DecorStyle::Ascii).render(&[group])
+    }
+
+    /// One snippet for each source concerned, the primary one first.
+    fn snippets<'a>(&'a self, sources: &'a Sources) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+        let mut marks = vec![(self.span, self.label.as_str(), AnnotationKind::Primary)];
+        marks.extend(self.related.iter().map(|it| (it.span, it.label.as_str(), AnnotationKind::Context)));
+        let mut done = Vec::new();
+        let mut snippets = Vec::new();
+        for &(first, ..) in &marks {
+            let Some(source) = sources.get(first.source).filter(|_| !done.contains(&first.source)) else {
+                continue;
+            };
+            done.push(first.source);
+            let here = || marks.iter().filter(|(span, ..)| span.source == first.source);
+            let window = window(&source.text, here().map(|(span, ..)| *span));
+            let line = source.text[..window.start].matches('\n').count() + 1;
+            let mut snippet =
+                Snippet::source(&source.text[window.clone()]).path(source.name.as_str()).line_start(line);
+            for (span, label, kind) in here() {
+                let clip = |at: u32| (at as usize).clamp(window.start, window.end) - window.start;
+                let label = (!label.is_empty()).then_some(*label);
+                snippet = snippet.annotation(kind.span(clip(span.start)..clip(span.end)).label(label));
+            }
+            snippets.push(snippet);
+        }
+        snippets
+    }
+
+    /// `included from ...`, innermost first.
+    fn inclusions(&self, sources: &Sources) -> Vec<String> {
+        let mut path = sources.path_to(self.span);
+        path.pop();
+        path.reverse();
+        let locate = |(source, start)| sources.locate(Span { source, start, end: start });
+        path.into_iter().map(|at| format!("included from {}", locate(at))).collect()
+    }
+}
+
+/// The whole lines that hold the spans.
+fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize> {
+    let first = spans.clone().map(|span| span.start as usize).min().unwrap_or(0).min(text.len());
+    let last = spans.map(|span| span.end as usize).max().unwrap_or(0).clamp(first, text.len());
+    let bytes = text.as_bytes();
+    let start = bytes[..first].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let end =
+        bytes[last..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |newline| last + newline);
+    start..end
+}
+
+/// Text from the program, as it may stand in a message: short, printable, in back quotes.
+pub(crate) fn quote(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let cut = if text.chars().nth(LONGEST).is_some() { "..." } else { "" };
+    // Quotes need no escape between back quotes.
+    format!("`{}{cut}`", shown.replace("\\\"", "\"").replace("\\'", "'"))
+}
+
+/// The messages of one compilation, as they come up.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    all: Vec<Diagnostic>,
+    errors: usize,
+    left_out: usize,
+}
+
+/// Messages kept for one compilation; what comes after is counted.
+const MOST_MESSAGES: usize = 1000;
+
+impl Messages {
+    pub(crate) fn add(&mut self, message: Diagnostic) {
+        self.errors += usize::from(message.severity == Severity::Error);
+        if self.all.len() < MOST_MESSAGES {
+            self.all.push(message);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Whether the program is refused.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// All of them in the order of the source.
+    pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
+        self.all.sort_by_cached_key(|message| sources.path_to(message.span));
+        if let (1.., Some(last)) = (self.left_out, self.all.last()) {
+            let count = self.left_out;
+            let rest = Diagnostic::note(last.span, format!("{count} more messages are not shown"));
+            self.all.push(rest);
+        }
+        self.all
+    }
+}
+
+/// Unwraps a result, and keeps its message where there is none.
+pub(crate) trait Keep<T> {
+    fn keep(self, messages: &mut Messages) -> Option<T>;
+}
+
+impl<T> Keep<T> for Result<T, Diagnostic> {
+    fn keep(self, messages: &mut Messages) -> Option<T> {
+        self.map_err(|message| messages.add(message)).ok()
+    }
+}
+
+/// The nearest of `names` to `word`, if it is near enough to have been meant. Case does not matter.
+pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LONGEST: usize = 64;
+    if word.len() > LONGEST {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    let distance = |name: &str| strsim::damerau_levenshtein(&word, &name.to_ascii_lowercase());
+    let enough = word.chars().count().div_ceil(3);
+    names
+        .into_iter()
+        .filter(|name| name.len() <= LONGEST)
+        .map(|name| (distance(name), name))
+        .filter(|(distance, name)| *distance <= enough && *distance < name.chars().count())
+        .min_by(|left, right| left.0.cmp(&right.0).then(Ordering::Less))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_found_and_a_far_one_is_not() {
+        assert_eq!(nearest("PSH", ["pop", "push"]), Some("push"));
+        assert_eq!(nearest("mov", ["move", "mul"]), Some("move"));
+        assert_eq!(nearest("frobnicate", ["push", "pop"]), None);
+        assert_eq!(nearest("x", ["y"]), None, "nothing of the word is left");
+    }
+
+    #[test]
+    fn quoted_text_is_short_and_printable() {
+        assert_eq!(quote("a\u{1b}[31m"), "`a\\u{1b}[31m`");
+        assert_eq!(quote("say \"it's\""), "`say \"it's\"`");
+        assert!(quote(&"x".repeat(500)).len() < 70);
+    }
+
+    #[test]
+    fn beyond_the_limit_messages_are_counted() {
+        let mut messages = Messages::default();
+        for _ in 0..MOST_MESSAGES + 7 {
+            messages.add(Diagnostic::error(Span::default(), "x"));
+        }
+        let all = messages.in_order(&Sources::default());
+        assert_eq!(all.len(), MOST_MESSAGES + 1);
+        assert_eq!(all[MOST_MESSAGES].message, "7 more messages are not shown");
+    }
+}

@@ -1,0 +1,237 @@
+//! The disassembler: an object as a source text again, which compiles to the same object.
+//!
+//! It makes a [`Program`] and prints it. Labels are called `l0`, `l1` and so on; what is not an instruction (in
+//! an object that no compiler made) becomes a comment that says so.
+
+use std::collections::{BTreeMap, HashMap};
+
+use vm::{Op, Operand as Takes, Register};
+
+use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
+use crate::expression::{Binary, Expression, Name, Node};
+use crate::keys::Key;
+use crate::object::{Location, ModuleKind, Object, Probe};
+use crate::source::Place;
+
+/// An object as source text: the file header, every probe with its header and handler, every procedure.
+///
+/// Compiling the text gives the object back, for the same [`vm::Word`]. It never fails: bytes that are no
+/// instruction are shown as comments.
+pub fn disassemble(object: &Object) -> String {
+    let mut items: Vec<(usize, Item)> = Vec::new();
+    let decoder = Decoder::new(object);
+    for probe in &object.probes {
+        let body = decoder.body(probe.entry, probe.end);
+        items.push((probe.entry, Item::Probe(ProbePoint { header: probe_header(probe), body })));
+    }
+    for procedure in &object.procs {
+        let body = decoder.body(procedure.entry, procedure.end);
+        items.push((procedure.entry, Item::Procedure(Procedure { name: name(&procedure.name), body })));
+    }
+    items.sort_by_key(|(entry, _)| *entry);
+    let items = items.into_iter().map(|(_, item)| item).collect();
+    Program { header: file_header(object), items }.to_string()
+}
+
+fn name(text: &str) -> Name {
+    Name { text: text.to_string(), place: Place::default() }
+}
+
+fn number(value: u64) -> Expression {
+    Expression { node: Node::Number(value), place: Place::default() }
+}
+
+/// `symbol`, `symbol + 4` or `symbol - 4`.
+fn symbol(text: &str, addend: i64) -> Expression {
+    let symbol = Expression { node: Node::Symbol(name(text)), place: Place::default() };
+    let operator = match addend {
+        0 => return symbol,
+        1.. => Binary::Add,
+        _ => Binary::Subtract,
+    };
+    let operands = Box::new([symbol, number(addend.unsigned_abs())]);
+    Expression { node: Node::Binary(operator, operands), place: Place::default() }
+}
+
+fn statement(key: Key, value: Value) -> Statement {
+    Statement { key, place: Place::default(), value: Some(value), written: String::new() }
+}
+
+fn file_header(object: &Object) -> Vec<Statement> {
+    let numbers = [
+        (Key::Vars, u64::from(object.vars), 0),
+        (Key::Gvars, object.gvars.into(), 0),
+        (Key::Major, object.major.into(), 0),
+        (Key::Id, object.id.into(), 0),
+        (Key::Logmax, object.logmax as u64, 1024),
+        (Key::Jmpmax, object.jmpmax.into(), 256),
+    ];
+    let names = |texts: &[String]| Value::Names(texts.iter().map(|text| name(text)).collect());
+    let mut header = vec![
+        statement(Key::Name, Value::Name(name(&object.module))),
+        statement(Key::Modtype, Value::Name(name(object.kind.name()))),
+    ];
+    let told = numbers.into_iter().filter(|(_, value, default)| value != default);
+    header.extend(told.map(|(key, value, _)| statement(key, Value::Number(number(value)))));
+    for (key, texts) in [(Key::Groupdef, &object.groups), (Key::Typedef, &object.types)] {
+        if !texts.is_empty() {
+            header.push(statement(key, names(texts)));
+        }
+    }
+    header
+}
+
+fn probe_header(probe: &Probe) -> Vec<Statement> {
+    let (key, first, last) = match &probe.location {
+        Location::Offset(value) => (Key::Offset, number(*value), None),
+        Location::Symbol { name, addend } => (Key::Offset, symbol(name, *addend), None),
+        Location::Address(value) => (
+            Key::Address,
+            number(*value),
+            probe.watch.map(|watch| number(value.saturating_add(last_byte(watch)))),
+        ),
+        Location::AddressSymbol { name, addend } => {
+            let last =
+                probe.watch.map(|watch| symbol(name, addend.saturating_add_unsigned(last_byte(watch))));
+            (Key::Address, symbol(name, *addend), last)
+        }
+    };
+    let place = match last {
+        Some(last) => Value::Range(first, last),
+        None => Value::Number(first),
+    };
+    let mut header = vec![statement(key, place)];
+    let mut add = |key, value| header.push(statement(key, value));
+    if let Some(watch) = probe.watch {
+        add(Key::Watchpoint, Value::Name(name(watch.access.name())));
+    }
+    if let Some(opcode) = probe.opcode {
+        add(Key::Opcode, Value::Number(number(opcode.into())));
+    }
+    for (key, value, default) in [
+        (Key::Minor, probe.minor.into(), 0),
+        (Key::Ignore, probe.ignore, 0),
+        (Key::Maxhits, probe.maxhits, 0x7fff_ffff),
+    ] {
+        if value != default {
+            add(key, Value::Number(number(value)));
+        }
+    }
+    for (key, text) in [(Key::Group, &probe.group), (Key::Type, &probe.kind)] {
+        if let Some(text) = text {
+            add(key, Value::Name(name(text)));
+        }
+    }
+    if probe.logonfault {
+        add(Key::Logonfault, Value::Name(name("yes")));
+    }
+    header
+}
+
+fn last_byte(watch: crate::object::Watch) -> u64 {
+    u64::from(watch.length.saturating_sub(1))
+}
+
+/// One instruction of the code.
+struct Decoded {
+    at: usize,
+    end: usize,
+    /// `None` where the bytes are no instruction.
+    found: Option<(Op, u64)>,
+}
+
+struct Decoder<'a> {
+    object: &'a Object,
+    /// The procedures' names by their entries.
+    procedures: HashMap<usize, &'a str>,
+    /// The symbols whose addresses the code holds, by the word's offset.
+    symbols: HashMap<usize, Expression>,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(object: &'a Object) -> Decoder<'a> {
+        let procedures = object.procs.iter().map(|it| (it.entry, it.name.as_str())).collect();
+        let symbols = object.symbols.iter().map(|it| (it.offset, symbol(&it.name, it.addend))).collect();
+        Decoder { object, procedures, symbols }
+    }
+
+    /// The instructions of a handler or procedure, with labels where jumps go.
+    fn body(&self, entry: usize, end: usize) -> Body {
+        let end = end.min(self.object.code.len());
+        let decoded = self.decode(entry, end);
+        let starts: BTreeMap<usize, ()> = decoded.iter().map(|it| (it.at, ())).collect();
+        let targets = decoded.iter().filter_map(|it| match it.found {
+            Some((op, operand)) if op.row().operand == Takes::Label => Some(self.target(it.end, operand)),
+            _ => None,
+        });
+        let mut labels: BTreeMap<usize, String> = targets
+            .filter(|target| starts.contains_key(target))
+            .map(|target| (target, String::new()))
+            .collect();
+        for (index, label) in labels.values_mut().enumerate() {
+            *label = format!("l{index}");
+        }
+        let mut lines = Vec::new();
+        for it in &decoded {
+            if let Some(label) = labels.get(&it.at) {
+                lines.push(Line::Label(name(label)));
+            }
+            lines.push(self.line(it, &labels));
+        }
+        Body { lines }
+    }
+
+    fn decode(&self, entry: usize, end: usize) -> Vec<Decoded> {
+        let mut decoded = Vec::new();
+        let mut at = entry;
+        while let Some(byte) = self.object.code.get(at).filter(|_| at < end) {
+            let read = Op::from_byte(*byte).and_then(|op| {
+                let size = op.row().operand.size(self.object.word.bytes());
+                let bytes = self.object.code.get(at + 1..at + 1 + size).filter(|_| at + 1 + size <= end)?;
+                let mut whole = [0; 8];
+                whole[..size].copy_from_slice(bytes);
+                Some((op, u64::from_le_bytes(whole), at + 1 + size))
+            });
+            let next = read.map_or(at + 1, |(_, _, next)| next);
+            decoded.push(Decoded { at, end: next, found: read.map(|(op, operand, _)| (op, operand)) });
+            at = next;
+        }
+        decoded
+    }
+
+    /// Where a jump or call goes: its operand is the distance from its own end.
+    fn target(&self, end: usize, operand: u64) -> usize {
+        end.wrapping_add_signed(self.object.word.signed(operand) as isize)
+    }
+
+    fn line(&self, decoded: &Decoded, labels: &BTreeMap<usize, String>) -> Line {
+        let comment = |why: &str| {
+            let bytes = &self.object.code[decoded.at..decoded.end];
+            let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            Line::Comment(format!("{:#x}: {}: {why}", decoded.at, bytes.join(" ")))
+        };
+        let Some((op, operand)) = decoded.found else { return comment("not an instruction") };
+        let value = match op.row().operand {
+            Takes::None => None,
+            Takes::Register => match u16::try_from(operand).ok().and_then(Register::from_index) {
+                Some(register) => Some(Operand::Register(register, Place::default())),
+                None => return comment("no such register"),
+            },
+            Takes::Label => match labels.get(&self.target(decoded.end, operand)) {
+                Some(label) => Some(Operand::Target(name(label))),
+                None => return comment("a jump to where no instruction of this handler is"),
+            },
+            Takes::Proc => match self.procedures.get(&self.target(decoded.end, operand)) {
+                Some(procedure) => Some(Operand::Target(name(procedure))),
+                None => return comment("a call of no procedure"),
+            },
+            Takes::Word
+                if self.object.kind != ModuleKind::User && self.symbols.contains_key(&(decoded.at + 1)) =>
+            {
+                Some(Operand::Number(self.symbols[&(decoded.at + 1)].clone()))
+            }
+            _ => Some(Operand::Number(number(operand))),
+        };
+        Line::Instruction(Instruction { op, operand: value, place: Place::default() })
+    }
+}

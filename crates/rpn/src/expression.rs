@@ -1,0 +1,492 @@
+//! Constant expressions: of `#if`, and wherever the language takes a number.
+//!
+//! Both have C's operators and precedence. Where a number is due, the operators that compare are left out.
+//! Values are computed exactly, in 128 bits, and checked where they are used: `~0` is -1 and fits every word.
+
+use std::fmt;
+
+use crate::cursor::Cursor;
+use crate::diagnostic::{Diagnostic, Messages, quote};
+use crate::lex::{Kind, is_name};
+use crate::source::Place;
+
+/// A name in the source: a symbol, a label, a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) place: Place,
+}
+
+impl fmt::Display for Name {
+    /// As it is written in a program: in quotes where it needs them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_name(&self.text) {
+            f.write_str(&self.text)
+        } else {
+            write!(f, "\"{}\"", self.text.replace('\\', "\\\\").replace('"', "\\\""))
+        }
+    }
+}
+
+/// An expression as written.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    pub(crate) node: Node,
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Number(u64),
+    Symbol(Name),
+    Unary(Unary, Box<Expression>),
+    Binary(Binary, Box<[Expression; 2]>),
+    /// `condition ? then : otherwise`
+    Choice(Box<[Expression; 3]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unary {
+    Plus,
+    Minus,
+    Complement,
+    Not,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Binary {
+    Multiply,
+    Divide,
+    Remainder,
+    Add,
+    Subtract,
+    ShiftLeft,
+    ShiftRight,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+    BitAnd,
+    BitXor,
+    BitOr,
+    And,
+    Or,
+}
+
+const UNARY: &[(&str, Unary)] =
+    &[("+", Unary::Plus), ("-", Unary::Minus), ("~", Unary::Complement), ("!", Unary::Not)];
+
+/// Sign, meaning, precedence, and whether it stands in `#if` only.
+const BINARY: &[(&str, Binary, u8, bool)] = &[
+    ("*", Binary::Multiply, 10, false),
+    ("/", Binary::Divide, 10, false),
+    ("%", Binary::Remainder, 10, false),
+    ("+", Binary::Add, 9, false),
+    ("-", Binary::Subtract, 9, false),
+    ("<<", Binary::ShiftLeft, 8, false),
+    (">>", Binary::ShiftRight, 8, false),
+    ("<", Binary::Less, 7, true),
+    ("<=", Binary::LessOrEqual, 7, true),
+    (">", Binary::Greater, 7, true),
+    (">=", Binary::GreaterOrEqual, 7, true),
+    ("==", Binary::Equal, 6, true),
+    ("!=", Binary::NotEqual, 6, true),
+    ("&", Binary::BitAnd, 5, false),
+    ("^", Binary::BitXor, 4, false),
+    ("|", Binary::BitOr, 3, false),
+    ("&&", Binary::And, 2, true),
+    ("||", Binary::Or, 1, true),
+];
+
+/// Which expressions may stand here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grammar {
+    /// A number of the language; names are symbols of the probed module.
+    Constant,
+    /// The condition of an `#if`.
+    Condition,
+}
+
+/// Parentheses and signs within each other.
+const DEEPEST: usize = 64;
+
+/// Operators of one expression. It bounds the depth of the tree, and so every walk over it.
+const MOST_OPERATORS: usize = 512;
+
+/// Whether an expression may start with this token (a name aside).
+pub(crate) fn starts_number(cursor: &Cursor) -> bool {
+    let token = cursor.peek();
+    token.kind == Kind::Number || token.is("(") || UNARY.iter().any(|(sign, _)| token.is(sign))
+}
+
+/// Reads an expression. `what` says what the place is for, in messages.
+pub(crate) fn parse(
+    cursor: &mut Cursor,
+    grammar: Grammar,
+    what: &str,
+    messages: &mut Messages,
+) -> Result<Expression, Diagnostic> {
+    Parser { cursor, grammar, what, messages, depth: 0, operators: 0 }.whole()
+}
+
+struct Parser<'c, 't> {
+    cursor: &'c mut Cursor<'t>,
+    grammar: Grammar,
+    what: &'c str,
+    messages: &'c mut Messages,
+    depth: usize,
+    operators: usize,
+}
+
+impl Parser<'_, '_> {
+    fn whole(&mut self) -> Result<Expression, Diagnostic> {
+        let condition = self.binary(0)?;
+        if self.grammar != Grammar::Condition || !self.cursor.eat("?") {
+            return Ok(condition);
+        }
+        self.nest()?;
+        let then = self.whole()?;
+        if !self.cursor.eat(":") {
+            return Err(self.cursor.expected("`:`"));
+        }
+        let otherwise = self.whole()?;
+        self.depth -= 1;
+        let place = condition.place.to(otherwise.place);
+        Ok(Expression { node: Node::Choice(Box::new([condition, then, otherwise])), place })
+    }
+
+    fn nest(&mut self) -> Result<(), Diagnostic> {
+        self.depth += 1;
+        if self.depth <= DEEPEST {
+            return Ok(());
+        }
+        Err(Diagnostic::error(self.cursor.peek().place, "this expression is nested too deeply")
+            .label(format!("more than {DEEPEST} levels")))
+    }
+
+    fn binary(&mut self, least: u8) -> Result<Expression, Diagnostic> {
+        let mut left = self.unary()?;
+        loop {
+            let next = self.cursor.peek();
+            let allowed = |only_condition: bool| !only_condition || self.grammar == Grammar::Condition;
+            let found = BINARY.iter().find(|(sign, _, _, only)| allowed(*only) && next.is(sign));
+            let Some(&(_, operator, precedence, _)) =
+                found.filter(|(_, _, precedence, _)| *precedence > least)
+            else {
+                return Ok(left);
+            };
+            self.operators += 1;
+            if self.operators > MOST_OPERATORS {
+                return Err(Diagnostic::error(next.place, "this expression is too long")
+                    .label(format!("more than {MOST_OPERATORS} operators")));
+            }
+            self.cursor.skip(1);
+            let right = self.binary(precedence)?;
+            let place = left.place.to(right.place);
+            left = Expression { node: Node::Binary(operator, Box::new([left, right])), place };
+        }
+    }
+
+    fn unary(&mut self) -> Result<Expression, Diagnostic> {
+        let next = self.cursor.peek();
+        if let Some(&(_, operator)) = UNARY.iter().find(|(sign, _)| next.is(sign)) {
+            self.cursor.skip(1);
+            self.nest()?;
+            let inner = self.unary()?;
+            self.depth -= 1;
+            let place = next.place.to(inner.place);
+            return Ok(Expression { node: Node::Unary(operator, Box::new(inner)), place });
+        }
+        if self.cursor.eat("(") {
+            self.nest()?;
+            let inner = self.whole()?;
+            self.depth -= 1;
+            if !self.cursor.eat(")") {
+                return Err(self.cursor.expected("`)`").related(next.place.span, "to close this"));
+            }
+            return Ok(Expression { place: next.place.to(self.cursor.last_place()), ..inner });
+        }
+        let node = match next.kind {
+            Kind::Number => Node::Number(self.number()?),
+            Kind::Name => Node::Symbol(Name { text: next.text.to_string(), place: next.place }),
+            Kind::Text if self.grammar == Grammar::Constant && !next.text.is_empty() => {
+                Node::Symbol(Name { text: next.text.to_string(), place: next.place })
+            }
+            _ => return Err(self.cursor.expected(self.what)),
+        };
+        self.cursor.skip(1);
+        Ok(Expression { node, place: next.place })
+    }
+
+    /// Decimal, or hexadecimal after `0x`.
+    fn number(&mut self) -> Result<u64, Diagnostic> {
+        let token = self.cursor.peek();
+        let text = &*token.text;
+        let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+        let (digits, radix) = hexadecimal.map_or((text, 10), |digits| (digits, 16));
+        if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+            return Err(Diagnostic::error(token.place, format!("{} is not a number", quote(text)))
+                .label("expected a decimal number, or a hexadecimal one after `0x`"));
+        }
+        if radix == 10 && digits.len() > 1 && digits.starts_with('0') {
+            self.messages.add(
+                Diagnostic::warning(token.place, format!("{} is a decimal number", quote(text)))
+                    .label("read as decimal")
+                    .help("the language has no octal numbers; leave out the leading 0"),
+            );
+        }
+        u64::from_str_radix(digits, radix).map_err(|_| {
+            Diagnostic::error(token.place, format!("the number {} is too large", quote(text)))
+                .label("does not fit in 64 bits")
+        })
+    }
+}
+
+impl fmt::Display for Expression {
+    /// As text that reads back as the same expression: operands in parentheses, numbers in hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = |expression: &Expression| match expression.node {
+            Node::Number(_) | Node::Symbol(_) => expression.to_string(),
+            _ => format!("({expression})"),
+        };
+        match &self.node {
+            Node::Number(value @ 0..10) => write!(f, "{value}"),
+            Node::Number(value) => write!(f, "{value:#x}"),
+            Node::Symbol(name) => name.fmt(f),
+            Node::Unary(operator, operand) => {
+                let sign = UNARY.iter().find(|row| row.1 == *operator).map_or("", |row| row.0);
+                write!(f, "{sign}{}", inner(operand))
+            }
+            Node::Binary(operator, operands) => {
+                let sign = BINARY.iter().find(|row| row.1 == *operator).map_or("", |row| row.0);
+                write!(f, "{} {sign} {}", inner(&operands[0]), inner(&operands[1]))
+            }
+            Node::Choice(parts) => {
+                write!(f, "{} ? {} : {}", inner(&parts[0]), inner(&parts[1]), inner(&parts[2]))
+            }
+        }
+    }
+}
+
+/// What an expression comes to: a number, or a symbol's address and a number.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) symbol: Option<Name>,
+    pub(crate) number: i128,
+}
+
+impl Expression {
+    /// Computes an expression of the language.
+    pub(crate) fn value(&self) -> Result<Value, Diagnostic> {
+        self.evaluate(&|name| Value { symbol: Some(name.clone()), number: 0 })
+    }
+
+    /// Computes the condition of an `#if`, where a name that is no macro is 0, as in C.
+    pub(crate) fn condition(&self) -> Result<bool, Diagnostic> {
+        self.evaluate(&|_| Value { symbol: None, number: 0 }).map(|value| value.number != 0)
+    }
+
+    fn evaluate(&self, symbol: &dyn Fn(&Name) -> Value) -> Result<Value, Diagnostic> {
+        let plain = |number| Ok(Value { symbol: None, number });
+        match &self.node {
+            Node::Number(value) => plain(i128::from(*value)),
+            Node::Symbol(name) => Ok(symbol(name)),
+            Node::Unary(Unary::Plus, operand) => operand.evaluate(symbol),
+            Node::Unary(operator, operand) => {
+                let value = operand.evaluate(symbol)?.plain()?;
+                match operator {
+                    Unary::Plus => plain(value),
+                    Unary::Minus => value.checked_neg().map_or_else(|| self.overflow(), plain),
+                    Unary::Complement => plain(!value),
+                    Unary::Not => plain(i128::from(value == 0)),
+                }
+            }
+            Node::Binary(operator @ (Binary::And | Binary::Or), operands) => {
+                let decides = *operator == Binary::Or;
+                let left = operands[0].evaluate(symbol)?.plain()? != 0;
+                let truth =
+                    if left == decides { decides } else { operands[1].evaluate(symbol)?.plain()? != 0 };
+                plain(i128::from(truth))
+            }
+            Node::Binary(operator, operands) => {
+                let [left, right] = &**operands;
+                self.combine(*operator, left.evaluate(symbol)?, right.evaluate(symbol)?, right.place)
+            }
+            Node::Choice(parts) => {
+                let chosen = if parts[0].evaluate(symbol)?.plain()? != 0 { &parts[1] } else { &parts[2] };
+                chosen.evaluate(symbol)
+            }
+        }
+    }
+
+    fn combine(
+        &self,
+        operator: Binary,
+        left: Value,
+        right: Value,
+        divisor: Place,
+    ) -> Result<Value, Diagnostic> {
+        // A symbol's address is known later: a number may be added to it, nothing else.
+        match (operator, &left.symbol, &right.symbol) {
+            (Binary::Add, Some(_), None)
+            | (Binary::Add, None, Some(_))
+            | (Binary::Subtract, Some(_), None) => {
+                let sum = match operator {
+                    Binary::Add => left.number.checked_add(right.number),
+                    _ => left.number.checked_sub(right.number),
+                };
+                let symbol = left.symbol.or(right.symbol);
+                return sum.map_or_else(|| self.overflow(), |number| Ok(Value { symbol, number }));
+            }
+            _ => {}
+        }
+        let (left, right) = (left.plain()?, right.plain()?);
+        if matches!(operator, Binary::Divide | Binary::Remainder) && right == 0 {
+            return Err(Diagnostic::error(divisor, "division by zero").label("this is 0"));
+        }
+        let shift = u32::try_from(right).ok().filter(|count| *count < 64);
+        let number = match operator {
+            Binary::Multiply => left.checked_mul(right),
+            Binary::Divide => left.checked_div(right),
+            Binary::Remainder => left.checked_rem(right),
+            Binary::Add => left.checked_add(right),
+            Binary::Subtract => left.checked_sub(right),
+            Binary::ShiftLeft => shift.and_then(|count| left.checked_mul(1 << count)),
+            Binary::ShiftRight => shift.map(|count| left >> count),
+            Binary::Less => Some(i128::from(left < right)),
+            Binary::LessOrEqual => Some(i128::from(left <= right)),
+            Binary::Greater => Some(i128::from(left > right)),
+            Binary::GreaterOrEqual => Some(i128::from(left >= right)),
+            Binary::Equal => Some(i128::from(left == right)),
+            Binary::NotEqual => Some(i128::from(left != right)),
+            Binary::BitAnd => Some(left & right),
+            Binary::BitXor => Some(left ^ right),
+            Binary::BitOr => Some(left | right),
+            Binary::And => Some(i128::from(left != 0 && right != 0)),
+            Binary::Or => Some(i128::from(left != 0 || right != 0)),
+        };
+        match number {
+            Some(number) => Ok(Value { symbol: None, number }),
+            None if matches!(operator, Binary::ShiftLeft | Binary::ShiftRight) && shift.is_none() => {
+                Err(Diagnostic::error(divisor, format!("a shift by {right}")).label("expected 0 to 63"))
+            }
+            None => self.overflow(),
+        }
+    }
+
+    fn overflow<T>(&self) -> Result<T, Diagnostic> {
+        Err(Diagnostic::error(self.place, "this expression overflows").label("its value is too large"))
+    }
+}
+
+impl Value {
+    /// The number, where no symbol is in it.
+    pub(crate) fn plain(&self) -> Result<i128, Diagnostic> {
+        match &self.symbol {
+            None => Ok(self.number),
+            Some(name) => {
+                Err(Diagnostic::error(name.place, format!("{} is not a number known now", quote(&name.text)))
+                    .label("expected a number")
+                    .help(
+                        "a number may be added to a symbol or taken from it, and only where a place is named",
+                    ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lex::{Lexer, Token};
+    use crate::source::SourceId;
+
+    fn read(text: &str, grammar: Grammar) -> Result<Expression, String> {
+        let mut lexer = Lexer::new(SourceId(0), text.into());
+        let mut tokens: Vec<Token> = std::iter::from_fn(|| lexer.next()).collect();
+        tokens.push(Token {
+            kind: Kind::End,
+            text: "".into(),
+            place: Place::default(),
+            starts_line: true,
+            spaced: true,
+            frozen: false,
+        });
+        let mut messages = Messages::default();
+        parse(&mut Cursor::new(&tokens), grammar, "a number", &mut messages).map_err(|error| error.message)
+    }
+
+    fn number(text: &str) -> Result<i128, String> {
+        let value = read(text, Grammar::Constant)?.value();
+        value.and_then(|value| value.plain()).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn precedence_is_that_of_c() {
+        assert_eq!(number("1 + 2 * 3"), Ok(7));
+        assert_eq!(number("(1 + 2) * 3"), Ok(9));
+        assert_eq!(number("10 - 4 - 3"), Ok(3));
+        assert_eq!(number("1 | 6 ^ 3 & 1 << 1"), Ok(5));
+        assert_eq!(number("-1 + ~0"), Ok(-2));
+        assert_eq!(number("~0x0f & 0xff"), Ok(0xf0));
+        assert_eq!(number("7 % 4 >> 1"), Ok(1));
+    }
+
+    #[test]
+    fn conditions_compare_and_do_not_compute_what_is_not_needed() {
+        let condition = |text| read(text, Grammar::Condition)?.condition().map_err(|error| error.message);
+        assert_eq!(condition("1 < 2 && !(3 != 3)"), Ok(true));
+        assert_eq!(condition("1 || 1 / 0"), Ok(true));
+        assert_eq!(condition("0 && 1 / 0"), Ok(false));
+        assert_eq!(condition("0 ? 1 / 0 : 2 >= 2"), Ok(true));
+        assert_eq!(condition("unknown_name"), Ok(false));
+        assert_eq!(condition("1 / 0"), Err("division by zero".into()));
+    }
+
+    #[test]
+    fn a_symbol_takes_numbers_added_and_nothing_else() {
+        let value = read("main + 0x10 - 4", Grammar::Constant).unwrap().value().unwrap();
+        assert_eq!((value.symbol.unwrap().text.as_str(), value.number), ("main", 12));
+        let value = read("4 + \"a b\"", Grammar::Constant).unwrap().value().unwrap();
+        assert_eq!((value.symbol.unwrap().text.as_str(), value.number), ("a b", 4));
+        assert!(read("main * 2", Grammar::Constant).unwrap().value().is_err());
+        assert!(read("a + b", Grammar::Constant).unwrap().value().is_err());
+        assert!(read("4 - main", Grammar::Constant).unwrap().value().is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_said() {
+        assert_eq!(number("1 << 64"), Err("a shift by 64".into()));
+        assert_eq!(number("0xffffffffffffffff"), Ok(u64::MAX.into()));
+        assert_eq!(
+            number("0x10000000000000000"),
+            Err("the number `0x10000000000000000` is too large".into())
+        );
+        assert_eq!(number("12ab"), Err("`12ab` is not a number".into()));
+        assert_eq!(number("0x"), Err("`0x` is not a number".into()));
+        let huge = ["0xffffffffffffffff"; 4].join("*");
+        assert_eq!(number(&huge), Err("this expression overflows".into()));
+    }
+
+    #[test]
+    fn depth_and_length_are_bounded() {
+        assert!(number(&format!("{}1{}", "(".repeat(60), ")".repeat(60))).is_ok());
+        assert!(number(&format!("{}1", "(".repeat(100_000))).is_err());
+        assert!(number(&"-".repeat(100_000)).is_err());
+        assert!(number(&format!("1{}", "+1".repeat(100_000))).is_err());
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        for text in ["1 + 2 * (3 - -4)", "~(1 << 5) | 0x1f", "main + 0x10 - 4", "\"a\\\\\\\"b\" + 1"] {
+            let printed = read(text, Grammar::Constant).unwrap().to_string();
+            assert_eq!(read(&printed, Grammar::Constant).unwrap().to_string(), printed);
+            let of = |text: &str| {
+                read(text, Grammar::Constant).unwrap().value().map(|value| value.number).unwrap()
+            };
+            assert_eq!(of(text), of(&printed));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The statements of the file header and of the probe headers: one table (manual, "Probe program file
+//! header" and "Probe-point definition").
+
+/// Where a statement may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the file header.
+    File,
+    /// In a probe's header.
+    Probe,
+    /// In both: the file header's holds for all probes that have none of their own.
+    Both,
+    /// Nowhere in this version: it belongs to what is named here.
+    Absent(&'static str),
+}
+
+/// What a statement takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// A name, or a text in quotes.
+    Name,
+    /// One or more names.
+    Names,
+    /// A number.
+    Number,
+    /// A number, a symbol, or a symbol and a number.
+    Point,
+    /// One or two of these, with a colon between them.
+    Range,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+macro_rules! keys {
+    ($($key:ident $name:literal $place:expr, $takes:expr, $what:literal;)*) => {
+        /// A statement's key.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Key { $($key,)* }
+
+        impl Key {
+            /// Every key.
+            pub(crate) const ALL: &[Key] = &[$(Key::$key,)*];
+
+            /// How it is written.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Key::$key => $name,)* }
+            }
+
+            /// Where it may stand.
+            pub(crate) fn place(self) -> Place {
+                match self { $(Key::$key => $place,)* }
+            }
+
+            /// What it takes.
+            pub(crate) fn takes(self) -> Takes {
+                match self { $(Key::$key => $takes,)* }
+            }
+
+            /// What it takes, in words.
+            pub(crate) fn what(self) -> &'static str {
+                match self { $(Key::$key => $what,)* }
+            }
+        }
+    };
+}
+
+const EXCEPTIONS: &str = "exception handling";
+const TRACING: &str = "stack tracing";
+
+keys! {
+    Name "name" Place::File, Takes::Name, "a module's name";
+    Modtype "modtype" Place::File, Takes::Word(&["user", "kernel", "kmod"]), "`user`, `kernel` or `kmod`";
+    Vars "vars" Place::File, Takes::Number, "a number of local variables";
+    Gvars "gvars" Place::File, Takes::Number, "a number of global variables";
+    Groupdef "groupdef" Place::File, Takes::Names, "the names of groups";
+    Typedef "typedef" Place::File, Takes::Names, "the names of types";
+    Major "major" Place::File, Takes::Number, "a major code";
+    Id "id" Place::File, Takes::Number, "a number";
+    Logmax "logmax" Place::File, Takes::Number, "a number of bytes";
+    Jmpmax "jmpmax" Place::File, Takes::Number, "a number of jumps";
+    Logonfault "logonfault" Place::Both, Takes::Word(&["yes", "no"]), "`yes` or `no`";
+    Ignore "ignore" Place::Both, Takes::Number, "a number of hits";
+    Maxhits "maxhits" Place::Both, Takes::Number, "a number of hits";
+    Offset "offset" Place::Probe, Takes::Point, "a number, a symbol, or a symbol and a number";
+    Address "address" Place::Probe, Takes::Range, "an address";
+    Watchpoint "watchpoint" Place::Probe, Takes::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
+    Opcode "opcode" Place::Probe, Takes::Number, "the first byte of the probed instruction";
+    Group "group" Place::Probe, Takes::Name, "the name of a group";
+    Type "type" Place::Probe, Takes::Name, "the name of a type";
+    Minor "minor" Place::Probe, Takes::Number, "a minor code";
+    ExcptMask "excpt_mask" Place::Absent(EXCEPTIONS), Takes::Number, "a number";
+    ExcptLog "excpt_log" Place::Absent(TRACING), Takes::Number, "a number of bytes";
+    Autostacktrace "autostacktrace" Place::Absent(TRACING), Takes::Word(&["yes", "no"]), "`yes` or `no`";
+    Heapmax "heapmax" Place::Absent("the heap"), Takes::Number, "a number of bytes";
+}
+
+impl Key {
+    /// The key of this name; case does not matter.
+    pub(crate) fn from_name(name: &str) -> Option<Key> {
+        Key::ALL.iter().copied().find(|key| key.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it may stand in the file header.
+    pub(crate) fn in_file(self) -> bool {
+        matches!(self.place(), Place::File | Place::Both)
+    }
+
+    /// Whether it may stand in a probe's header.
+    pub(crate) fn in_probe(self) -> bool {
+        matches!(self.place(), Place::Probe | Place::Both)
+    }
+
+    /// Whether it begins a probe.
+    pub(crate) fn begins_probe(self) -> bool {
+        matches!(self, Key::Offset | Key::Address)
+    }
+}

@@ -1,0 +1,202 @@
+//! What a program becomes: its header, its probes, and their bytecode.
+
+use std::fmt;
+
+use vm::Word;
+
+use crate::source::Span;
+
+/// What a program's module is (`modtype =`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ModuleKind {
+    /// A program or a shared library.
+    #[default]
+    User,
+    /// The kernel.
+    Kernel,
+    /// A module of the kernel.
+    KernelModule,
+}
+
+impl ModuleKind {
+    /// As `modtype =` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModuleKind::User => "user",
+            ModuleKind::Kernel => "kernel",
+            ModuleKind::KernelModule => "kmod",
+        }
+    }
+}
+
+/// A compiled program.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Object {
+    /// The module's name or path, as written.
+    pub module: String,
+    /// What the module is.
+    pub kind: ModuleKind,
+    /// The word of the probed program.
+    pub word: Word,
+    /// Local variables, each a word.
+    pub vars: u16,
+    /// Global variables, each a word.
+    pub gvars: u16,
+    /// The major code, 0 to 65535.
+    pub major: u32,
+    /// The program's number.
+    pub id: u32,
+    /// Bytes a handler may log in one run, at most 32 KiB.
+    pub logmax: usize,
+    /// Jumps a handler may take in one run, at most 65535.
+    pub jmpmax: u32,
+    /// The groups probes may be of.
+    pub groups: Vec<String>,
+    /// The types probes may be of.
+    pub types: Vec<String>,
+    /// The instructions of all handlers and procedures (`vm::TABLE`).
+    pub code: Vec<u8>,
+    /// The probes, as they stand in the file.
+    pub probes: Vec<Probe>,
+    /// The procedures, as they stand in the file.
+    pub procs: Vec<Proc>,
+    /// Words of the code that hold the address of a kernel symbol, to be filled in.
+    pub symbols: Vec<SymbolUse>,
+    /// Where each instruction comes from: its offset in the code, ascending, and its place.
+    pub lines: Vec<(usize, Span)>,
+}
+
+impl Object {
+    /// The place in the source of the instruction that the code has at `offset`, or that holds that byte.
+    pub fn line_at(&self, offset: usize) -> Option<Span> {
+        let after = self.lines.partition_point(|(start, _)| *start <= offset);
+        self.lines[..after].last().filter(|_| offset < self.code.len()).map(|(_, span)| *span)
+    }
+}
+
+/// A probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Where it is, as written, without spaces: `main+0x10`.
+    pub point: String,
+    /// Where it is.
+    pub location: Location,
+    /// Set for a watchpoint: which accesses fire it, and over how many bytes from the location.
+    pub watch: Option<Watch>,
+    /// The first byte that the instruction must have, if given.
+    pub opcode: Option<u8>,
+    /// The minor code, 0 to 65535.
+    pub minor: u32,
+    /// Its group, one of the object's.
+    pub group: Option<String>,
+    /// Its type, one of the object's.
+    pub kind: Option<String>,
+    /// Hits that are passed over first.
+    pub ignore: u64,
+    /// Runs of the handler after which the probe is disabled.
+    pub maxhits: u64,
+    /// Whether the log is kept where the probed instruction faults.
+    pub logonfault: bool,
+    /// The offset of the handler's first instruction in the code.
+    pub entry: usize,
+    /// The offset after its last one.
+    pub end: usize,
+    /// `offset = ...` in the source.
+    pub span: Span,
+}
+
+/// Where a probe is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// An offset: in the file, for user modules.
+    Offset(u64),
+    /// A symbol of the module, and bytes from there.
+    Symbol {
+        /// The symbol's name, as in the symbol table.
+        name: String,
+        /// Bytes added to it.
+        addend: i64,
+    },
+    /// A virtual address.
+    Address(u64),
+    /// A virtual address: that of a symbol, and bytes from there.
+    AddressSymbol {
+        /// The symbol's name, as in the symbol table.
+        name: String,
+        /// Bytes added to it.
+        addend: i64,
+    },
+}
+
+impl fmt::Display for Location {
+    /// `0x1234`, `main`, `main+0x10`, `main-4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Offset(number) | Location::Address(number) => write!(f, "{number:#x}"),
+            Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => match addend {
+                0 => f.write_str(name),
+                1.. => write!(f, "{name}+{addend:#x}"),
+                _ => write!(f, "{name}-{:#x}", addend.unsigned_abs()),
+            },
+        }
+    }
+}
+
+/// What fires a watchpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Watch {
+    /// The accesses.
+    pub access: Access,
+    /// The bytes watched: 1, 2, 4, or 8.
+    pub length: u8,
+}
+
+/// The accesses that fire a watchpoint (`watchpoint =`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Execution.
+    Execute,
+    /// Writes.
+    Write,
+    /// Reads and writes.
+    ReadWrite,
+    /// Access to an I/O port.
+    Io,
+}
+
+impl Access {
+    /// Every access.
+    pub(crate) const ALL: &[Access] = &[Access::Execute, Access::Write, Access::ReadWrite, Access::Io];
+
+    /// As `watchpoint =` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Execute => "x",
+            Access::Write => "w",
+            Access::ReadWrite => "rw",
+            Access::Io => "io",
+        }
+    }
+}
+
+/// A procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proc {
+    /// Its name.
+    pub name: String,
+    /// The offset of its first instruction in the code.
+    pub entry: usize,
+    /// The offset after its last one.
+    pub end: usize,
+}
+
+/// A word of the code that holds the address of a kernel symbol (`push SYMBOL`); until it is known, 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymbolUse {
+    /// The word's offset in the code.
+    pub offset: usize,
+    /// The symbol's name.
+    pub name: String,
+    /// What is added to its address.
+    pub addend: i64,
+}

@@ -1,0 +1,271 @@
+//! Instructions: the rows of the instruction table, and what is known of other spellings.
+//!
+//! An instruction's name is as many words of the source as any row has ([`vm::TABLE`]); `push lv` beats
+//! `push`. Where a row exists with and without an operand, a comma or a number after the name decides.
+
+use vm::{Operand as Takes, Register, Row, TABLE};
+
+use super::Parser;
+use crate::ast::{Instruction, Line, Operand};
+use crate::diagnostic::{Diagnostic, nearest, quote};
+use crate::expression::{self, Grammar, Name};
+use crate::lex::{Kind, Token};
+use crate::spellings::{Known, MissingRegister, SPELLINGS, missing_register, pieces};
+
+impl Parser<'_> {
+    pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
+        let first = self.cursor.peek();
+        let named = TABLE.iter().filter_map(|row| self.matches(row.name).map(|length| (length, row.name)));
+        let known =
+            SPELLINGS.iter().filter_map(|(name, known)| self.matches(name).map(|length| (length, *known)));
+        let named = named.max_by_key(|(length, _)| *length);
+        let known = known.max_by_key(|(length, _)| *length);
+        let (mut name, mut prefixed) = match (named, known) {
+            (Some((length, name)), known) if known.is_none_or(|(other, _)| other <= length) => {
+                self.cursor.skip(length);
+                (name, false)
+            }
+            (_, Some((length, known))) => match self.known(length, known)? {
+                // `push b, 1`: the comma is taken.
+                Some(name) => (name, true),
+                None => return Ok(()),
+            },
+            _ => return Err(unknown(first, self.cursor.peek_at(1))),
+        };
+        self.check_second_word(first, name)?;
+        if name == "push" && !prefixed && self.is_register_alone() {
+            let register = self.cursor.peek();
+            let new = format!("write `push r, {}`", register.text);
+            self.note_old(register.place, "push REGISTER", "is the old spelling of `push r, REGISTER`", &new);
+            (name, prefixed) = ("push r", true);
+        }
+        let last = self.cursor.last_place();
+        let row = self.row(name, prefixed);
+        let operand = self.operand(row, prefixed)?;
+        let end = if operand.is_some() { self.cursor.last_place() } else { last };
+        let place = first.place.to(end);
+        self.add_line(Line::Instruction(Instruction { op: row.op, operand, place }), place);
+        Ok(())
+    }
+
+    /// How many tokens a name takes, if it is next.
+    fn matches(&self, name: &'static str) -> Option<usize> {
+        let mut length = 0;
+        for piece in pieces(name) {
+            let token = self.cursor.peek_at(length);
+            let found = if piece == "," { token.is(",") } else { token.is_word(piece) };
+            let after = self.cursor.peek_at(length + 1);
+            // A later word that is a label or a key belongs to what follows.
+            if !found || (length > 0 && piece != "," && (after.is(":") || after.is("="))) {
+                return None;
+            }
+            length += 1;
+        }
+        Some(length)
+    }
+
+    /// Deals with a spelling that is not in the table; gives its new name, if the instruction goes on.
+    fn known(&mut self, length: usize, known: Known) -> Result<Option<&'static str>, Diagnostic> {
+        let start = self.cursor.position();
+        self.cursor.skip(length);
+        let tokens = self.cursor.since(start);
+        let last = tokens.iter().rfind(|token| !token.is(",")).unwrap_or(&tokens[0]);
+        let place = tokens[0].place.to(last.place);
+        let old = crate::preprocess::spell(tokens).to_ascii_lowercase();
+        match known {
+            Known::Renamed(new) => {
+                let (shown, label) = match new {
+                    "log" => {
+                        (format!("{old} n"), "write `log n`; it logs n words, whatever the old letter".into())
+                    }
+                    "push" => (format!("{old} n"), "write `push n`".into()),
+                    _ => (old, format!("write `{new}`")),
+                };
+                self.note_old(place, &shown, "is an old spelling (before 3.4.0)", &label);
+                Ok(Some(new))
+            }
+            Known::Removed(instead) => {
+                Err(Diagnostic::error(place, format!("{} was removed in 3.4.0", quote(&old)))
+                    .label("segmented addresses are gone")
+                    .help(format!("use {instead}")))
+            }
+            Known::Absent(part) => {
+                self.messages.add(
+                    Diagnostic::error(
+                        place,
+                        format!("{} belongs to {part}, which this version does not have", quote(&old)),
+                    )
+                    .label("cannot be used"),
+                );
+                self.skip_operand();
+                self.add_line(Line::Missing, place);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Passes what may be the operand of an instruction that cannot be used.
+    fn skip_operand(&mut self) {
+        let next = self.cursor.peek();
+        if next.is(",") || (!next.starts_line && next.kind != Kind::End) {
+            self.cursor.skip_line();
+        }
+    }
+
+    /// `push xx, 1` and `log xx`: the first word alone is an instruction, but the second shows that another
+    /// was meant.
+    fn check_second_word(&self, first: &Token, name: &'static str) -> Result<(), Diagnostic> {
+        let second = self.cursor.peek();
+        let after = self.cursor.peek_at(1);
+        let siblings = TABLE.iter().any(|row| row.name != name && pieces(row.name).next() == Some(name));
+        if second.kind != Kind::Name || second.starts_line || !siblings || after.is(":") || after.is("=") {
+            return Ok(());
+        }
+        let takes_value = TABLE.iter().any(|row| row.name == name && row.operand == Takes::Word);
+        let names = TABLE.iter().map(|row| row.name).chain(SPELLINGS.iter().map(|(name, _)| *name));
+        let begins = |word: &str| second.is_word(word);
+        let next_statement =
+            names.filter_map(|name| pieces(name).next()).chain(["proc", "endproc"]).any(begins);
+        if (takes_value && after.is(",")) || (!takes_value && !next_statement) {
+            return Err(unknown(first, second));
+        }
+        Ok(())
+    }
+
+    /// Whether a register stands where `push` takes a value.
+    fn is_register_alone(&self) -> bool {
+        let token = self.cursor.peek();
+        let after = self.cursor.peek_at(1);
+        token.kind == Kind::Name
+            && !after.is(":")
+            && !after.is("=")
+            && Register::from_name(&token.text).is_some()
+    }
+
+    /// The row of this name, with an operand or without, as the source has it.
+    fn row(&self, name: &'static str, prefixed: bool) -> &'static Row {
+        let follows = prefixed
+            || if pieces(name).nth(1).is_some() {
+                self.cursor.peek().is(",")
+            } else {
+                expression::starts_number(&self.cursor)
+            };
+        let mut rows = TABLE.iter().filter(|row| row.name == name);
+        let first = rows.next().expect("the name comes from the table");
+        match rows.next() {
+            Some(second) if follows == (second.operand != Takes::None) => second,
+            _ => first,
+        }
+    }
+
+    /// Reads the operand of a row. `prefixed` says that no comma is due before it.
+    fn operand(&mut self, row: &'static Row, prefixed: bool) -> Result<Option<Operand>, Diagnostic> {
+        let what = match row.operand {
+            Takes::None => return Ok(None),
+            Takes::U8 | Takes::U16 => "a count",
+            Takes::Local | Takes::Global => "a variable's index",
+            Takes::Register => "a register",
+            Takes::Bit => "a bit position",
+            Takes::Word => "a value",
+            Takes::Label => "a label",
+            Takes::Proc => "a procedure",
+        };
+        if pieces(row.name).nth(1).is_some() && !prefixed && !self.cursor.eat(",") {
+            return Err(self.cursor.expected("`,`").help(format!("write `{}, ...`", row.name)));
+        }
+        let token = self.cursor.peek();
+        let after = self.cursor.peek_at(1);
+        let missing = token.kind == Kind::Name && (after.is(":") || after.is("="));
+        if missing {
+            return Err(self.cursor.expected(what));
+        }
+        let operand = match row.operand {
+            Takes::Register => {
+                if token.kind != Kind::Name {
+                    return Err(self.cursor.expected(what));
+                }
+                self.cursor.skip(1);
+                Operand::Register(register(token, row.name)?, token.place)
+            }
+            Takes::Label | Takes::Proc => {
+                if token.kind != Kind::Name {
+                    return Err(self.cursor.expected(what));
+                }
+                self.cursor.skip(1);
+                Operand::Target(Name { text: token.text.to_string(), place: token.place })
+            }
+            // `push` and the start of the next line: the value is missing.
+            Takes::Word if token.kind == Kind::Name && token.starts_line => {
+                return Err(self.cursor.expected(what));
+            }
+            _ => {
+                let number = expression::parse(&mut self.cursor, Grammar::Constant, what, self.messages)?;
+                Operand::Number(number)
+            }
+        };
+        Ok(Some(operand))
+    }
+}
+
+/// The message for a name that no instruction has, as far as it goes.
+fn unknown(first: &Token, second: &Token) -> Diagnostic {
+    let rows = || TABLE.iter().map(|row| row.name);
+    let same_start: Vec<&'static str> =
+        rows().filter(|name| pieces(name).next().is_some_and(|piece| first.is_word(piece))).collect();
+    if same_start.is_empty() {
+        let near = nearest(&first.text, rows().filter_map(|name| pieces(name).next()));
+        return Diagnostic::error(first.place, format!("no instruction is called {}", quote(&first.text)))
+            .label("expected an instruction")
+            .suggest(near);
+    }
+    // `pop xx`: the first word is right.
+    let mut words: Vec<&str> = same_start.iter().filter_map(|name| pieces(name).nth(1)).collect();
+    words.dedup();
+    if second.is_word("mem") && words.contains(&"mem") {
+        return Diagnostic::error(second.place, "`mem` without a width")
+            .label("expected `mem, u8`, `mem, u16`, `mem, u32` or `mem, u64`");
+    }
+    let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let here = second.kind == Kind::Name && !second.starts_line;
+    let wrong = if here {
+        let both = format!("{} {}", first.text, second.text);
+        Diagnostic::error(second.place, format!("no instruction is called {}", quote(&both)))
+            .suggest(nearest(&second.text, words.iter().copied()))
+    } else {
+        Diagnostic::error(first.place.after(), format!("{} is not complete", quote(&first.text)))
+    };
+    let wrong = wrong.label(format!("expected one of {list}"));
+    match Register::from_name(&second.text).filter(|_| here && words.contains(&"r")) {
+        Some(register) => {
+            wrong.help(format!("write `{} r, {}`", first.text.to_ascii_lowercase(), register.name()))
+        }
+        None => wrong,
+    }
+}
+
+fn register(token: &Token, instruction: &str) -> Result<Register, Diagnostic> {
+    if let Some(register) = Register::from_name(&token.text) {
+        return Ok(register);
+    }
+    let name = quote(&token.text.to_ascii_lowercase());
+    let error = |message: String, label: &str| Err(Diagnostic::error(token.place, message).label(label));
+    match missing_register(&token.text) {
+        Some(MissingRegister::System) => error(
+            format!("the register {name} needs a kernel probe, and this version does not have it"),
+            "expected a register of a user program",
+        ),
+        Some(MissingRegister::Float) => error(
+            format!("the register {name} is of the floating-point unit, which this version does not read"),
+            "expected a general register",
+        ),
+        Some(MissingRegister::Cpuid) => {
+            error(format!("`{instruction}, cpuid` is not part of this version"), "expected a register")
+        }
+        Some(MissingRegister::Reserved) => {
+            error(format!("the register {name} is reserved"), "expected a register")
+        }
+        None => Err(Diagnostic::error(token.place, format!("no register is called {}", quote(&token.text)))
+            .label("expected a register")
+            .suggest(nearest(&token.text, Register::ALL.iter().map(|register| register.name())))),
+    }
+}

@@ -1,0 +1,249 @@
+//! Statements: `key = value`.
+
+use super::{Parser, Within};
+use crate::ast::{Item, Statement, Value};
+use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
+use crate::expression::{self, Grammar, Name};
+use crate::keys::{Key, Place, Takes};
+use crate::lex::{Kind, Token};
+
+impl Parser<'_> {
+    pub(super) fn statement(&mut self) -> Result<(), Diagnostic> {
+        let word = self.cursor.peek();
+        let found = self.key(word);
+        let key = match found {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(()),
+            Err(message) => {
+                self.messages.add(message);
+                self.skip_statement();
+                return Ok(());
+            }
+        };
+        self.cursor.skip(2);
+        if key.begins_probe() {
+            self.begin_probe();
+        }
+        let start = self.cursor.position();
+        let value = self.value(key);
+        let failed = value.is_err();
+        let value = value.keep(self.messages);
+        let written = self.cursor.since(start).iter().map(|token| &*token.text).collect();
+        let statement = Statement { key, place: word.place, value, written };
+        if failed {
+            self.cursor.skip_line();
+        }
+        self.place_statement(statement, word);
+        Ok(())
+    }
+
+    /// The key that a word means; `None` for one that is passed over. Nothing is taken where it is a key.
+    fn key(&mut self, word: &Token) -> Result<Option<Key>, Diagnostic> {
+        let old = word.text.to_ascii_lowercase();
+        let renamed = match old.as_str() {
+            "pass_count" => Some((Key::Ignore, "is the old spelling of `ignore` (before 3.4.0)")),
+            "max_hits" => Some((Key::Maxhits, "is the old spelling of `maxhits` (before 3.4.0)")),
+            "var" => Some((Key::Vars, "is another spelling of `vars`")),
+            "type" if self.within == Within::Header => {
+                Some((Key::Typedef, "in the file header means `typedef`, which defines types"))
+            }
+            "dfltexit" => {
+                self.note_old(word.place, &old, "is no longer part of the language", "passed over");
+                self.cursor.skip(2);
+                self.number_or_word().keep(self.messages);
+                return Ok(None);
+            }
+            _ => None,
+        };
+        if let Some((key, note)) = renamed {
+            self.note_old(word.place, &old, note, &format!("write `{} =`", key.name()));
+            return Ok(Some(key));
+        }
+        let Some(key) = Key::from_name(&old) else {
+            let near = nearest(&old, Key::ALL.iter().map(|key| key.name()));
+            return Err(Diagnostic::error(
+                word.place,
+                format!("no statement is called {}", quote(&word.text)),
+            )
+            .label("expected a statement of the header")
+            .suggest(near.map(|near| format!("{near} ="))));
+        };
+        if let Place::Absent(part) = key.place() {
+            return Err(Diagnostic::error(
+                word.place,
+                format!("`{} =` belongs to {part}, which this version does not have", key.name()),
+            )
+            .label("cannot be used")
+            .help(format!("the instructions of {part} are not there either; leave the statement out")));
+        }
+        Ok(Some(key))
+    }
+
+    /// Passes `key = value` whose key is wrong.
+    fn skip_statement(&mut self) {
+        self.cursor.skip(2);
+        if self.number_or_word().is_err() {
+            self.cursor.skip_line();
+        }
+    }
+
+    fn number_or_word(&mut self) -> Result<(), Diagnostic> {
+        expression::parse(&mut self.cursor, Grammar::Constant, "a value", self.messages).map(|_| ())
+    }
+
+    fn value(&mut self, key: Key) -> Result<Value, Diagnostic> {
+        match key.takes() {
+            Takes::Name => self.name(key).map(Value::Name),
+            Takes::Names => self.names(key).map(Value::Names),
+            Takes::Number | Takes::Point => self.number(key).map(Value::Number),
+            Takes::Range => {
+                let first = self.number(key)?;
+                // `address = 1 label: ...` has a name before its colon.
+                if !self.cursor.eat(":") {
+                    return Ok(Value::Number(first));
+                }
+                Ok(Value::Range(first, self.number(key)?))
+            }
+            Takes::Word(words) => self.word(key, words).map(Value::Name),
+        }
+    }
+
+    fn number(&mut self, key: Key) -> Result<expression::Expression, Diagnostic> {
+        self.check_there(key)?;
+        expression::parse(&mut self.cursor, Grammar::Constant, key.what(), self.messages)
+    }
+
+    /// A value is missing where the next thing is a statement or a label.
+    fn check_there(&self, key: Key) -> Result<(), Diagnostic> {
+        let follows = self.cursor.peek_at(1);
+        if self.cursor.peek().kind == Kind::Name && follows.is("=") {
+            return Err(self.cursor.expected(key.what()));
+        }
+        Ok(())
+    }
+
+    /// A name, or a text in quotes. `3c59x` is a name here too.
+    fn name(&mut self, key: Key) -> Result<Name, Diagnostic> {
+        self.check_there(key)?;
+        let token = self.cursor.peek();
+        let name = Name { text: token.text.to_string(), place: token.place };
+        let help = "a name with other characters than letters, digits and `_` stands in quotes";
+        match token.kind {
+            Kind::Text if token.text.is_empty() => {
+                return Err(Diagnostic::error(token.place, format!("`{} =` is empty", key.name()))
+                    .label(format!("expected {}", key.what())));
+            }
+            Kind::Text => {}
+            Kind::Name | Kind::Number => {
+                let next = self.cursor.peek_at(1);
+                let odd = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+                if key == Key::Name && token.text.contains(odd) {
+                    return Err(Diagnostic::error(token.place, "this name must stand in quotes")
+                        .label(format!("write \"{}\"", token.text))
+                        .help(help));
+                }
+                if key == Key::Name && next.kind == Kind::Sign && !next.spaced {
+                    return Err(Diagnostic::error(
+                        token.place.to(next.place),
+                        "this name must stand in quotes",
+                    )
+                    .label("only letters, digits and `_` may stand without")
+                    .help(help));
+                }
+            }
+            Kind::Sign if key == Key::Name && !token.is("=") => {
+                return Err(Diagnostic::error(token.place, "this name must stand in quotes")
+                    .label("only letters, digits and `_` may stand without")
+                    .help(help));
+            }
+            _ => return Err(self.cursor.expected(key.what())),
+        }
+        self.cursor.skip(1);
+        Ok(name)
+    }
+
+    /// Names, up to what starts the next statement, procedure or probe.
+    fn names(&mut self, key: Key) -> Result<Vec<Name>, Diagnostic> {
+        let mut names = Vec::new();
+        loop {
+            let token = self.cursor.peek();
+            let follows = self.cursor.peek_at(1);
+            if token.kind != Kind::Name || follows.is("=") || token.is_word("proc") {
+                break;
+            }
+            names.push(Name { text: token.text.to_string(), place: token.place });
+            self.cursor.skip(1);
+        }
+        if names.is_empty() { Err(self.cursor.expected(key.what())) } else { Ok(names) }
+    }
+
+    fn word(&mut self, key: Key, words: &[&str]) -> Result<Name, Diagnostic> {
+        self.check_there(key)?;
+        let token = self.cursor.peek();
+        if !matches!(token.kind, Kind::Name | Kind::Number | Kind::Text) {
+            return Err(self.cursor.expected(key.what()));
+        }
+        self.cursor.skip(1);
+        if !words.iter().any(|word| token.is_word(word)) {
+            return Err(Diagnostic::error(
+                token.place,
+                format!("{} is not a value of `{} =`", token.describe(), key.name()),
+            )
+            .label(format!("expected {}", key.what()))
+            .suggest(nearest(&token.text, words.iter().copied())));
+        }
+        Ok(Name { text: token.text.to_ascii_lowercase(), place: token.place })
+    }
+
+    /// Puts a statement where it belongs, or says that it stands in the wrong place.
+    fn place_statement(&mut self, statement: Statement, word: &Token) {
+        let key = statement.key;
+        let name = key.name();
+        let header = if self.in_header(key) {
+            &mut self.program.header
+        } else {
+            match (self.within, self.program.items.last_mut()) {
+                (Within::Probe, Some(Item::Probe(probe))) if key.in_probe() => {
+                    if !probe.body.lines.is_empty() {
+                        self.messages.add(
+                            Diagnostic::error(word.place, format!("`{name} =` after an instruction"))
+                                .label("expected an instruction, or the next probe")
+                                .help(
+                                    "the statements of a probe's header stand before its first instruction",
+                                ),
+                        );
+                        return;
+                    }
+                    &mut probe.header
+                }
+                _ if key.in_probe() => {
+                    let wrong = Diagnostic::error(word.place, format!("`{name} =` outside of a probe"))
+                        .label("expected `offset =` or `address =` before it");
+                    let wrong = match key {
+                        Key::Group => wrong.help("the file header lists groups with `groupdef =`"),
+                        _ => wrong.help("`offset = ...` must be the first statement of a probe"),
+                    };
+                    self.messages.add(wrong);
+                    return;
+                }
+                _ => {
+                    self.messages.add(
+                        Diagnostic::error(word.place, format!("`{name} =` belongs to the file header"))
+                            .label("expected before the first probe"),
+                    );
+                    return;
+                }
+            }
+        };
+        if let Some(first) = header.iter().find(|other| other.key == key) {
+            let first = first.place.span;
+            self.messages.add(
+                Diagnostic::error(word.place, format!("`{name} =` is there twice"))
+                    .label("expected it once")
+                    .related(first, "first given here"),
+            );
+            return;
+        }
+        header.push(statement);
+    }
+}

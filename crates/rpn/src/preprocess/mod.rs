@@ -1,0 +1,311 @@
+//! The preprocessor: C's, built in (manual, "Preprocessor directives" and "Substitution").
+//!
+//! `#define` with and without arguments, `#undef`, `#include`, `#if`, `#ifdef`, `#ifndef`, `#elif`, the
+//! manual's own `#elseif`, `#else`, `#endif`, `#error`, `#warning`; `-D` definitions are read first, as a
+//! source of their own. The output is one list of tokens, each of which knows its place in the source.
+//!
+//! What a program text can make it do is bounded: bytes of a file and of all files, files included, files
+//! within each other, and the tokens read and made.
+
+mod directive;
+mod expand;
+mod macros;
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::vec;
+
+use crate::diagnostic::{Diagnostic, Messages, quote};
+use crate::files::{Files, LARGEST_FILE};
+use crate::lex::{Kind, Lexer, Token, is_name};
+use crate::source::{SourceId, Sources, Span};
+use directive::Conditional;
+use macros::Macro;
+
+pub(crate) use macros::spell;
+
+/// Tokens read from files and made by macros, all in all.
+const MOST_TOKENS: usize = 1_000_000;
+
+/// Bytes of all files together; a file included twice counts twice.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Inclusions, all in all.
+const MOST_INCLUDES: usize = 1000;
+
+/// Files that include each other.
+const DEEPEST_INCLUDE: usize = 32;
+
+/// The name of the source that holds the `-D` definitions.
+const COMMAND_LINE: &str = "<command line>";
+
+/// What the preprocessor needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) defines: &'a [(String, String)],
+    pub(crate) include_dirs: &'a [PathBuf],
+}
+
+/// Where tokens come from.
+enum Frame {
+    File(Box<OpenFile>),
+    Tokens { tokens: vec::IntoIter<Token>, macro_name: Option<Rc<str>> },
+}
+
+impl Frame {
+    fn tokens(tokens: Vec<Token>, macro_name: Option<Rc<str>>) -> Frame {
+        Frame::Tokens { tokens: tokens.into_iter(), macro_name }
+    }
+}
+
+/// A file being read.
+struct OpenFile {
+    lexer: Lexer,
+    path: PathBuf,
+    identity: PathBuf,
+    conditionals: Vec<Conditional>,
+}
+
+/// The preprocessor at work. Its result is in `output`, `sources` and `messages`.
+pub(crate) struct Preprocessor<'a> {
+    setting: Setting<'a>,
+    pub(crate) sources: Sources,
+    pub(crate) messages: Messages,
+    pub(crate) output: Vec<Token>,
+    macros: HashMap<Rc<str>, Rc<Macro>>,
+    /// Macros whose bodies are being read.
+    disabled: HashSet<Rc<str>>,
+    frames: Vec<Frame>,
+    /// Frames below are out of reach: an argument or a directive's line is expanded on its own.
+    floor: usize,
+    /// Expansions on their own within each other.
+    depth: usize,
+    /// Tokens that may still be read or made.
+    room: usize,
+    /// Whether there is no room left; the output is then not worth reading.
+    pub(crate) exhausted: bool,
+    bytes: usize,
+    includes: usize,
+}
+
+impl<'a> Preprocessor<'a> {
+    /// Reads the program `text` that is at `path`, and all it includes.
+    pub(crate) fn run(setting: Setting<'a>, path: &Path, text: &str) -> Preprocessor<'a> {
+        let mut this = Preprocessor {
+            setting,
+            sources: Sources::default(),
+            messages: Messages::default(),
+            output: Vec::new(),
+            macros: HashMap::new(),
+            disabled: HashSet::new(),
+            frames: Vec::new(),
+            floor: 0,
+            depth: 0,
+            room: MOST_TOKENS,
+            exhausted: false,
+            bytes: text.len(),
+            includes: 0,
+        };
+        this.define_from_command_line();
+        let source = this.open(path, text, None);
+        this.drain();
+        let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let span = Span { source, start: end, end };
+        this.output.push(Token {
+            kind: Kind::End,
+            text: "".into(),
+            place: span.into(),
+            starts_line: true,
+            spaced: true,
+            frozen: false,
+        });
+        this
+    }
+
+    /// Turns `-D name=value` into `#define name value`, and reads these lines.
+    fn define_from_command_line(&mut self) {
+        let mut text = String::new();
+        let mut wrong = Vec::new();
+        for (name, value) in self.setting.defines {
+            let start = text.len();
+            // `-D 'f(x)=x+1'` defines a macro with a parameter, as with C compilers.
+            let plain = name.split('(').next().unwrap_or("");
+            let line = format!("#define {name} {value}");
+            text.push_str(&line.replace(['\n', '\r'], " "));
+            text.push('\n');
+            if !is_name(plain) || line.contains(['\n', '\r']) {
+                wrong.push((start, name.clone()));
+                text.truncate(start);
+                text.push_str(&format!("// {}\n", name.escape_debug()));
+            }
+        }
+        if text.is_empty() {
+            return;
+        }
+        let source = self.open(Path::new(COMMAND_LINE), &text, None);
+        for (start, name) in wrong {
+            let start = u32::try_from(start).unwrap_or(u32::MAX);
+            self.messages.add(
+                Diagnostic::error(
+                    Span { source, start, end: start },
+                    format!("-D {}: not a definition", quote(&name)),
+                )
+                .label("expected a name and a value on one line"),
+            );
+        }
+        self.drain();
+    }
+
+    /// Makes a text the one to be read next.
+    fn open(&mut self, path: &Path, text: &str, included: Option<Span>) -> SourceId {
+        let text: Rc<str> = text.into();
+        let source = self.sources.add(path.display().to_string(), text.clone(), included);
+        self.frames.push(Frame::File(Box::new(OpenFile {
+            lexer: Lexer::new(source, text),
+            path: path.to_owned(),
+            identity: self.setting.files.identity(path),
+            conditionals: Vec::new(),
+        })));
+        source
+    }
+
+    /// Reads everything there is.
+    fn drain(&mut self) {
+        loop {
+            if self.exhausted {
+                self.frames.clear();
+                return;
+            }
+            if self.at_directive() {
+                self.directive();
+            } else if let Some(token) = self.take() {
+                if self.skipping() {
+                    continue;
+                }
+                if let Some(token) = self.expand(token) {
+                    self.emit(token);
+                }
+            } else if !self.close_file() {
+                return;
+            }
+        }
+    }
+
+    fn emit(&mut self, token: Token) {
+        match token.kind {
+            Kind::Unknown => self.messages.add(
+                Diagnostic::error(token.place, format!("unexpected character {}", quote(&token.text)))
+                    .label("nothing in the language starts with it"),
+            ),
+            Kind::OpenText => self.messages.add(
+                Diagnostic::error(token.place, "this string has no end")
+                    .label("expected a closing `\"` on this line"),
+            ),
+            Kind::OpenComment => self.messages.add(open_comment(&token)),
+            _ => self.output.push(token),
+        }
+    }
+
+    /// The next token within reach, or `None`: at the end of a file, or of what is expanded on its own.
+    fn take(&mut self) -> Option<Token> {
+        while self.frames.len() > self.floor {
+            let token = match self.frames.last_mut()? {
+                Frame::File(file) => file.lexer.next(),
+                Frame::Tokens { tokens, .. } => tokens.next(),
+            };
+            match token {
+                Some(token) => {
+                    self.spend(1, &token);
+                    return (!self.exhausted).then_some(token);
+                }
+                None if matches!(self.frames.last(), Some(Frame::File(_))) => return None,
+                None => self.close_macro(),
+            }
+        }
+        None
+    }
+
+    /// Whether the next token within reach is this sign.
+    fn peek_is(&mut self, sign: &str) -> bool {
+        while self.frames.len() > self.floor {
+            match self.frames.last_mut() {
+                Some(Frame::File(file)) => return file.lexer.peek().is_some_and(|token| token.is(sign)),
+                Some(Frame::Tokens { tokens, .. }) => match tokens.as_slice().first() {
+                    Some(token) => return token.is(sign),
+                    None => self.close_macro(),
+                },
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether a directive is next: a `#` that starts a line of a file.
+    fn at_directive(&mut self) -> bool {
+        while self.frames.len() > self.floor {
+            match self.frames.last_mut() {
+                Some(Frame::File(file)) => {
+                    return file.lexer.peek().is_some_and(|token| token.starts_line && token.is("#"));
+                }
+                Some(Frame::Tokens { tokens, .. }) if tokens.as_slice().is_empty() => self.close_macro(),
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Leaves a macro's body, whose name counts again.
+    fn close_macro(&mut self) {
+        if let Some(Frame::Tokens { macro_name: Some(name), .. }) = self.frames.pop() {
+            self.disabled.remove(&name);
+        }
+    }
+
+    /// Leaves a file; `false` where none is open.
+    fn close_file(&mut self) -> bool {
+        let Some(Frame::File(file)) = self.frames.pop() else { return false };
+        for open in file.conditionals.iter().filter(|_| !self.exhausted) {
+            self.messages.add(
+                Diagnostic::error(open.span, "this condition has no end")
+                    .label("expected an `#endif` for it"),
+            );
+        }
+        !self.frames.is_empty()
+    }
+
+    /// The file being read, macros aside.
+    fn file(&mut self) -> Option<&mut OpenFile> {
+        self.frames.iter_mut().rev().find_map(|frame| match frame {
+            Frame::File(file) => Some(&mut **file),
+            Frame::Tokens { .. } => None,
+        })
+    }
+
+    /// Whether a condition leaves out what is being read.
+    fn skipping(&mut self) -> bool {
+        self.file().is_some_and(|file| file.conditionals.iter().any(|conditional| !conditional.active))
+    }
+
+    /// Accounts for tokens read or made; beyond the limit, reading stops, with a message.
+    fn spend(&mut self, tokens: usize, at: &Token) {
+        match self.room.checked_sub(tokens) {
+            Some(rest) => self.room = rest,
+            None => {
+                if !std::mem::replace(&mut self.exhausted, true) {
+                    self.messages.add(
+                        Diagnostic::error(at.place, "the program is too large")
+                            .label(format!("here it has {MOST_TOKENS} tokens, with what its macros make")),
+                    );
+                }
+                self.room = 0;
+                self.output.clear();
+            }
+        }
+    }
+}
+
+fn open_comment(token: &Token) -> Diagnostic {
+    Diagnostic::error(token.place, "this comment has no end").label("expected a `*/` after it")
+}

@@ -1,0 +1,75 @@
+//! The printer: a [`Program`] as source text, in one plain style. What it prints, the parser reads as the
+//! same program.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Value};
+use crate::keys::Key;
+use crate::spellings::pieces;
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for statement in &self.header {
+            writeln!(f, "{statement}")?;
+        }
+        for item in &self.items {
+            f.write_char('\n')?;
+            match item {
+                Item::Probe(probe) => {
+                    for statement in &probe.header {
+                        writeln!(f, "{statement}")?;
+                    }
+                    write!(f, "{}", probe.body)?;
+                }
+                Item::Procedure(procedure) => {
+                    write!(f, "proc {}\n{}endproc\n", procedure.name, procedure.body)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} =", self.key.name())?;
+        match &self.value {
+            None => Ok(()),
+            // A module's name always stands in quotes: most are paths.
+            Some(Value::Name(name)) if self.key == Key::Name => {
+                write!(f, " \"{}\"", name.text.replace('\\', "\\\\").replace('"', "\\\""))
+            }
+            Some(Value::Name(name)) => write!(f, " {name}"),
+            Some(Value::Names(names)) => names.iter().try_for_each(|name| write!(f, " {name}")),
+            Some(Value::Number(number)) => write!(f, " {number}"),
+            Some(Value::Range(first, last)) => write!(f, " {first}:{last}"),
+        }
+    }
+}
+
+impl Display for Body {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            match line {
+                Line::Label(name) => writeln!(f, "{name}:")?,
+                Line::Instruction(instruction) => writeln!(f, "    {instruction}")?,
+                Line::Comment(text) => writeln!(f, "    // {text}")?,
+                Line::Missing => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Instruction {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = self.op.row().name;
+        let comma = if pieces(name).nth(1).is_some() { "," } else { "" };
+        match &self.operand {
+            None => f.write_str(name),
+            Some(Operand::Number(number)) => write!(f, "{name}{comma} {number}"),
+            Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name()),
+            Some(Operand::Target(target)) => write!(f, "{name}{comma} {target}"),
+        }
+    }
+}

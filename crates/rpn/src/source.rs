@@ -1,0 +1,168 @@
+//! The texts of a compilation and places in them.
+//!
+//! Every inclusion of a file is a source of its own, so that a message can tell by which `#include` its line
+//! came in. The definitions of the command line (`-D`) are a source too.
+
+use std::rc::Rc;
+
+/// Which text: an index into [`Sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SourceId(pub(crate) u32);
+
+/// A range of bytes in one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    /// The text.
+    pub source: SourceId,
+    /// The first byte.
+    pub start: u32,
+    /// The byte after the last one.
+    pub end: u32,
+}
+
+impl Span {
+    /// From the start of this span to the end of `last`; this span alone where `last` is elsewhere or before.
+    pub(crate) fn to(self, last: Span) -> Span {
+        if self.source == last.source && self.start <= last.end {
+            Span { end: last.end.max(self.end), ..self }
+        } else {
+            self
+        }
+    }
+
+    /// The empty span right after this one.
+    pub(crate) fn after(self) -> Span {
+        Span { start: self.end, ..self }
+    }
+}
+
+/// Where something stands: in the source, and, where a macro put it there, in the macro's definition too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// Its text in the source; for what a macro made, the use of the macro.
+    pub(crate) span: Span,
+    /// For what a macro made: its text in the definition.
+    pub(crate) spelled: Option<Span>,
+}
+
+impl Place {
+    /// From the start of this place to the end of `last`.
+    pub(crate) fn to(self, last: Place) -> Place {
+        Place { span: self.span.to(last.span), spelled: self.spelled.or(last.spelled) }
+    }
+
+    /// The empty place right after this one.
+    pub(crate) fn after(self) -> Place {
+        match self.spelled {
+            None => Place { span: self.span.after(), spelled: None },
+            Some(_) => self,
+        }
+    }
+}
+
+impl From<Span> for Place {
+    fn from(span: Span) -> Place {
+        Place { span, spelled: None }
+    }
+}
+
+/// One text.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) text: Rc<str>,
+    /// The `#include` that brought it in.
+    pub(crate) included: Option<Span>,
+}
+
+/// A line and a column, both from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+}
+
+/// The texts of one compilation: the file, what it includes, and the definitions of the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    all: Vec<Source>,
+}
+
+impl Sources {
+    pub(crate) fn add(&mut self, name: String, text: Rc<str>, included: Option<Span>) -> SourceId {
+        let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.all.push(Source { name, text, included });
+        id
+    }
+
+    pub(crate) fn get(&self, id: SourceId) -> Option<&Source> {
+        self.all.get(id.0 as usize)
+    }
+
+    /// The name of a source: its path, or `<command line>`.
+    pub fn name(&self, id: SourceId) -> &str {
+        self.get(id).map_or("", |source| &source.name)
+    }
+
+    /// The text a span covers; empty where the span is not one of these sources.
+    pub fn text(&self, span: Span) -> &str {
+        let range = span.start as usize..span.end as usize;
+        self.get(span.source).and_then(|source| source.text.get(range)).unwrap_or("")
+    }
+
+    /// The line and column where a span starts.
+    pub fn position(&self, span: Span) -> Position {
+        let before = self.text(Span { start: 0, end: span.start, ..span });
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Position { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+    }
+
+    /// `name:line:column` of a span's start.
+    pub fn locate(&self, span: Span) -> String {
+        let Position { line, column } = self.position(span);
+        format!("{}:{line}:{column}", self.name(span.source))
+    }
+
+    /// The inclusions that lead to a span, outermost first, then the span itself: `(source, offset)` pairs.
+    /// Sorting by them puts messages in the order in which a reader meets the lines.
+    pub(crate) fn path_to(&self, span: Span) -> Vec<(SourceId, u32)> {
+        let mut path = vec![(span.source, span.start)];
+        let mut source = self.get(span.source);
+        while let Some(outer) = source.and_then(|source| source.included) {
+            path.push((outer.source, outer.start));
+            source = self.get(outer.source);
+        }
+        path.reverse();
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one_and_columns_count_characters() {
+        let mut sources = Sources::default();
+        let source = sources.add("a.rpn".into(), "first\nsé x\n".into(), None);
+        let at = |start| Span { source, start, end: start };
+        assert_eq!(sources.locate(at(0)), "a.rpn:1:1");
+        assert_eq!(sources.locate(at(6)), "a.rpn:2:1");
+        assert_eq!(sources.locate(at(10)), "a.rpn:2:4");
+        assert_eq!(sources.locate(at(99)), "a.rpn:1:1", "outside: no panic");
+    }
+
+    #[test]
+    fn an_included_line_sorts_between_the_lines_around_its_include() {
+        let mut sources = Sources::default();
+        let main = sources.add("main".into(), "aaaa bbbb cccc".into(), None);
+        let include = Span { source: main, start: 5, end: 9 };
+        let inner = sources.add("inner".into(), "x".into(), Some(include));
+        let before = sources.path_to(Span { source: main, start: 0, end: 1 });
+        let within = sources.path_to(Span { source: inner, start: 0, end: 1 });
+        let after = sources.path_to(Span { source: main, start: 10, end: 11 });
+        assert!(before < within && within < after);
+    }
+}

@@ -1,0 +1,180 @@
+//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those of
+//! parts of the language that this version does not have. Each is known, so that none is "unknown".
+
+/// What is known about a spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It is now written so; the instruction goes on after it.
+    Renamed(&'static str),
+    /// It is gone since 3.4.0; what to use instead.
+    Removed(&'static str),
+    /// It belongs to a part of the language that this version does not have.
+    Absent(&'static str),
+}
+use Known::{Absent, Removed, Renamed};
+
+const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
+const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
+const EXCEPTIONS: &str = "exception handling";
+const TRACING: &str = "stack tracing";
+const INTERNAL: &str = "the interpreter's internal registers";
+const HEAP: &str = "the heap";
+const IO: &str = "the access of kernel probes to I/O ports";
+const SEGMENTS: &str = "segmented addressing";
+
+/// The spellings, as their words and signs.
+pub(crate) const SPELLINGS: &[(&str, Known)] = &[
+    ("push b,", Renamed("push")),
+    ("push w,", Renamed("push")),
+    ("push d,", Renamed("push")),
+    ("log b,", Renamed("log")),
+    ("log w,", Renamed("log")),
+    ("log d,", Renamed("log")),
+    ("push bif", Renamed("push mem, u8")),
+    ("push wif", Renamed("push mem, u16")),
+    ("push dif", Renamed("push mem, u32")),
+    ("push qif", Renamed("push mem, u64")),
+    ("pop bif", Renamed("pop mem, u8")),
+    ("pop wif", Renamed("pop mem, u16")),
+    ("pop dif", Renamed("pop mem, u32")),
+    ("pop qif", Renamed("pop mem, u64")),
+    ("log arf", Renamed("log str")),
+    ("vfa", Renamed("vfyr")),
+    ("cnvrt sxf", Absent("segmented addressing (its name is `seg2lin` since 3.4.0)")),
+    ("push bis", Removed(FLAT)),
+    ("push wis", Removed(FLAT)),
+    ("push dis", Removed(FLAT)),
+    ("push qis", Removed(FLAT)),
+    ("pop bis", Removed(FLAT_POP)),
+    ("pop wis", Removed(FLAT_POP)),
+    ("pop dis", Removed(FLAT_POP)),
+    ("pop qis", Removed(FLAT_POP)),
+    ("log ars", Removed("a flat address: `log str`")),
+    ("log mrs", Removed("a flat address: `log mrf`")),
+    ("vsa", Removed("a flat address: `vfyr`")),
+    ("cnvrt sxd", Removed("flat addresses")),
+    ("sx", Absent(EXCEPTIONS)),
+    ("ux", Absent(EXCEPTIONS)),
+    ("rx", Absent(EXCEPTIONS)),
+    ("push x", Absent(EXCEPTIONS)),
+    ("log st", Absent(TRACING)),
+    ("purge st", Absent(TRACING)),
+    ("trace pv", Absent(TRACING)),
+    ("trace lv", Absent(TRACING)),
+    ("trace gv", Absent(TRACING)),
+    ("push stp", Absent(TRACING)),
+    ("pop stp", Absent(TRACING)),
+    ("push lp", Absent(INTERNAL)),
+    ("pop lp", Absent(INTERNAL)),
+    ("push plp", Absent(INTERNAL)),
+    ("save sbp", Absent(INTERNAL)),
+    ("save tsp", Absent(INTERNAL)),
+    ("restore sbp", Absent(INTERNAL)),
+    ("restore tsp", Absent(INTERNAL)),
+    ("push sbp", Absent(INTERNAL)),
+    ("push tsp", Absent(INTERNAL)),
+    ("pop sbp", Absent(INTERNAL)),
+    ("pop tsp", Absent(INTERNAL)),
+    ("copy sbp", Absent(INTERNAL)),
+    ("copy tsp", Absent(INTERNAL)),
+    ("seg2lin", Absent(SEGMENTS)),
+    ("push io", Absent(IO)),
+    ("pop io", Absent(IO)),
+    ("callk", Absent("calls into kernel modules")),
+    ("malloc", Absent(HEAP)),
+    ("free", Absent(HEAP)),
+    ("pushh", Absent(HEAP)),
+    ("poph", Absent(HEAP)),
+    ("push wid", Absent(HEAP)),
+    ("alloc gv", Absent("the allocation of global variables")),
+    ("free gv", Absent("the allocation of global variables")),
+    ("suspend", Absent("suspending a process")),
+    ("resume", Absent("suspending a process")),
+];
+
+/// The words and signs of an instruction's name: `push mem, u8` has four.
+pub(crate) fn pieces(name: &'static str) -> impl Iterator<Item = &'static str> {
+    name.split_whitespace()
+        .flat_map(|word| match word.strip_suffix(',') {
+            Some(word) => [Some(word), Some(",")],
+            None => [Some(word), None],
+        })
+        .flatten()
+}
+
+/// Registers that programs of the manual can name and that this version does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingRegister {
+    /// Of the system: it means something in kernel probes alone.
+    System,
+    /// Of the floating-point unit or of SSE.
+    Float,
+    /// Not a register of its own: `cpuid`.
+    Cpuid,
+    /// Reserved in the manual.
+    Reserved,
+}
+
+/// What is known of a register that is not in the table of registers; case does not matter.
+pub(crate) fn missing_register(name: &str) -> Option<MissingRegister> {
+    let name = name.to_ascii_lowercase();
+    let numbered = |prefix: &str, below: u8| {
+        let number = name.strip_prefix(prefix).and_then(|number| number.parse::<u8>().ok());
+        number.filter(|number| *number < below)
+    };
+    match name.as_str() {
+        "tr" | "ldtr" | "gdtr" | "idtr" | "msr" => return Some(MissingRegister::System),
+        "fcw" | "fsw" | "ftw" | "fip" | "fcs" | "fdp" | "fds" | "mxcsr" => {
+            return Some(MissingRegister::Float);
+        }
+        "cpuid" => return Some(MissingRegister::Cpuid),
+        "cr1" | "cr5" | "cr6" | "cr7" | "dr4" | "dr5" => return Some(MissingRegister::Reserved),
+        _ => {}
+    }
+    if numbered("cr", 9).or(numbered("dr", 8)).is_some() {
+        Some(MissingRegister::System)
+    } else if numbered("fr", 8).or(numbered("xmm", 16)).is_some() {
+        Some(MissingRegister::Float)
+    } else {
+        numbered("tr", 8).map(|_| MissingRegister::Reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_spelling_is_there_twice_and_none_hides_an_instruction() {
+        for (at, (name, _)) in SPELLINGS.iter().enumerate() {
+            assert!(SPELLINGS[at + 1..].iter().all(|(other, _)| other != name), "{name}");
+            assert!(vm::TABLE.iter().all(|row| row.name != *name), "{name} is an instruction now");
+        }
+    }
+
+    #[test]
+    fn a_new_name_is_an_instruction() {
+        for (name, known) in SPELLINGS {
+            if let Known::Renamed(new) = known {
+                assert!(vm::TABLE.iter().any(|row| row.name == *new), "{name}: {new}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_fall_into_words_and_signs() {
+        assert_eq!(pieces("push mem, u8").collect::<Vec<_>>(), ["push", "mem", ",", "u8"]);
+        assert_eq!(pieces("push b,").collect::<Vec<_>>(), ["push", "b", ","]);
+    }
+
+    #[test]
+    fn a_missing_register_is_never_one_of_the_table() {
+        for register in vm::Register::ALL {
+            assert_eq!(missing_register(register.name()), None);
+        }
+        assert_eq!(missing_register("CR0"), Some(MissingRegister::System));
+        assert_eq!(missing_register("xmm15"), Some(MissingRegister::Float));
+        assert_eq!(missing_register("xmm16"), None);
+        assert_eq!(missing_register("tr3"), Some(MissingRegister::Reserved));
+    }
+}

@@ -1,0 +1,152 @@
+//! Whole programs: those of the manual and the papers, and wrong ones with all their messages.
+//!
+//! A first line `// word: 4` compiles a program for i386; `// define: NAME=VALUE` is `-D NAME=VALUE`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dprobes_rpn::{Compiled, Failure, Options, compile, disassemble};
+
+/// The programs of a directory of tests, by name.
+fn programs(directory: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(Path::new("tests").join(directory)).expect("the directory is there");
+    let paths = entries.map(|entry| entry.expect("its entries can be read").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "rpn")).collect();
+    paths.sort();
+    paths
+}
+
+fn options(path: &Path) -> Options {
+    let bytes = fs::read(path).expect("the program can be read");
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let mut options = Options { include_dirs: vec!["tests/include".into()], ..Options::default() };
+    for line in text.lines() {
+        if line == "// word: 4" {
+            options.word = vm::Word::W4;
+        } else if let Some(define) = line.strip_prefix("// define: ") {
+            let (name, value) = define.split_once('=').unwrap_or((define, "1"));
+            options.defines.push((name.into(), value.into()));
+        }
+    }
+    options
+}
+
+fn snapshot(path: &Path, text: &str) {
+    let name =
+        path.with_extension("").components().skip(1).map(|it| it.as_os_str().to_string_lossy().into_owned());
+    let name = name.collect::<Vec<_>>().join("-");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+fn notes(compiled: &Compiled) -> String {
+    compiled.notes.iter().map(|note| note.render(&compiled.sources, false) + "\n\n").collect()
+}
+
+/// Compiles the disassembly again and compares the objects; the text is returned.
+fn there_and_back(compiled: &Compiled, options: &Options) -> String {
+    let text = disassemble(&compiled.object);
+    let again = dprobes_rpn::compile_text("disassembly", &text, options);
+    let again = again.unwrap_or_else(|failure| panic!("{text}\n{}", failure.render(false)));
+    let strip = |compiled: &Compiled| {
+        let mut object = compiled.object.clone();
+        object.lines.iter_mut().for_each(|(_, span)| *span = Default::default());
+        for probe in &mut object.probes {
+            probe.span = Default::default();
+            probe.point = String::new();
+        }
+        object
+    };
+    assert_eq!(strip(compiled), strip(&again), "{text}");
+    text
+}
+
+/// Programs that need what this version does not have: their messages are the golden files.
+const NOT_YET: &[&str] = &["manual-sample-5-cpuid", "manual-example-5-control-registers"];
+
+#[test]
+fn every_example_of_the_seeds_compiles_or_says_what_is_missing() {
+    let mut compiled_count = 0;
+    for path in programs("seeds") {
+        let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+        if name == "test" {
+            continue; // What the manual's second example includes.
+        }
+        let options = options(&path);
+        match (compile(&path, &options), NOT_YET.contains(&name.as_str())) {
+            (Ok(compiled), false) => {
+                let text = notes(&compiled) + &there_and_back(&compiled, &options);
+                snapshot(&path, &text);
+                compiled_count += 1;
+            }
+            (Err(failure), true) => {
+                let text = failure.render(false);
+                assert!(text.contains("this version"), "{name}: {text}");
+                snapshot(&path, &text);
+            }
+            (Ok(_), true) => panic!("{name} compiles now"),
+            (Err(failure), false) => panic!("{name}: {}", failure.render(false)),
+        }
+    }
+    assert_eq!(compiled_count, 16);
+}
+
+#[test]
+fn good_programs_compile_and_come_back_from_their_disassembly() {
+    let paths = programs("good");
+    assert!(paths.len() >= 5);
+    for path in paths {
+        let options = options(&path);
+        let compiled = compile(&path, &options)
+            .unwrap_or_else(|failure| panic!("{}: {}", path.display(), failure.render(false)));
+        snapshot(&path, &(notes(&compiled) + &there_and_back(&compiled, &options)));
+    }
+}
+
+#[test]
+fn every_wrong_program_has_its_messages() {
+    let paths = programs("bad");
+    assert!(paths.len() >= 45, "{}", paths.len());
+    for path in paths {
+        let failure = match compile(&path, &options(&path)) {
+            Ok(_) => panic!("{} compiles", path.display()),
+            Err(failure) => failure,
+        };
+        assert!(!failure.diagnostics.is_empty());
+        snapshot(&path, &failure.render(false));
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_or_is_no_text_is_said_to_be_so() {
+    let message = |path: &Path| compile(path, &Options::default()).map(|_| ()).map_err(|it| it.render(false));
+    assert!(message(Path::new("tests/none.rpn")).is_err_and(|text| text.contains("there is no such file")));
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let path = directory.path().join("a.rpn");
+    fs::write(&path, b"name = a \xff").expect("it can be written");
+    assert!(message(&path).is_err_and(|text| text.contains("its byte 9 is not UTF-8")));
+    fs::write(&path, vec![b' '; (1 << 20) + 1]).expect("it can be written");
+    assert!(message(&path).is_err_and(|text| text.contains("it is larger than 1048576 bytes")));
+    assert!(message(directory.path()).is_err());
+}
+
+/// Colour is for terminals; it changes nothing of the text.
+#[test]
+fn coloured_messages_say_the_same() {
+    let failure: Failure =
+        match dprobes_rpn::compile_text("a.rpn", "name = a offset = 1 psh 1", &Options::default()) {
+            Ok(_) => panic!("it compiles"),
+            Err(failure) => failure,
+        };
+    let coloured = failure.render(true);
+    assert!(coloured.contains("\u{1b}["));
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.split_once('m').expect("a colour ends in m").1;
+    }
+    assert_eq!(plain + rest, failure.render(false));
+}

@@ -1,0 +1,103 @@
+//! The header items of a record: which are shown.
+
+use std::fmt;
+
+/// A set of header items. The flags are those of the record's header (seed 000, section 5); major and minor
+/// are always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Items(u32);
+
+/// A name that is no header item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownItem(pub String);
+
+impl fmt::Display for UnknownItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no header item; they are PROCNAME, PID, UID, SSESP, CSEIP, TSC, CPU and ALL",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownItem {}
+
+impl Items {
+    /// The probe's major code.
+    pub const MAJOR: Items = Items(0x0001);
+    /// The probe's minor code.
+    pub const MINOR: Items = Items(0x0002);
+    /// The processor.
+    pub const CPU: Items = Items(0x0004);
+    /// The process id.
+    pub const PID: Items = Items(0x0008);
+    /// The user id.
+    pub const UID: Items = Items(0x0010);
+    /// The code segment and instruction pointer.
+    pub const CSEIP: Items = Items(0x0020 | 0x0040);
+    /// The stack segment and stack pointer.
+    pub const SSESP: Items = Items(0x0080 | 0x0100);
+    /// The time.
+    pub const TSC: Items = Items(0x0200);
+    /// The process name.
+    pub const PROCNAME: Items = Items(0x0400);
+    /// Every item.
+    pub const ALL: Items = Items(0x07ff);
+
+    /// What a record shows when nothing is asked for: the codes, the processor and the process id.
+    pub const DEFAULT: Items = Items(Items::MAJOR.0 | Items::MINOR.0 | Items::CPU.0 | Items::PID.0);
+
+    /// The header's flags.
+    pub const fn flags(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `items` are in the set.
+    pub const fn contains(self, items: Items) -> bool {
+        self.0 & items.0 == items.0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, items: Items) -> Items {
+        Items(self.0 | items.0)
+    }
+
+    /// The items named in a list, separated by commas or blanks, in either case; always with the codes and the
+    /// processor.
+    ///
+    /// # Errors
+    /// A name that is no item.
+    pub fn parse(list: &str) -> Result<Items, UnknownItem> {
+        let mut items = Items::MAJOR.with(Items::MINOR).with(Items::CPU);
+        for name in list.split([',', ' ', '\t']).filter(|name| !name.is_empty()) {
+            items = items.with(match name.to_ascii_uppercase().as_str() {
+                "PROCNAME" => Items::PROCNAME,
+                "PID" => Items::PID,
+                "UID" => Items::UID,
+                "SSESP" => Items::SSESP,
+                "CSEIP" => Items::CSEIP,
+                "TSC" => Items::TSC,
+                "CPU" => Items::CPU,
+                "ALL" => Items::ALL,
+                _ => return Err(UnknownItem(name.to_owned())),
+            });
+        }
+        Ok(items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_items_in_either_case() {
+        let items = Items::parse("pid, Tsc").expect("known");
+        assert!(items.contains(Items::PID) && items.contains(Items::TSC) && items.contains(Items::CPU));
+        assert!(!items.contains(Items::UID));
+        assert_eq!(Items::parse("all"), Ok(Items::ALL));
+        assert_eq!(Items::parse("pid,psw"), Err(UnknownItem("psw".to_owned())));
+    }
+}

@@ -1,0 +1,91 @@
+//! Reading bytecode: opcodes, operands and jumps, within the code whatever it holds.
+
+use crate::{Exception, Op, Word};
+
+/// The bytecode of a program and the place in it.
+pub(crate) struct Code<'a> {
+    bytes: &'a [u8],
+    /// The offset of the next byte to be read.
+    next: usize,
+    /// The offset of the current instruction.
+    start: usize,
+}
+
+impl<'a> Code<'a> {
+    /// The code `bytes`, to be run from `entry` on.
+    pub(crate) fn new(bytes: &'a [u8], entry: usize) -> Code<'a> {
+        Code { bytes, next: entry, start: entry }
+    }
+
+    /// The offset of the next byte to be read.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
+    /// The exception of an instruction that is none: it has its opcode, or 0 past the end, and its offset.
+    #[cold]
+    pub(crate) fn invalid(&self) -> Exception {
+        let opcode = self.bytes.get(self.start).copied().unwrap_or(0);
+        Exception::new(Exception::INVALID_OPCODE, u64::from(opcode), self.start as u64)
+    }
+
+    /// Reads the opcode of the next instruction.
+    #[inline(always)]
+    pub(crate) fn op(&mut self) -> Result<Op, Exception> {
+        self.start = self.next;
+        let [byte] = self.bytes()?;
+        Op::from_byte(byte).ok_or_else(|| self.invalid())
+    }
+
+    /// Reads `N` bytes.
+    #[inline(always)]
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Exception> {
+        match self.bytes.get(self.next..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => {
+                self.next += N;
+                Ok(*bytes)
+            }
+            None => Err(self.invalid()),
+        }
+    }
+
+    /// Reads an operand of one byte.
+    #[inline(always)]
+    pub(crate) fn u8(&mut self) -> Result<u64, Exception> {
+        self.bytes::<1>().map(|[byte]| u64::from(byte))
+    }
+
+    /// Reads an operand of two bytes.
+    #[inline(always)]
+    pub(crate) fn u16(&mut self) -> Result<u16, Exception> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    /// Reads an operand of a word.
+    #[inline(always)]
+    pub(crate) fn word(&mut self, word: Word) -> Result<u64, Exception> {
+        match word {
+            Word::W4 => self.bytes().map(|bytes| u64::from(u32::from_le_bytes(bytes))),
+            Word::W8 => self.bytes().map(u64::from_le_bytes),
+        }
+    }
+
+    /// Goes on `distance`, a signed word, behind the operand just read. A place that holds no byte of the code
+    /// is not gone to: the instruction is invalid.
+    #[inline(always)]
+    pub(crate) fn jump(&mut self, word: Word, distance: u64) -> Result<(), Exception> {
+        let target = (self.next as u64).wrapping_add(word.signed(distance) as u64);
+        if target >= self.bytes.len() as u64 {
+            return Err(self.invalid());
+        }
+        self.next = target as usize;
+        Ok(())
+    }
+
+    /// Goes on at `offset`, which [`Code::next`] gave.
+    #[inline(always)]
+    pub(crate) fn resume(&mut self, offset: usize) {
+        self.next = offset;
+    }
+}

@@ -1,0 +1,112 @@
+//! What goes wrong in a handler: the exceptions of the language, their parameters and their mask.
+//!
+//! Codes and parameters are those of the manual's exceptions table; the codes of the heap and of the stack
+//! wrap are those of the 5.0 kernel. A code is a word: its low 16 bits (the x-field) say which exception it
+//! is, the rest (the u-field) belong to the program and are 0 in the exceptions that the interpreter raises.
+
+use core::fmt;
+
+/// The exceptions that no mask can silence: masked, they end the handler all the same.
+pub const NON_MASKABLE: u16 = 0x0fff;
+
+/// The mask of a program that sets none: `LOG_OVERFLOW` and `USER` are masked.
+pub const DEFAULT_MASK: u16 = 0x0fff;
+
+/// An exception: what happened, and where or with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Exception {
+    /// Which exception: the x-field in bits 0 to 15, the program's u-field above.
+    pub code: u64,
+    /// Its first parameter, a word; the constant of its code says what it means.
+    pub parm1: u64,
+    /// Its second parameter, a word; 0 where the constant of its code names none.
+    pub parm2: u64,
+}
+
+impl Exception {
+    /// Memory that could not be accessed. `parm1`: the first such address.
+    pub const INVALID_ADDR: u16 = 0x0001;
+    /// A selector that `seg2lin` could not use. `parm1`: the selector.
+    pub const SEG_FAULT: u16 = 0x0002;
+    /// One jump more than allowed. `parm1`: `jmpmax`.
+    pub const JMP_MAX: u16 = 0x0004;
+    /// A call nested too deep (`parm1`: [`crate::CALL_DEPTH`]), a `ret` without a call (`parm1`: 0), or one call
+    /// more than a run may make (`parm1`: [`crate::CALL_LIMIT`]). The manual's table calls it CALL_MAX too.
+    pub const CALL_STACK_OVERFLOW: u16 = 0x0010;
+    /// A division by zero.
+    pub const DIVIDE_BY_ZERO: u16 = 0x0020;
+    /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4 exit facility;
+    /// `parm2`: the operand.
+    pub const INVALID_OPERAND: u16 = 0x0040;
+    /// Not an instruction. `parm1`: the opcode, or 0 past the end of the code; `parm2`: its offset in the code.
+    pub const INVALID_OPCODE: u16 = 0x0080;
+    /// No heap memory left. `parm1`: the size asked for.
+    pub const HEAP_NOMEM: u16 = 0x0100;
+    /// Not the handle of a heap block. `parm1`: the handle.
+    pub const INVALID_HANDLE: u16 = 0x0200;
+    /// Outside a heap block. `parm1`: the handle; `parm2`: the offset.
+    pub const INVALID_OFFSET: u16 = 0x0400;
+    /// The log is full. `parm1`: `logmax`. Maskable, and masked by default.
+    pub const LOG_OVERFLOW: u16 = 0x1000;
+    /// The RPN stack wrapped. Nothing raises it: the stack is circular.
+    pub const RPN_STACK_WRAP: u16 = 0x2000;
+    /// The program's own exception; both parameters are its own. Maskable, and masked by default.
+    pub const USER: u16 = 0x8000;
+
+    /// The interpreter's exception of that x-field.
+    #[cold]
+    pub(crate) const fn new(code: u16, parm1: u64, parm2: u64) -> Exception {
+        Exception { code: code as u64, parm1, parm2 }
+    }
+
+    /// An operand out of range: of kind `kind` (1 to 4), with that value.
+    #[cold]
+    pub(crate) const fn operand(kind: u64, value: u64) -> Exception {
+        Exception::new(Exception::INVALID_OPERAND, kind, value)
+    }
+
+    /// The x-field: which exception it is.
+    pub const fn x_field(&self) -> u16 {
+        self.code as u16
+    }
+
+    /// The name of the exception, as the manual's table has it; `EXCEPTION` for a code that is in no table.
+    pub const fn name(&self) -> &'static str {
+        match self.x_field() {
+            Exception::INVALID_ADDR => "INVALID_ADDR",
+            Exception::SEG_FAULT => "SEG_FAULT",
+            Exception::JMP_MAX => "JMP_MAX",
+            Exception::CALL_STACK_OVERFLOW => "CALL_STACK_OVERFLOW",
+            Exception::DIVIDE_BY_ZERO => "DIVIDE_BY_ZERO",
+            Exception::INVALID_OPERAND => "INVALID_OPERAND",
+            Exception::INVALID_OPCODE => "INVALID_OPCODE",
+            Exception::HEAP_NOMEM => "HEAP_NOMEM",
+            Exception::INVALID_HANDLE => "INVALID_HANDLE",
+            Exception::INVALID_OFFSET => "INVALID_OFFSET",
+            Exception::LOG_OVERFLOW => "LOG_OVERFLOW",
+            Exception::RPN_STACK_WRAP => "RPN_STACK_WRAP",
+            Exception::USER => "USER_EX",
+            _ => "EXCEPTION",
+        }
+    }
+}
+
+impl fmt::Display for Exception {
+    /// The name, the code and both parameters: `INVALID_ADDR (code 0x1, parameters 0x10, 0x0)`.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exception { code, parm1, parm2 } = self;
+        write!(to, "{} (code {code:#x}, parameters {parm1:#x}, {parm2:#x})", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exception_shows_its_name_its_code_with_the_user_field_and_its_parameters() {
+        let exception = Exception { code: 0x7_8000, parm1: 0x10, parm2: 2 };
+        assert_eq!(exception.x_field(), Exception::USER);
+        assert_eq!(exception.to_string(), "USER_EX (code 0x78000, parameters 0x10, 0x2)");
+    }
+}

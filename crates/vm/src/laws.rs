@@ -1,0 +1,312 @@
+//! What holds for every program and every machine, tried on random ones.
+
+use crate::machine::Machine;
+use crate::test_machine::{Region, TestMachine};
+use crate::{
+    CALL_LIMIT, End, Exception, JUMP_LIMIT, LOG_LIMIT, Op, Operand, Outcome, Program, Register, STACK_WORDS,
+    State, TABLE, Word, run,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// All that a run starts with.
+#[derive(Clone, Debug)]
+struct Start {
+    word: Word,
+    code: Vec<u8>,
+    entry: usize,
+    jmpmax: u32,
+    logmax: usize,
+    mask: u16,
+    locals: Vec<u64>,
+    globals: Vec<u64>,
+    machine: TestMachine,
+}
+
+/// All that a run leaves.
+#[derive(Debug, PartialEq)]
+struct Finish {
+    outcome: Outcome,
+    log: Vec<u8>,
+    stack: Vec<u64>,
+    locals: Vec<u64>,
+    globals: Vec<u64>,
+    machine: TestMachine,
+}
+
+impl Start {
+    fn run(&self, state: &mut State) -> Finish {
+        let atomic = |values: &[u64]| values.iter().copied().map(AtomicU64::new).collect::<Vec<_>>();
+        let plain = |values: &[AtomicU64]| values.iter().map(|value| value.load(Relaxed)).collect();
+        let (locals, globals) = (atomic(&self.locals), atomic(&self.globals));
+        let mut machine = self.machine.clone();
+        let program = Program {
+            word: self.word,
+            code: &self.code,
+            jmpmax: self.jmpmax,
+            logmax: self.logmax,
+            mask: self.mask,
+            locals: &locals,
+            globals: &globals,
+        };
+        let outcome = run(&program, self.entry, state, &mut machine);
+        Finish {
+            outcome,
+            log: state.log().to_vec(),
+            stack: (0..STACK_WORDS).map(|below| state.element(below)).collect(),
+            locals: plain(&locals),
+            globals: plain(&globals),
+            machine,
+        }
+    }
+
+    /// The documented bound of a run, in instructions.
+    fn bound(&self) -> u64 {
+        let jumps = u64::from(self.jmpmax.min(JUMP_LIMIT));
+        let calls = if self.code.contains(&(Op::Call as u8)) { u64::from(CALL_LIMIT) } else { 0 };
+        (jumps + 2 * calls + 1) * self.code.len() as u64
+    }
+}
+
+/// Where the regions of memory begin: apart, next to each other, and at both ends of the address space.
+fn starts(word: Word) -> [u64; 5] {
+    let last = word.truncate(u64::MAX);
+    [0, 0x0fe0, 0x1000, 0x2000, last - 0x3f]
+}
+
+/// Memory, registers and system values.
+fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
+    let bytes = || vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], 1..=64);
+    let region = (proptest::sample::select(starts(word).to_vec()), bytes(), any::<bool>());
+    let registers = vec((proptest::sample::select(Register::ALL), any::<u64>()), 0..4);
+    (vec(region, 0..4), registers, any::<[u64; 3]>()).prop_map(move |(regions, registers, system)| {
+        let memory = regions.into_iter().map(|(start, bytes, writable)| Region { start, bytes, writable });
+        TestMachine {
+            word,
+            registers: registers.into_iter().map(|(register, value)| (register as u16, value)).collect(),
+            memory: memory.collect(),
+            pid: system[0],
+            processor: system[1],
+            task: system[2],
+        }
+    })
+}
+
+/// Words that matter: small numbers, addresses near memory, the ends.
+fn interesting(word: Word) -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0..70_u64,
+        4 => (proptest::sample::select(starts(word).to_vec()), 0..80_u64)
+            .prop_map(|(start, offset)| start.wrapping_add(offset)),
+        1 => Just(u64::MAX),
+        1 => Just(1 << (word.bits() - 1)),
+        1 => any::<u64>(),
+    ]
+}
+
+/// One instruction with an operand that is mostly a sensible one.
+fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
+    let distance = -40..40_i64;
+    let register = proptest::sample::select(Register::ALL);
+    // Pushes are as frequent as all else, so that the stack holds something.
+    let row = prop_oneof![Just(*Op::Push.row()), proptest::sample::select(TABLE)];
+    (row, interesting(word), distance, register, any::<u8>()).prop_map(
+        move |(row, value, distance, register, byte)| {
+            let operand = match row.operand {
+                Operand::Label | Operand::Proc => distance as u64,
+                Operand::Local | Operand::Global => u64::from(byte % 6),
+                Operand::Register => register as u64,
+                Operand::Bit => u64::from(byte % 70),
+                _ => value,
+            };
+            let mut bytes = vec![row.op as u8];
+            bytes.extend(&operand.to_le_bytes()[..row.operand.size(word.bytes())]);
+            bytes
+        },
+    )
+}
+
+fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value = Start> {
+    prop_oneof![Just(Word::W4), Just(Word::W8)].prop_flat_map(move |word| {
+        let logmax = prop_oneof![0..40_usize, 0..2 * LOG_LIMIT];
+        let variables = || vec(any::<u64>(), 0..6);
+        let entry = prop_oneof![9 => Just(0), 1 => any::<usize>()];
+        let limits = (entry, 0..300_u32, logmax, any::<u16>());
+        (code(word), limits, variables(), variables(), machine(word)).prop_map(
+            move |(code, (entry, jmpmax, logmax, mask), locals, globals, machine)| Start {
+                word,
+                code,
+                entry,
+                jmpmax,
+                logmax,
+                mask,
+                locals,
+                globals,
+                machine,
+            },
+        )
+    })
+}
+
+/// The laws, for one program. (The machine checks its own: see [`TestMachine`].)
+fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
+    let finish = start.run(state);
+    prop_assert!(state.steps <= start.bound(), "{} instructions", state.steps);
+    prop_assert!(finish.log.len() <= start.logmax.min(LOG_LIMIT));
+    prop_assert!(finish.outcome.major.max(finish.outcome.minor) <= Some(65_535));
+    for value in &finish.stack {
+        prop_assert_eq!(*value, start.word.truncate(*value));
+    }
+    match finish.outcome.end {
+        End::ExitTo(facility) => prop_assert!((1..=3).contains(&facility)),
+        End::Abort => prop_assert!(finish.log.is_empty()),
+        End::Exception(Exception { parm2, .. }) if start.word == Word::W4 && start.entry == 0 => {
+            prop_assert!(parm2 <= u32::MAX.into());
+        }
+        _ => {}
+    }
+    for (before, after) in start.machine.memory.iter().zip(&finish.machine.memory) {
+        prop_assert!(before.writable || before == after, "read-only memory changed");
+    }
+    // Nothing of an earlier run shows: the same start on a new state finishes the same.
+    prop_assert_eq!(finish, start.run(&mut State::new()));
+    Ok(())
+}
+
+/// What `log str` and `log mrf` are to log of `size` bytes at `address`, byte by byte, with `room` bytes of log behind
+/// the prefix: the bytes, or the fault.
+fn naive(
+    machine: &mut TestMachine,
+    string: bool,
+    address: u64,
+    size: u64,
+    room: usize,
+) -> (Vec<u8>, Option<u16>, u64) {
+    let mut bytes = Vec::new();
+    let mut at = Some(address);
+    while (bytes.len() as u64) < size {
+        if !string && bytes.len() == room {
+            return (bytes, Some(Exception::LOG_OVERFLOW), 0);
+        }
+        let address = at.filter(|&at| at <= machine.word.truncate(u64::MAX));
+        let mut byte = [0];
+        match address {
+            None => return (bytes, Some(Exception::INVALID_ADDR), 0),
+            Some(address) => {
+                if machine.read(address, &mut byte).is_err() {
+                    return (bytes, Some(Exception::INVALID_ADDR), address);
+                }
+                at = address.checked_add(1);
+            }
+        }
+        if string && byte == [0] {
+            break;
+        }
+        if bytes.len() == room {
+            return (bytes, Some(Exception::LOG_OVERFLOW), 0);
+        }
+        bytes.extend(byte);
+    }
+    (bytes, None, 0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_bytes_are_safe_and_bounded(
+        starts in vec(start(|_| vec(any::<u8>(), 0..120).boxed()), 1..3),
+    ) {
+        let mut state = State::new();
+        for start in &starts {
+            hold(start, &mut state)?;
+        }
+    }
+
+    #[test]
+    fn random_instructions_are_safe_and_bounded(
+        starts in vec(start(|word| {
+            vec(instruction(word), 0..60).prop_map(|instructions| instructions.concat()).boxed()
+        }), 1..3),
+    ) {
+        let mut state = State::new();
+        for start in &starts {
+            hold(start, &mut state)?;
+        }
+    }
+
+    #[test]
+    fn memory_and_strings_are_logged_as_if_byte_by_byte(
+        (word, machine, address, size) in prop_oneof![Just(Word::W4), Just(Word::W8)].prop_flat_map(
+            |word| (Just(word), machine(word), interesting(word), interesting(word)),
+        ),
+        string in any::<bool>(),
+        logmax in 3..100_usize,
+    ) {
+        let (address, size) = (word.truncate(address), word.truncate(size));
+        let mut code = vec![Op::Push as u8];
+        code.extend(&size.to_le_bytes()[..word.bytes()]);
+        code.push(Op::Push as u8);
+        code.extend(&address.to_le_bytes()[..word.bytes()]);
+        code.extend([if string { Op::LogStr } else { Op::LogMrf } as u8, Op::Exit as u8]);
+        let start = Start {
+            word, code, entry: 0, jmpmax: 0, logmax, mask: 0xffff,
+            locals: Vec::new(), globals: Vec::new(), machine,
+        };
+        let (bytes, exception, fault) =
+            naive(&mut start.machine.clone(), string, address, size, logmax - 3);
+        let mut log = Vec::new();
+        let record = |token: u8, bytes: &[u8]| {
+            let [low, high] = (bytes.len() as u16).to_le_bytes();
+            [&[token, low, high], bytes].concat()
+        };
+        let overflow = Exception::new(Exception::LOG_OVERFLOW, logmax as u64, 0);
+        let end = match exception {
+            None => {
+                log = record(string.into(), &bytes);
+                End::Exit
+            }
+            Some(Exception::INVALID_ADDR) if logmax >= 3 + word.bytes() => {
+                log = record(0xff, &fault.to_le_bytes()[..word.bytes()]);
+                End::Exception(Exception::new(Exception::INVALID_ADDR, fault, 0))
+            }
+            Some(Exception::LOG_OVERFLOW) if !string => {
+                log = record(0, &bytes);
+                End::Exception(overflow)
+            }
+            Some(_) => End::Exception(overflow),
+        };
+        let finish = start.run(&mut State::new());
+        prop_assert_eq!(finish.outcome.end, end);
+        prop_assert_eq!(finish.log, log);
+    }
+}
+
+#[test]
+fn increments_from_many_threads_are_all_counted() {
+    let code = [Op::IncLvImm as u8, 0, 0, Op::DecGvImm as u8, 0, 0, Op::Exit as u8];
+    let (locals, globals) = ([AtomicU64::new(0)], [AtomicU64::new(0)]);
+    let program = Program {
+        word: Word::W8,
+        code: &code,
+        jmpmax: 0,
+        logmax: 0,
+        mask: 0,
+        locals: &locals,
+        globals: &globals,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut state = Box::new(State::new());
+                for _ in 0..20_000 {
+                    let outcome = run(&program, 0, &mut state, &mut TestMachine::default());
+                    assert_eq!(outcome.end, End::Exit);
+                }
+            });
+        }
+    });
+    assert_eq!(locals[0].load(Relaxed), 80_000);
+    assert_eq!(globals[0].load(Relaxed), 80_000_u64.wrapping_neg());
+}

@@ -1,0 +1,228 @@
+//! The log of a hit: what a handler writes, record after record, up to `logmax` bytes.
+//!
+//! ```text
+//! log n        word word ...                     no prefix
+//! log mrf      00  u16 bytes  byte ...
+//! log str      01  u16 bytes  byte ...           without the NUL
+//! log lv       05  u16 words  word word ...
+//! log gv       06  u16 words  word word ...
+//! log          07  u16 words  word word ...
+//! a fault      ff  u16 bytes  word               the first address that could not be read
+//! ```
+//!
+//! Numbers are little-endian. A count in a prefix is what follows it, not what was asked for.
+
+use crate::machine::{self, Fault, Machine};
+use crate::{Exception, Word};
+
+/// The most a run can log, in bytes, whatever `logmax` says.
+pub const LOG_LIMIT: usize = 32 * 1024;
+
+/// Bytes of a prefix: the token and a u16.
+const PREFIX: usize = 3;
+
+/// The first piece of a string that is read, in bytes; most strings end in it.
+const FIRST_PIECE: usize = 128;
+
+/// Pieces of a string never cross a multiple of this, so that a page that cannot be read and that the string does
+/// not reach does not matter. No page is smaller.
+const PAGE: u64 = 4096;
+
+/// The token of a record.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(crate) enum Token {
+    Memory = 0,
+    String = 1,
+    Locals = 5,
+    Globals = 6,
+    Elements = 7,
+    Fault = 0xff,
+}
+
+/// Why a record could not be logged whole.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The log is full.
+    Overflow,
+    /// Memory could not be read.
+    Fault(Fault),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        Failure::Fault(fault)
+    }
+}
+
+/// The log during a run.
+pub(crate) struct Log<'s> {
+    bytes: &'s mut [u8; LOG_LIMIT],
+    length: usize,
+    limit: usize,
+}
+
+impl<'s> Log<'s> {
+    /// An empty log of at most `logmax` bytes in `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: &'s mut [u8; LOG_LIMIT], logmax: usize) -> Log<'s> {
+        Log { bytes, length: 0, limit: logmax.min(LOG_LIMIT) }
+    }
+
+    /// Bytes logged.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The exception of a full log.
+    #[cold]
+    pub(crate) fn overflow(&self) -> Exception {
+        Exception::new(Exception::LOG_OVERFLOW, self.limit as u64, 0)
+    }
+
+    /// The free part.
+    #[inline(always)]
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.length.min(self.limit)..self.limit]
+    }
+
+    /// The free part behind a prefix, if one fits.
+    #[inline(always)]
+    fn room_behind_prefix(&mut self) -> Result<&mut [u8], Failure> {
+        self.room().get_mut(PREFIX..).ok_or(Failure::Overflow)
+    }
+
+    /// Makes a record of the next `size` bytes behind a prefix, already in place: writes the prefix, whose number
+    /// is `count`. Both fit, and no count in a log of [`LOG_LIMIT`] bytes passes a u16.
+    #[inline(always)]
+    fn commit(&mut self, token: Token, count: usize, size: usize) {
+        let [low, high] = (count as u16).to_le_bytes();
+        self.room()[..PREFIX].copy_from_slice(&[token as u8, low, high]);
+        self.length += PREFIX + size;
+    }
+
+    /// Logs `count` words, which `element` gives by their number, with a prefix if there is a token. Of what does not
+    /// fit nothing is asked for, and the answer is a failure of overflow. If `element` fails, its error is the answer.
+    /// Whole words that came before either stay logged.
+    #[inline]
+    pub(crate) fn words<E>(
+        &mut self,
+        word: Word,
+        token: Option<Token>,
+        count: u64,
+        mut element: impl FnMut(u64) -> Result<u64, E>,
+    ) -> Result<Result<(), Failure>, E> {
+        let room = match token {
+            None => self.room(),
+            Some(_) => match self.room_behind_prefix() {
+                Ok(room) => room,
+                Err(failure) => return Ok(Err(failure)),
+            },
+        };
+        let fits = count.min((room.len() / word.bytes()) as u64) as usize;
+        let mut result = Ok(if fits as u64 == count { Ok(()) } else { Err(Failure::Overflow) });
+        let mut logged = 0;
+        for place in room.chunks_exact_mut(word.bytes()).take(fits) {
+            match element(logged as u64) {
+                Ok(value) => place.copy_from_slice(&value.to_le_bytes()[..word.bytes()]),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            logged += 1;
+        }
+        match token {
+            None => self.length += logged * word.bytes(),
+            Some(token) => self.commit(token, logged, logged * word.bytes()),
+        }
+        result
+    }
+
+    /// Logs `size` bytes of memory from `address` on; if they do not fit, as many as do, and the answer is a failure
+    /// of overflow. Only what fits is read. A fault logs nothing.
+    pub(crate) fn memory<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        word: Word,
+        address: u64,
+        size: u64,
+    ) -> Result<(), Failure> {
+        let room = self.room_behind_prefix()?;
+        let fits = size.min(room.len() as u64) as usize;
+        machine::read(machine, word, address, 0, &mut room[..fits])?;
+        self.commit(Token::Memory, fits, fits);
+        if fits as u64 == size { Ok(()) } else { Err(Failure::Overflow) }
+    }
+
+    /// Logs the string at `address`: the bytes before the first NUL, or `size` bytes if there is none before. Works as
+    /// if it read byte by byte: only an address before the end of the string can fault. A string that does not fit,
+    /// or a fault, logs nothing.
+    pub(crate) fn string<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        word: Word,
+        address: u64,
+        size: u64,
+    ) -> Result<(), Failure> {
+        let room = self.room_behind_prefix()?;
+        let fits = size.min(room.len() as u64) as usize;
+        let mut length = 0;
+        while length < fits {
+            let to_page_end = PAGE - address.wrapping_add(length as u64) % PAGE;
+            let most = if length == 0 { FIRST_PIECE } else { fits };
+            let piece = most.min(fits - length).min(to_page_end as usize);
+            let into = &mut room[length..length + piece];
+            let (read, fault) = read_before_fault(machine, word, address, length, into)?;
+            if let Some(nul) = into[..read].iter().position(|&byte| byte == 0) {
+                self.commit(Token::String, length + nul, length + nul);
+                return Ok(());
+            }
+            if let Some(fault) = fault {
+                return Err(Failure::Fault(fault));
+            }
+            length += piece;
+        }
+        if (length as u64) < size {
+            // No byte of room is left: it fits only if it ends here.
+            let mut next = [0];
+            machine::read(machine, word, address, length, &mut next)?;
+            if next != [0] {
+                return Err(Failure::Overflow);
+            }
+        }
+        self.commit(Token::String, length, length);
+        Ok(())
+    }
+
+    /// Logs a fault record, if one fits.
+    pub(crate) fn fault(&mut self, word: Word, fault: Fault) -> Result<(), Failure> {
+        let address = word.truncate(fault.address).to_le_bytes();
+        let room = self.room_behind_prefix()?;
+        room.get_mut(..word.bytes()).ok_or(Failure::Overflow)?.copy_from_slice(&address[..word.bytes()]);
+        self.commit(Token::Fault, word.bytes(), word.bytes());
+        Ok(())
+    }
+}
+
+/// Reads a piece of a string at `base + offset`: whole, or, if it cannot be read whole, the bytes before the fault.
+/// Says how many were read, and the fault.
+fn read_before_fault<M: Machine>(
+    machine: &mut M,
+    word: Word,
+    base: u64,
+    offset: usize,
+    into: &mut [u8],
+) -> Result<(usize, Option<Fault>), Fault> {
+    let Err(fault) = machine::read(machine, word, base, offset, into) else {
+        return Ok((into.len(), None));
+    };
+    // Addresses do not wrap: a piece that passes the end of the address space faults at 0, behind all its bytes.
+    let start = base.wrapping_add(offset as u64);
+    let before = word.truncate(fault.address.wrapping_sub(start));
+    if before >= into.len() as u64 {
+        return Err(fault);
+    }
+    machine::read(machine, word, base, offset, &mut into[..before as usize])?;
+    Ok((before as usize, Some(fault)))
+}

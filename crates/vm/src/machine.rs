@@ -1,0 +1,84 @@
+//! The place where a probe fired, as a handler sees it.
+
+use crate::{Register, Word};
+
+/// The first address that could not be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// That address.
+    pub address: u64,
+}
+
+/// The registers, memory and system values of the thread that hit the probe.
+///
+/// The interpreter calls it with what a program names and nothing else: registers that the program's processor
+/// has, memory ranges that do not pass the last address of the word, writes of 1, 2, 4 or 8 bytes, reads of at
+/// most [`crate::LOG_LIMIT`] bytes.
+pub trait Machine {
+    /// The register's value. `push r` of an i386 name takes its low 32 bits.
+    fn register(&mut self, register: Register) -> u64;
+
+    /// Sets a register that may be popped ([`Register::can_pop`]). The value is already cut to the register's
+    /// name: an i386 name carries 32 bits, and in a 64-bit program the register's upper half becomes 0.
+    fn set_register(&mut self, register: Register, value: u64);
+
+    /// Copies memory from `address` on into the whole of `into`, which is never empty: all of it, or none and the
+    /// first address that could not be read. What `into` holds after a fault does not matter.
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault>;
+
+    /// Copies the whole of `from` to memory from `address` on: all of it, or nothing and the first address that
+    /// could not be written.
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault>;
+
+    /// Whether the byte at `address` can be read and, if `write`, also written. Changes nothing.
+    fn verify(&mut self, address: u64, write: bool) -> bool;
+
+    /// The process id.
+    fn pid(&mut self) -> u64;
+
+    /// The number of the processor.
+    fn processor(&mut self) -> u64;
+
+    /// The address of the kernel's task structure.
+    fn task(&mut self) -> u64;
+}
+
+/// The last address of a word.
+const fn last(word: Word) -> u64 {
+    word.truncate(u64::MAX)
+}
+
+/// Reads `into.len()` bytes at `base + offset`. Addresses do not wrap: a range that passes the last address of the
+/// word faults, at 0 if all before the end can be read.
+#[inline]
+pub(crate) fn read<M: Machine>(
+    machine: &mut M,
+    word: Word,
+    base: u64,
+    offset: usize,
+    into: &mut [u8],
+) -> Result<(), Fault> {
+    let past = Fault { address: 0 };
+    let address = match base.checked_add(offset as u64) {
+        Some(address) if address <= last(word) => address,
+        _ => return Err(past),
+    };
+    // Bytes after the first that the address space still has.
+    let after = last(word) - address;
+    match into.len().checked_sub(1) {
+        None => Ok(()),
+        Some(more) if more as u64 <= after => machine.read(address, into),
+        Some(_) => machine.read(address, &mut into[..after as usize + 1]).and(Err(past)),
+    }
+}
+
+/// Writes `from`, of 1 to 8 bytes, at `address`. A range that passes the last address of the word faults, at 0 if
+/// all before the end could be written, and changes nothing.
+#[inline]
+pub(crate) fn write<M: Machine>(machine: &mut M, word: Word, address: u64, from: &[u8]) -> Result<(), Fault> {
+    if (from.len() - 1) as u64 <= last(word) - address {
+        return machine.write(address, from);
+    }
+    let refused = (address..=last(word)).find(|&byte| !machine.verify(byte, true));
+    Err(Fault { address: refused.unwrap_or(0) })
+}

@@ -1,0 +1,51 @@
+//! What every handler of a program shares, and how one of them can end.
+
+use crate::{Exception, Word};
+use core::sync::atomic::AtomicU64;
+
+/// A program, ready to run. Any bytecode and any limits are safe.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// The word of the probed program.
+    pub word: Word,
+    /// The bytecode of all handlers and procedures.
+    pub code: &'a [u8],
+    /// Jumps that one run may take; above [`crate::JUMP_LIMIT`] it means that limit.
+    pub jmpmax: u32,
+    /// Bytes that one run may log; above [`crate::LOG_LIMIT`] it means that limit.
+    pub logmax: usize,
+    /// The exceptions that are raised: the bits of their x-fields. [`crate::DEFAULT_MASK`] where none is set.
+    pub mask: u16,
+    /// The local variables: one word each, shared by all hits. Of a 4-byte word only the low half counts; the
+    /// upper half may hold the carry of increments.
+    pub locals: &'a [AtomicU64],
+    /// The global variables, like `locals`.
+    pub globals: &'a [AtomicU64],
+}
+
+/// How a handler ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// `exit`: the log is kept.
+    Exit,
+    /// `exit 1`, `2` or `3`: the log is kept and a debug facility is called: the kernel's debugger, a crash dump,
+    /// a core dump of the process.
+    ExitTo(u8),
+    /// `abort`: the log is dropped, the hit counts.
+    Abort,
+    /// `remove`: the log is kept, then the probe is removed.
+    Remove,
+    /// An exception that no handler took: what was logged before is kept.
+    Exception(Exception),
+}
+
+/// What a run leaves besides its log and the variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// The major code of this hit's record, 0 to 65535, where `setmaj` set one.
+    pub major: Option<u32>,
+    /// The minor code of this hit's record, 0 to 65535, where `setmin` set one.
+    pub minor: Option<u32>,
+}

@@ -1,0 +1,135 @@
+//! The RPN stack: 1024 words in a circle, all zero when a hit starts.
+//!
+//! Slots are filled downwards: the first push lands in slot 1023, and the push after that into slot 0 lands in
+//! slot 1023 again. A pop only moves the top, so popped words can come round again. To start a hit with zeros
+//! without clearing 8 KiB, the deepest slot written is remembered; only what the last hit wrote is cleared.
+
+/// Words of the RPN stack.
+pub const STACK_WORDS: usize = 1024;
+
+/// The RPN stack during a run.
+pub(crate) struct Stack<'s> {
+    words: &'s mut [u64; STACK_WORDS],
+    /// The slot of the top.
+    top: usize,
+    /// How far down from slot 1023 this run has written, in words.
+    used: usize,
+}
+
+impl<'s> Stack<'s> {
+    /// An empty stack over `words`, whose last `used` words are cleared; the others are zero already.
+    #[inline]
+    pub(crate) fn new(words: &'s mut [u64; STACK_WORDS], used: usize) -> Stack<'s> {
+        words[STACK_WORDS - used.min(STACK_WORDS)..].fill(0);
+        Stack { words, top: 0, used: 0 }
+    }
+
+    /// The words, slot by slot.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[u64; STACK_WORDS] {
+        self.words
+    }
+
+    /// The slot of the top.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> usize {
+        self.top
+    }
+
+    /// How far down from slot 1023 this run has written, in words.
+    #[inline(always)]
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The top.
+    #[inline(always)]
+    pub(crate) fn top(&self) -> u64 {
+        self.words[self.top % STACK_WORDS]
+    }
+
+    /// Sets the top, a word, in place.
+    #[inline(always)]
+    pub(crate) fn set_top(&mut self, value: u64) {
+        self.words[self.top % STACK_WORDS] = value;
+        self.used = self.used.max(STACK_WORDS - self.top % STACK_WORDS);
+    }
+
+    /// Pushes a word.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: u64) {
+        self.top = self.top.wrapping_sub(1) % STACK_WORDS;
+        self.set_top(value);
+    }
+
+    /// Pops a word.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> u64 {
+        let value = self.top();
+        self.top = (self.top + 1) % STACK_WORDS;
+        value
+    }
+
+    /// Pops `count` words and forgets them.
+    #[inline(always)]
+    pub(crate) fn discard(&mut self, count: u64) {
+        self.top = (self.top + (count % STACK_WORDS as u64) as usize) % STACK_WORDS;
+    }
+
+    /// Pushes `value` `count` + 1 times. Past 1024 times the words no longer change, only the top moves.
+    #[inline]
+    pub(crate) fn push_copies(&mut self, value: u64, count: u64) {
+        if count < STACK_WORDS as u64 {
+            for _ in 0..=count {
+                self.push(value);
+            }
+        } else {
+            self.words.fill(value);
+            self.used = STACK_WORDS;
+            let down = (count % STACK_WORDS as u64) as usize + 1;
+            self.top = (self.top + STACK_WORDS - down) % STACK_WORDS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_stack_holds_no_word_of_the_last_run() {
+        let mut words = [0; STACK_WORDS];
+        for pushes in [0, 1, 5, STACK_WORDS - 1, STACK_WORDS, STACK_WORDS + 7] {
+            let mut stack = Stack::new(&mut words, 0);
+            for value in 0..pushes {
+                stack.push(value as u64 + 1);
+            }
+            let used = stack.used();
+            assert_eq!(used, pushes.min(STACK_WORDS));
+            assert_eq!(*Stack::new(&mut words, used).words(), [0; STACK_WORDS]);
+        }
+        // A word set below the bottom wraps to slot 0, the far end.
+        let mut stack = Stack::new(&mut words, 0);
+        stack.set_top(9);
+        let used = stack.used();
+        assert_eq!(*Stack::new(&mut words, used).words(), [0; STACK_WORDS]);
+    }
+
+    #[test]
+    fn copies_are_pushes_repeated() {
+        for count in [0, 1, 255, 1022, 1023, 1024, 1025, 2047, 5000] {
+            let (mut words, mut expected) = ([7; STACK_WORDS], [7; STACK_WORDS]);
+            let mut stack = Stack { words: &mut words, top: 3, used: 0 };
+            let mut pushed = Stack { words: &mut expected, top: 3, used: 0 };
+            stack.push_copies(8, count);
+            (0..=count).for_each(|_| pushed.push(8));
+            assert_eq!(stack.top, pushed.top, "{count}");
+            assert_eq!(stack.used, pushed.used, "{count}");
+            assert_eq!(words, expected, "{count}");
+        }
+        let mut words = [0; STACK_WORDS];
+        let mut stack = Stack::new(&mut words, 0);
+        stack.push_copies(8, u64::MAX);
+        assert_eq!((stack.top, stack.used), (0, STACK_WORDS), "2^64 pushes go round whole");
+    }
+}

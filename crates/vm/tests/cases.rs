@@ -1,0 +1,69 @@
+//! The language's meaning, instruction by instruction: every case of `cases/*.case` on every word it names.
+
+mod support;
+
+use dprobes_vm::{Op, Program, State, TABLE, Word, run};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use support::case::{self, Case};
+use support::machine::TestMachine;
+
+/// All cases of all files.
+fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let entries = std::fs::read_dir(folder).expect("the folder of the cases");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "case"));
+    files.sort();
+    files.iter().flat_map(|path| case::read(path)).collect()
+}
+
+/// A state whose last run filled the whole stack, all calls and the whole log with rubbish.
+fn dirty() -> Box<State> {
+    let mut code = vec![Op::Push as u8, 0xdd, 0xdd, 0xdd, 0xdd];
+    code.extend([Op::DupImm as u8, 0xff].repeat(5));
+    code.extend([Op::LogImm as u8, 0xff, 0xff, Op::Exit as u8]);
+    let program = Program {
+        word: Word::W4,
+        code: &code,
+        jmpmax: 0,
+        logmax: usize::MAX,
+        mask: 0,
+        locals: &[],
+        globals: &[],
+    };
+    let mut state = Box::new(State::new());
+    run(&program, 0, &mut state, &mut TestMachine::default());
+    assert_eq!(state.log().len(), dprobes_vm::LOG_LIMIT);
+    assert_eq!(state.element(1000), 0xdddd_dddd);
+    state
+}
+
+#[test]
+fn every_case_comes_out_as_its_file_says() {
+    let mut failures = Vec::new();
+    let mut ran = 0;
+    for case in cases() {
+        for &word in &case.words {
+            for state in [&mut Box::new(State::new()), &mut dirty()] {
+                failures.extend(case.check(word, state).err());
+                // The same again with what this run left behind.
+                failures.extend(case.check(word, state).err());
+                ran += 1;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {ran}:\n{}", failures.len(), failures.join("\n"));
+    assert!(ran > 400, "only {ran} runs: are the case files there?");
+}
+
+#[test]
+fn every_instruction_is_in_a_case_on_both_words() {
+    for word in [Word::W4, Word::W8] {
+        let cases = cases();
+        let on_word = cases.iter().filter(|case| case.words.contains(&word));
+        let ops: HashSet<Op> = on_word.flat_map(|case| case.assemble(word).ops).collect();
+        let missing: Vec<_> = TABLE.iter().filter(|row| !ops.contains(&row.op)).collect();
+        assert!(missing.is_empty(), "{word:?}: {missing:?}");
+    }
+}

@@ -1,0 +1,98 @@
+//! A machine made of a few regions of memory and a register file, which checks that the interpreter keeps to
+//! the contract of [`Machine`].
+
+use dprobes_vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Word};
+use std::collections::BTreeMap;
+
+/// A range of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) start: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) writable: bool,
+}
+
+/// Registers, memory and system values. Whatever is not set is 0 or not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestMachine {
+    pub(crate) word: Word,
+    pub(crate) registers: BTreeMap<u16, u64>,
+    pub(crate) memory: Vec<Region>,
+    pub(crate) pid: u64,
+    pub(crate) processor: u64,
+    pub(crate) task: u64,
+}
+
+impl TestMachine {
+    /// The byte at an address, if it can be read (and written).
+    fn byte(&mut self, address: u64, write: bool) -> Option<&mut u8> {
+        self.memory.iter_mut().find_map(|region| {
+            let offset = usize::try_from(address.checked_sub(region.start)?).ok()?;
+            let writable = region.writable;
+            region.bytes.get_mut(offset).filter(|_| writable || !write)
+        })
+    }
+
+    /// The contract: a range is not empty and ends within the address space.
+    fn check(&self, address: u64, length: usize) {
+        let last = self.word.truncate(u64::MAX);
+        assert!(length > 0, "an empty access at {address:#x}");
+        assert!(address <= last, "{address:#x} is no address");
+        assert!(length as u64 - 1 <= last - address, "{length} bytes at {address:#x} pass the end");
+    }
+}
+
+impl Machine for TestMachine {
+    fn register(&mut self, register: Register) -> u64 {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        self.registers.get(&(register as u16)).copied().unwrap_or(0)
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert!(register.can_pop());
+        assert!(register.set() == RegisterSet::Long || value <= u32::MAX.into());
+        self.registers.insert(register as u16, value);
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.check(address, into.len());
+        assert!(into.len() <= LOG_LIMIT);
+        for (offset, place) in into.iter_mut().enumerate() {
+            let address = address + offset as u64;
+            // What was read before a fault is not to be used.
+            *place = *self.byte(address, false).ok_or(Fault { address })?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        self.check(address, from.len());
+        assert!(from.len() <= 8);
+        let mut addresses = (0..from.len() as u64).map(|offset| address + offset);
+        if let Some(address) = addresses.find(|&address| self.byte(address, true).is_none()) {
+            return Err(Fault { address });
+        }
+        for (offset, &byte) in from.iter().enumerate() {
+            *self.byte(address + offset as u64, true).expect("it was there above") = byte;
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        self.check(address, 1);
+        self.byte(address, write).is_some()
+    }
+
+    fn pid(&mut self) -> u64 {
+        self.pid
+    }
+
+    fn processor(&mut self) -> u64 {
+        self.processor
+    }
+
+    fn task(&mut self) -> u64 {
+        self.task
+    }
+}
