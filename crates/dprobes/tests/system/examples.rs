@@ -12,8 +12,13 @@ fn example(name: &str) -> PathBuf {
 fn unchanged(name: &str, words: &[&str]) -> Outcome {
     let (status, stdout, _) = run(Command::new(words[0]).args(&words[1..]));
     let outcome = Run::file(&example(name)).on(words);
-    assert_eq!((outcome.status, &outcome.stdout), (status, &stdout), "{outcome:#?}");
+    assert_eq!((outcome.status, steady(&outcome.stdout)), (status, steady(&stdout)), "{outcome:#?}");
     outcome
+}
+
+/// What `ls -l /` prints the same twice: the link counts and times of some directories change under it.
+fn steady(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| ![" proc", " tmp", " run"].iter().any(|name| line.ends_with(name))).collect()
 }
 
 #[test]

@@ -116,3 +116,18 @@ fn a_stop_and_a_continue_work_while_attached_and_a_stop_outlives_the_tracer() {
     kill(libc::SIGCONT);
     assert_eq!(server.ask("call 3"), "done 3");
 }
+
+#[test]
+fn a_signal_before_the_instruction_of_a_removed_probe_does_not_lose_its_record() {
+    let program = need!("signals", target("signals"), "gcc");
+    for (header, last) in [("", "remove"), ("maxhits = 1", "exit")] {
+        let text = format!(
+            "name = \"{}\"\nmodtype = user\noffset = signals_string\nminor = 1\n{header}\npush 1\nlog 1\n{last}\n",
+            program.display()
+        );
+        for _ in 0..10 {
+            let outcome = Run::new(&text).on([program.as_os_str(), "3000".as_ref()]).ended_with(0);
+            assert_eq!((outcome.stats.runs(1), outcome.stats.logged(1)), (1, 1), "{last}: {outcome:#?}");
+        }
+    }
+}
