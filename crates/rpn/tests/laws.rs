@@ -315,8 +315,13 @@ fn operand(object: &mut Object, op: Op, value: u64, at: usize, lines: &[(usize, 
             *fitting[pick(fitting.len())] as u64
         }
         Operand::Word if object.kind != ModuleKind::User && value.is_multiple_of(4) => {
+            let symbols = ["nr_free_pages", "task", "R", "x", "b", "Rax", "a b", "push", "proc", "name"];
             let addend = (value as i64) >> 40;
-            object.symbols.push(SymbolUse { offset: at + 1, name: "nr_free_pages".into(), addend });
+            object.symbols.push(SymbolUse {
+                offset: at + 1,
+                name: symbols[pick(symbols.len())].into(),
+                addend,
+            });
             0
         }
         Operand::Word => object.word.truncate(value),
