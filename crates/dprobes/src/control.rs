@@ -6,7 +6,7 @@
 //! signal comes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The last signal that asked for the end, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// How many have asked.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Whether it was sent by a process, and not by the terminal.
 static SENT: AtomicBool = AtomicBool::new(false);
 
@@ -45,19 +47,26 @@ pub(crate) fn signal() -> Option<(i32, bool)> {
     }
 }
 
+/// How many signals have asked for the end.
+pub(crate) fn signals() -> u32 {
+    COUNT.load(Ordering::Relaxed)
+}
+
 /// Remembers a signal. It only stores to atomics.
 extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
-    SENT.store(code <= 0, Ordering::Relaxed);
+    let (code, value) = unsafe { ((*info).si_code, (*info).si_value().sival_ptr.addr()) };
+    let from_terminal = code > 0 || (code == libc::SI_QUEUE && value == crate::front::FROM_TERMINAL);
+    SENT.store(!from_terminal, Ordering::Relaxed);
     SIGNAL.store(signal, Ordering::Relaxed);
+    COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Does nothing: its signal is there to interrupt a system call.
 extern "C" fn wake(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {}
 
 /// Installs a handler that does not restart system calls. A signal that is ignored (nohup) stays so.
-fn handle(
+pub(crate) fn handle(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
     unless_ignored: bool,

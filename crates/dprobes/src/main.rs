@@ -8,6 +8,7 @@
 mod arguments;
 mod check;
 mod control;
+mod front;
 mod list;
 mod output;
 mod program;

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Options, Report, Tracer};
+use engine::{Error, Options, Report, Surroundings, Tracer};
 use trace::Items;
 
 use crate::arguments::{Attach, Engine, Run, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, program, stats, summary};
+use crate::{Failure, front, program, stats, summary};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -23,18 +23,21 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let object = program::compile_to_insert(&arguments.program).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
+    let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(vec![object], options(&arguments.tracing), &mut output);
-    let pid = tracer.start(&arguments.command, &mask).map_err(|error| {
-        let status = match &error {
-            Error::Process(process::Error::Start { cause, .. }) => match cause.kind() {
-                std::io::ErrorKind::NotFound => NOT_FOUND,
-                _ => NOT_EXECUTABLE,
-            },
-            _ => FAILED,
-        };
-        Failure::new(error).with_status(status)
-    })?;
+    let pid = tracer
+        .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
+        .map_err(|error| {
+            let status = match &error {
+                Error::Process(process::Error::Start { cause, .. }) => match cause.kind() {
+                    std::io::ErrorKind::NotFound => NOT_FOUND,
+                    _ => NOT_EXECUTABLE,
+                },
+                _ => FAILED,
+            };
+            Failure::new(error).with_status(status)
+        })?;
     if let Err(error) = tracer.run(&watch.control) {
         // The command has not begun: it must not run without its probes.
         kill(pid, libc::SIGKILL);
@@ -48,6 +51,8 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     end(&report, &mut output, &arguments.tracing).map_err(own)?;
     let status = match ended {
         Some(status) => status,
+        // The front was killed: the command lives on, without probes.
+        None if front.is_gone() => return Ok(ExitCode::FAILURE),
         None => {
             if let Some((signal, true)) = control::signal() {
                 kill(pid, signal);
@@ -55,13 +60,14 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
             reap(pid)
         }
     };
-    Ok(exit_as(status))
+    end_as(status)
 }
 
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let object = program::compile_to_insert(&arguments.program)?;
     let mut output = open(&arguments.tracing, true)?;
+    front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(vec![object], options(&arguments.tracing), &mut output);
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
@@ -108,7 +114,7 @@ fn kill(pid: i32, signal: i32) {
 /// Waits for the started command, which is not traced any more: its wait status. A second signal that asks for
 /// the end does not wait.
 fn reap(pid: i32) -> i32 {
-    let first = control::signal();
+    let before = control::signals();
     loop {
         let mut status = 0;
         // SAFETY: `status` is valid for the call.
@@ -117,14 +123,14 @@ fn reap(pid: i32) -> i32 {
             return status;
         }
         let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if ended == -1 && (!interrupted || (first.is_some() && control::signal() != first)) {
+        if ended == -1 && (!interrupted || (before > 0 && control::signals() > before)) {
             return libc::W_EXITCODE(i32::from(FAILED), 0);
         }
     }
 }
 
-/// Ends as the command did: with its status, or by the signal that killed it.
-fn exit_as(status: i32) -> ExitCode {
+/// Ends this process as another has ended: with its status, or by the signal that killed it.
+pub(crate) fn end_as(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
         // SAFETY: plain system calls; the process has nothing left to do.
@@ -135,7 +141,7 @@ fn exit_as(status: i32) -> ExitCode {
             libc::raise(signal);
         }
         // A signal that does not kill after all.
-        return ExitCode::from(128u8.wrapping_add(signal as u8));
+        std::process::exit(128 + signal);
     }
-    ExitCode::from(libc::WEXITSTATUS(status) as u8)
+    std::process::exit(libc::WEXITSTATUS(status))
 }

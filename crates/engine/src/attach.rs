@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use process::{Error as ProcessError, Running, Status};
+use process::{Error as ProcessError, Running, Status, Surroundings};
 
 use crate::error::Error;
 use crate::space::Space;
@@ -18,8 +18,8 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The command cannot be executed.
-    pub fn start(&mut self, command: &[OsString], signal_mask: &libc::sigset_t) -> Result<i32, Error> {
-        let running = process::start(command, signal_mask)?;
+    pub fn start(&mut self, command: &[OsString], surroundings: &Surroundings) -> Result<i32, Error> {
+        let running = process::start(command, surroundings)?;
         let pid = running.tid();
         self.started.insert(pid);
         self.threads.insert(pid, Tracked::new(pid, pid, None, Activity::Running(running)));

@@ -52,6 +52,7 @@ mod tracked;
 
 pub use error::{Error, Refused};
 pub use observer::{Note, Observer};
+pub use process::Surroundings;
 pub use program::{Counts, State};
 pub use report::{ProbeReport, Report};
 pub use tracer::{Control, Options, Tracer};

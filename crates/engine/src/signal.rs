@@ -43,6 +43,11 @@ impl Tracer<'_> {
             self.resume(thread, signal);
             return Ok(());
         }
+        if signal == libc::SIGTRAP && synchronous && self.is_amid_a_call(&thread, &registers) {
+            // A program that single-steps itself: the displaced call is not done, so there is nothing to be seen yet.
+            self.resume(thread, 0);
+            return Ok(());
+        }
         let moved = self.show_the_site(&thread, &mut registers, synchronous);
         if let Some((hidden, shown)) = moved
             && synchronous
@@ -60,7 +65,13 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Puts a thread that is in a slot or stub where the unprobed program would be, and settles what waits for
+    /// Whether a thread is between the instructions of a slot that together make one call.
+    fn is_amid_a_call(&mut self, thread: &Stopped, registers: &Registers) -> bool {
+        let place = self.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
+        matches!(place, Some((_, Place::Pushed { .. })))
+    }
+
+    /// Puts a thread that is in a slot where the unprobed program would be, and settles what waits for
     /// its instruction. Gives the instruction pointer before and after, if it was moved.
     fn show_the_site(
         &mut self,

@@ -1,6 +1,6 @@
 //! What the engine knows of each thread it follows.
 
-use process::{Registers, Running, Stopped};
+use process::{Registers, Running};
 use trace::Record;
 
 use crate::site::Use;
@@ -28,8 +28,6 @@ pub(crate) struct Tracked {
 pub(crate) enum Activity {
     /// It runs (or has stopped without the engine knowing yet).
     Running(Running),
-    /// It is kept stopped.
-    Held(Stopped),
     /// It is being handled just now.
     Handled,
 }

@@ -89,18 +89,10 @@ pub(crate) fn classify(bytes: &[u8], address: u64) -> Result<Decoded, Refusal> {
     Ok(Decoded { instruction, offsets, text, class })
 }
 
-/// Why the decoder made nothing of the bytes. It asks for more even after bytes that begin no instruction whatever follows,
-/// so what would follow is tried.
+/// Why the decoder made nothing of the bytes.
 fn unreadable(bytes: &[u8], address: u64, error: DecoderError) -> Refusal {
     let shown = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-    let could_go_on = || {
-        [0x00, 0xc0, 0xff].into_iter().any(|filler| {
-            let mut longer = [filler; INSTRUCTION_LIMIT];
-            longer[..bytes.len()].copy_from_slice(bytes);
-            !Decoder::new(64, &longer, DecoderOptions::NONE).decode().is_invalid()
-        })
-    };
-    if error == DecoderError::NoMoreBytes && bytes.len() < INSTRUCTION_LIMIT && could_go_on() {
+    if error == DecoderError::NoMoreBytes && bytes.len() < INSTRUCTION_LIMIT {
         Refusal::Truncated { address, available: bytes.len(), bytes: shown }
     } else {
         Refusal::Unknown { address, bytes: shown }

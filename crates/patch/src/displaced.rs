@@ -89,7 +89,7 @@ impl Displaced {
     }
 
     /// Whether the instruction must not be displaced in a thread that has a shadow stack: a call or a return, of which the
-    /// shadow stack would not know, or which it would take for an attack.
+    /// shadow stack would not know, or which it would take for an attack. (A return alone would be right in its slot.)
     pub fn needs_plain_stack(&self) -> bool {
         match self.decoded.class {
             Class::Call { .. } | Class::CallRegister { .. } | Class::CallMemory | Class::Return { .. } => {

@@ -10,7 +10,8 @@ pub enum Place {
     /// interrupted, a system call that is restarted): rip is the site.
     Before,
     /// A call has pushed something and has not been completed: rip is the site, rsp is `bytes` higher. What was below the
-    /// stack pointer has been overwritten, as the call will overwrite it.
+    /// stack pointer has been overwritten, as the call will overwrite it. A debug exception of the trap flag here is not the
+    /// program's: the thread is resumed as it is, until the call is complete.
     Pushed {
         /// How many bytes rsp must be raised by.
         bytes: u64,

@@ -8,7 +8,9 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The bytes end before the instruction does.
-    #[error("the instruction at {address:#x} is cut off: its mapping ends after {available} bytes ({bytes})")]
+    #[error(
+        "no whole instruction is in the {available} bytes ({bytes}) from {address:#x} to the end of their mapping"
+    )]
     Truncated {
         /// Of the instruction.
         address: u64,

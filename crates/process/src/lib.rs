@@ -32,6 +32,6 @@ pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use registers::Registers;
 pub use remote::find_syscall;
-pub use start::start;
+pub use start::{Surroundings, start};
 pub use tasks::{Status, blocked_at, memory_sharers, name, processor, same_memory, threads};
 pub use thread::{Birth, Event, Running, Stop, Stopped, wait};

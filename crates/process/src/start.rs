@@ -7,14 +7,28 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::{Error, Running};
 
+/// What a started command gets besides the caller's standard streams, environment and directory.
+#[derive(Clone, Copy)]
+pub struct Surroundings {
+    /// Its signal mask.
+    pub signal_mask: libc::sigset_t,
+    /// The process group it joins, or `None` for the caller's.
+    pub group: Option<i32>,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Surroundings {{ group: {:?} }}", self.group)
+    }
+}
+
 /// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
-/// returned thread is [`crate::Stop::Exec`]. The child gets the caller's standard streams, environment and
-/// directory, the signal mask given, and the default action for SIGPIPE (which the Rust runtime ignores in the
-/// caller).
+/// returned thread is [`crate::Stop::Exec`]. The child gets the default action for SIGPIPE (which the Rust runtime
+/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores).
 ///
 /// # Errors
 /// The command cannot be executed ([`Error::Start`]), or tracing it is refused.
-pub fn start(command: &[OsString], signal_mask: &libc::sigset_t) -> Result<Running, Error> {
+pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Running, Error> {
     let name = || command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let fail = |cause| Error::Start { command: name(), cause };
     let arguments = command
@@ -46,7 +60,11 @@ pub fn start(command: &[OsString], signal_mask: &libc::sigset_t) -> Result<Runni
                 libc::_exit(127);
             }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::sigprocmask(libc::SIG_SETMASK, signal_mask, std::ptr::null_mut());
+            libc::signal(libc::SIGTTOU, libc::SIG_DFL);
+            if let Some(group) = surroundings.group {
+                libc::setpgid(0, group);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &surroundings.signal_mask, std::ptr::null_mut());
             libc::execvp(pointers[0], pointers.as_ptr());
             let cause = *libc::__errno_location();
             libc::write(error_write.as_raw_fd(), std::ptr::from_ref(&cause).cast(), size_of_val(&cause));

@@ -59,8 +59,7 @@ fn compare(path: &Path) -> Comparison {
     found
 }
 
-/// objdump prints `fwait` and the instruction after it as one, and so it does with prefixes that stand before
-/// another instruction's own; for the processor, and for us, `fwait` is an instruction.
+/// objdump prints `fwait` and the instruction after it as one; for the processor, and for us, they are two.
 fn is_wait(text: &str) -> bool {
     ["fstcw", "fstenv", "fstsw", "fclex", "finit", "fsave", "fwait"].iter().any(|name| text.contains(name))
 }
@@ -124,6 +123,150 @@ fn the_c_library() {
     assert!(found.accepted.iter().all(|(_, text)| is_wait(text)), "{:x?}", found.accepted);
 }
 
+/// Data among code in every form assembly files have it, and a branch past a `lock` prefix.
+const DATA: &str = r#"
+        .text
+        .globl  dispatch
+        .type   dispatch, @function
+dispatch:
+        .cfi_startproc
+        lea     table(%rip), %rax
+        movslq  (%rax,%rdi,4), %rdx
+        add     %rdx, %rax
+        jmp     *%rax
+        .balign 4
+table:  .long   case0 - table, case1 - table, 0x06060606, 0x2f2f2f2f
+case0:  mov     $1, %eax
+        ret
+case1:  mov     $2, %eax
+        ret
+        .cfi_endproc
+        .size   dispatch, . - dispatch
+
+        .globl  guarded
+        .type   guarded, @function
+guarded:
+        .cfi_startproc
+        cmpl    $0, %fs:24
+        je      1f
+        lock
+1:      cmpxchg %rdx, (%rdi)
+        ret
+        .cfi_endproc
+        .size   guarded, . - guarded
+
+        .type   numbers, @object
+numbers: .quad  0x9090909090909090
+        .size   numbers, 8
+
+        .globl  waiter
+        .type   waiter, @function
+waiter: fstcw   -2(%rsp)
+        movl    $5, 64(%rdi)
+        ret
+        .size   waiter, . - waiter
+        .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn data_among_code() {
+    if !have("data_among_code", &["gcc", "nm"]) {
+        return;
+    }
+    let scratch = Scratch::new("boundary-data");
+    let library = scratch.compile("data.S", DATA, "data.so", &["-shared", "-nostdlib"]);
+    let image = Image::open(&library).unwrap();
+    let symbols = run(Command::new("nm").arg(&library));
+    let at = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    let ok = |vaddr: u64| assert_eq!(image.check_boundary(vaddr), Ok(()), "{vaddr:#x}");
+    let dispatch = at("dispatch");
+    // lea is 7 bytes long, movslq 4, add 3, jmp 2.
+    [0, 7, 11, 14].iter().for_each(|distance| ok(dispatch + distance));
+    // The table is refused from its first byte that cannot be an instruction on, and whatever the sweep took for
+    // instructions before it since the jump.
+    for vaddr in at("table")..at("case0") {
+        assert!(image.check_boundary(vaddr).is_err(), "{vaddr:#x}");
+    }
+    ok(at("case0"));
+    ok(at("case0") + 5);
+    ok(at("case1"));
+
+    let guarded = at("guarded");
+    let (branch, lock) = (guarded + 9, guarded + 11);
+    ok(branch);
+    ok(lock);
+    assert_eq!(image.entered_inside(lock), Some(lock + 1));
+    assert_eq!(image.entered_inside(branch), None);
+    let misplaced = image.check_boundary(lock + 1).unwrap_err();
+    let Misplaced::InsideInstruction { before, after, ref text, .. } = misplaced else {
+        panic!("{misplaced}")
+    };
+    assert_eq!((before, after), (lock, lock + 5));
+    assert!(text.contains("cmpxchg"), "{text}");
+
+    // Bytes that would decode as nops, but a symbol says they are data.
+    let numbers = at("numbers");
+    let Err(Misplaced::NotCode { why, .. }) = image.check_boundary(numbers) else { panic!("{numbers:#x}") };
+    assert!(why.contains("`numbers`"), "{why}");
+
+    // fwait is an instruction, and so is what follows it.
+    let waiter = at("waiter");
+    [0, 1, 5, 12].iter().for_each(|distance| ok(waiter + distance));
+    let inside = image.check_boundary(waiter + 6).unwrap_err().to_string();
+    assert!(inside.contains(&format!("{:#x} and {:#x}", waiter + 5, waiter + 12)), "{inside}");
+    assert!(inside.contains("movl"), "{inside}");
+
+    let header = image.check_boundary(0).unwrap_err();
+    assert!(matches!(header, Misplaced::NotCode { .. }), "{header}");
+}
+
+#[test]
+fn thirty_two_bits() {
+    if !have("thirty_two_bits", &["as", "ld", "objdump"]) {
+        return;
+    }
+    const SOURCE: &str = "
+        .globl _start
+        .type _start, @function
+_start: inc %eax
+        aaa
+        mov 4(%esp), %ecx
+        push $0x12345678
+        call other
+        mov $1, %eax
+        int $0x80
+        .size _start, . - _start
+        .type other, @function
+other:  lcall *(%ecx)
+        enter $8, $0
+        leave
+        ret $4
+        .size other, . - other
+        .rept 12
+        add $0x11223344, %eax
+        .endr
+";
+    let scratch = Scratch::new("boundary-i386");
+    let source = scratch.file("small.s", SOURCE);
+    let (object, program) = (scratch.path().join("small.o"), scratch.path().join("small"));
+    run(Command::new("as").arg("--32").arg("-o").arg(&object).arg(&source));
+    run(Command::new("ld").args(["-m", "elf_i386", "-o"]).arg(&program).arg(&object));
+    assert_eq!(Image::open(&program).unwrap().machine(), dprobes_process::Machine::I386);
+    expect_equal("i386", &program);
+}
+
+#[test]
+#[ignore = "takes the files to compare from DPROBES_COMPARE, separated by colons"]
+fn any_file() {
+    let files = std::env::var("DPROBES_COMPARE").expect("DPROBES_COMPARE names ELF files");
+    for file in files.split(':') {
+        report(file, &compare(Path::new(file)));
+    }
+}
+
 fn report(name: &str, found: &Comparison) {
     println!(
         "{name}: {} instructions, {} refused, {} accepted inside",
@@ -131,8 +274,11 @@ fn report(name: &str, found: &Comparison) {
         found.refused.len(),
         found.accepted.len()
     );
-    for (at, text, why) in found.refused.iter().take(40) {
-        println!("  refused {at:#x} {text}: {why}");
+    // What is refused for one reason stands together.
+    for group in found.refused.chunk_by(|a, b| b.0 - a.0 < 64).take(40) {
+        let (first, text, why) = &group[0];
+        let last = group[group.len() - 1].0;
+        println!("  refused {} in {first:#x}..={last:#x}, first {text}: {why}", group.len());
     }
     for (at, text) in found.accepted.iter().take(40) {
         println!("  accepted {at:#x} inside {text}");

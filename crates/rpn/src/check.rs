@@ -187,6 +187,8 @@ impl<'a> Statements<'a> {
         if let (Some(offset), Some(address)) = (self.find(Key::Offset), self.find(Key::Address)) {
             let wrong = Diagnostic::error(address.place, "a probe has `offset =` or `address =`, not both");
             let wrong = wrong.label("expected one of them").related(offset.place.span, "the other one");
+            let wrong =
+                wrong.help("a handler without instructions, before the next probe, is written `exit`");
             self.messages.add(wrong);
         }
     }

@@ -18,7 +18,9 @@ pub(crate) fn check(op: Op, register: Register, place: Place, word: Word) -> Res
     if matches!(op, Op::PopR | Op::PopU) && !register.can_pop() {
         return Err(Diagnostic::error(place, format!("the register `{name}` cannot be changed"))
             .label("expected a register that a handler may set")
-            .help("cs, ss, and the stack, instruction and flags registers can only be pushed"));
+            .help(
+                "cs, ss, and the stack, instruction, flags and segment base registers can only be pushed",
+            ));
     }
     Ok(())
 }

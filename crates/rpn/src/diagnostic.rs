@@ -177,10 +177,20 @@ fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize>
 /// Text from the program, as it may stand in a message: short, printable, in back quotes.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
-    let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     let cut = if text.chars().nth(LONGEST).is_some() { "..." } else { "" };
-    // Quotes need no escape between back quotes.
-    format!("`{}{cut}`", shown.replace("\\\"", "\"").replace("\\'", "'"))
+    format!("`{}{cut}`", printable(&text.chars().take(LONGEST).collect::<String>()))
+}
+
+/// Text from the program without what a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
 }
 
 /// The messages of one compilation, as they come up.

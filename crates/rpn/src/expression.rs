@@ -386,13 +386,12 @@ impl Value {
     pub(crate) fn plain(&self) -> Result<i128, Diagnostic> {
         match &self.symbol {
             None => Ok(self.number),
-            Some(name) => {
-                Err(Diagnostic::error(name.place, format!("{} is not a number known now", quote(&name.text)))
-                    .label("expected a number")
-                    .help(
-                        "a number may be added to a symbol or taken from it, and only where a place is named",
-                    ))
-            }
+            Some(name) => Err(Diagnostic::error(
+                name.place,
+                format!("the address of {} is not known yet", quote(&name.text)),
+            )
+            .label("expected a number")
+            .help("a number may be added to a symbol or subtracted from it; nothing else")),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     OpenText,
     /// A `/*` without its `*/`.
     OpenComment,
-    /// The end of the program.
+    /// The end of what is read; the token's text says of what.
     End,
 }
 
@@ -57,7 +57,7 @@ impl Token {
     /// How a message calls it.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
-            Kind::End => "the end of the file".into(),
+            Kind::End => self.text.to_string(),
             Kind::Text => crate::diagnostic::quote(&format!("\"{}\"", self.text)),
             _ => crate::diagnostic::quote(&self.text),
         }

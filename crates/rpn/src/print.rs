@@ -4,6 +4,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Value};
+use crate::expression::{Expression, Node};
 use crate::keys::Key;
 use crate::spellings::pieces;
 
@@ -41,7 +42,10 @@ impl Display for Statement {
             }
             Some(Value::Name(name)) => write!(f, " {name}"),
             Some(Value::Names(names)) => names.iter().try_for_each(|name| write!(f, " {name}")),
-            Some(Value::Number(number)) => write!(f, " {number}"),
+            Some(Value::Number(number)) if matches!(self.key, Key::Offset | Key::Address | Key::Opcode) => {
+                write!(f, " {number}")
+            }
+            Some(Value::Number(number)) => write!(f, " {}", Count(number)),
             Some(Value::Range(first, last)) => write!(f, " {first}:{last}"),
         }
     }
@@ -61,13 +65,28 @@ impl Display for Body {
     }
 }
 
+/// A number that counts something: in decimal.
+struct Count<'a>(&'a Expression);
+
+impl Display for Count<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.node {
+            Node::Number(number) => write!(f, "{number}"),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
 impl Display for Instruction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = self.op.row().name;
         let comma = if pieces(name).nth(1).is_some() { "," } else { "" };
         match &self.operand {
             None => f.write_str(name),
-            Some(Operand::Number(number)) => write!(f, "{name}{comma} {number}"),
+            Some(Operand::Number(number)) if self.op.row().operand == vm::Operand::Word => {
+                write!(f, "{name}{comma} {number}")
+            }
+            Some(Operand::Number(number)) => write!(f, "{name}{comma} {}", Count(number)),
             Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name()),
             Some(Operand::Target(target)) => write!(f, "{name}{comma} {target}"),
         }

@@ -9,12 +9,21 @@ pub(crate) struct Code<'a> {
     next: usize,
     /// The offset of the current instruction.
     start: usize,
+    /// Instructions read.
+    #[cfg(test)]
+    pub(crate) count: u64,
 }
 
 impl<'a> Code<'a> {
     /// The code `bytes`, to be run from `entry` on.
     pub(crate) fn new(bytes: &'a [u8], entry: usize) -> Code<'a> {
-        Code { bytes, next: entry, start: entry }
+        Code {
+            bytes,
+            next: entry,
+            start: entry,
+            #[cfg(test)]
+            count: 0,
+        }
     }
 
     /// The offset of the next byte to be read.
@@ -24,10 +33,9 @@ impl<'a> Code<'a> {
     }
 
     /// The exception of an instruction that is none: it has its opcode, or 0 past the end, and its offset.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn invalid(&self) -> Exception {
-        let opcode = self.bytes.get(self.start).copied().unwrap_or(0);
-        Exception::new(Exception::INVALID_OPCODE, u64::from(opcode), self.start as u64)
+        invalid(self.bytes, self.start)
     }
 
     /// Reads the opcode of the next instruction.
@@ -35,7 +43,10 @@ impl<'a> Code<'a> {
     pub(crate) fn op(&mut self) -> Result<Op, Exception> {
         self.start = self.next;
         let [byte] = self.bytes()?;
-        Op::from_byte(byte).ok_or_else(|| self.invalid())
+        let op = Op::from_byte(byte).ok_or_else(|| self.invalid())?;
+        #[cfg(test)]
+        (self.count += 1);
+        Ok(op)
     }
 
     /// Reads `N` bytes.
@@ -88,4 +99,11 @@ impl<'a> Code<'a> {
     pub(crate) fn resume(&mut self, offset: usize) {
         self.next = offset;
     }
+}
+
+/// The exception of the invalid instruction at `start`. It takes what it needs by value: see [`crate::flow`].
+#[cold]
+fn invalid(code: &[u8], start: usize) -> Exception {
+    let opcode = code.get(start).copied().unwrap_or(0);
+    Exception::new(Exception::INVALID_OPCODE, u64::from(opcode), start as u64)
 }

@@ -226,3 +226,56 @@ fn read_before_fault<M: Machine>(
     machine::read(machine, word, base, offset, &mut into[..before as usize])?;
     Ok((before as usize, Some(fault)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Register;
+
+    /// Memory full of `a`, which notes what is read.
+    struct Noting(Vec<(u64, usize)>);
+
+    impl Machine for Noting {
+        fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+            self.0.push((address, into.len()));
+            into.fill(b'a');
+            Ok(())
+        }
+        fn register(&mut self, _: Register) -> u64 {
+            0
+        }
+        fn set_register(&mut self, _: Register, _: u64) {}
+        fn write(&mut self, _: u64, _: &[u8]) -> Result<(), Fault> {
+            Ok(())
+        }
+        fn verify(&mut self, _: u64, _: bool) -> bool {
+            true
+        }
+        fn pid(&mut self) -> u64 {
+            0
+        }
+        fn processor(&mut self) -> u64 {
+            0
+        }
+        fn task(&mut self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_string_is_read_once_and_no_piece_of_it_crosses_a_page() {
+        for address in [0x1000, 0x1001, 0x1f7f, 0x1f80, 0x1f81, 0x1fff] {
+            let mut bytes = [0; LOG_LIMIT];
+            let mut log = Log::new(&mut bytes, LOG_LIMIT);
+            let mut machine = Noting(Vec::new());
+            log.string(&mut machine, Word::W8, address, 10_000).expect("it fits");
+            let mut next = address;
+            for (start, length) in machine.0 {
+                assert_eq!(start, next);
+                next += length as u64;
+                assert_eq!(start / PAGE, (next - 1) / PAGE, "{length} bytes at {start:#x}");
+            }
+            assert_eq!(next, address + 10_000);
+        }
+    }
+}

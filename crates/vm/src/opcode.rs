@@ -112,7 +112,7 @@ macro_rules! instructions {
 
         impl Op {
             /// The instruction with this opcode, or `None` where none has it.
-            #[inline]
+            #[inline(always)]
             pub const fn from_byte(byte: u8) -> Option<Op> {
                 match byte {
                     $($code => Some(Op::$op),)*

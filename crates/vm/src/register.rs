@@ -26,6 +26,7 @@ macro_rules! registers {
             pub const ALL: &[Register] = &[$(Register::$register,)*];
 
             /// The register with this index.
+            #[inline]
             pub const fn from_index(index: u16) -> Option<Register> {
                 match index {
                     $($index => Some(Register::$register),)*
@@ -41,6 +42,7 @@ macro_rules! registers {
             }
 
             /// Which processors have it.
+            #[inline]
             pub const fn set(self) -> RegisterSet {
                 match self {
                     $(Register::$register => RegisterSet::$set,)*
@@ -48,6 +50,7 @@ macro_rules! registers {
             }
 
             /// Whether a handler may change it (`pop r`, `pop u`).
+            #[inline]
             pub const fn can_pop(self) -> bool {
                 match self {
                     $(Register::$register => $pop,)*

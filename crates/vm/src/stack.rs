@@ -20,7 +20,9 @@ impl<'s> Stack<'s> {
     /// An empty stack over `words`, whose last `used` words are cleared; the others are zero already.
     #[inline]
     pub(crate) fn new(words: &'s mut [u64; STACK_WORDS], used: usize) -> Stack<'s> {
-        words[STACK_WORDS - used.min(STACK_WORDS)..].fill(0);
+        if used != 0 {
+            words[STACK_WORDS - used.min(STACK_WORDS)..].fill(0);
+        }
         Stack { words, top: 0, used: 0 }
     }
 

@@ -53,8 +53,11 @@ pub(crate) fn read(source: &Source, headers: &Headers) -> Result<Vec<Range<u64>>
             cies.insert(offset, cie.clone());
             cie
         });
+        // The entry of a signal trampoline starts a byte early, in the padding before it, by a convention that lets
+        // an unwinder look one byte before a return address.
         if let Ok(fde) = fde
             && !fde.is_empty_range()
+            && !fde.is_signal_trampoline()
         {
             ranges.push(fde.initial_address()..fde.end_address());
         }

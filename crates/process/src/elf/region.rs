@@ -194,13 +194,12 @@ impl Region {
                 for mark in &mut self.marks[at..at + zeros] {
                     *mark |= ZERO;
                 }
-                at += zeros;
-                if doubtful && at < gap.end {
-                    self.spoil(gap.clone(), at - zeros);
-                    return;
+                // Zeros that control would run into, or that something follows, are no padding.
+                if block < at || at + zeros < gap.end {
+                    let from = if doubtful { gap.start } else { block };
+                    self.spoil(from..gap.end, at);
                 }
-                block = at;
-                continue;
+                return;
             }
             match self.decode(at, gap.end).filter(|instruction| self.is_likely(instruction, is_code)) {
                 None => {

@@ -1,5 +1,5 @@
 //! Compiling small programs while testing, and asking binutils about them.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -121,12 +121,13 @@ impl Parser<'_> {
         if second.kind != Kind::Name || second.starts_line || !siblings || after.is(":") || after.is("=") {
             return Ok(());
         }
+        let half = TABLE.iter().any(|row| {
+            let mut row_pieces = pieces(row.name);
+            row_pieces.next() == Some(name) && row_pieces.next().is_some_and(|piece| second.is_word(piece))
+        });
         let takes_value = TABLE.iter().any(|row| row.name == name && row.operand == Takes::Word);
-        let names = TABLE.iter().map(|row| row.name).chain(SPELLINGS.iter().map(|(name, _)| *name));
-        let begins = |word: &str| second.is_word(word);
-        let next_statement =
-            names.filter_map(|name| pieces(name).next()).chain(["proc", "endproc"]).any(begins);
-        if (takes_value && after.is(",")) || (!takes_value && !next_statement) {
+        let value_follows = after.is(",") || (after.kind == Kind::Number && !after.starts_line);
+        if half || (takes_value && value_follows) || (!takes_value && !begins_instruction(second)) {
             return Err(unknown(first, second));
         }
         Ok(())
@@ -161,7 +162,12 @@ impl Parser<'_> {
     /// Reads the operand of a row. `prefixed` says that no comma is due before it.
     fn operand(&mut self, row: &'static Row, prefixed: bool) -> Result<Option<Operand>, Diagnostic> {
         let what = match row.operand {
-            Takes::None => return Ok(None),
+            Takes::None => {
+                // `push lv 0`
+                let with = TABLE.iter().find(|other| other.name == row.name && other.operand != Takes::None);
+                let number = self.cursor.peek().kind == Kind::Number;
+                return if with.is_some() && number { Err(self.comma(row)) } else { Ok(None) };
+            }
             Takes::U8 | Takes::U16 => "a count",
             Takes::Local | Takes::Global => "a variable's index",
             Takes::Register => "a register",
@@ -171,11 +177,12 @@ impl Parser<'_> {
             Takes::Proc => "a procedure",
         };
         if pieces(row.name).nth(1).is_some() && !prefixed && !self.cursor.eat(",") {
-            return Err(self.cursor.expected("`,`").help(format!("write `{}, ...`", row.name)));
+            return Err(self.comma(row));
         }
         let token = self.cursor.peek();
         let after = self.cursor.peek_at(1);
-        let missing = token.kind == Kind::Name && (after.is(":") || after.is("="));
+        let starts_next = after.is(":") || after.is("=") || (token.starts_line && begins_instruction(token));
+        let missing = token.kind == Kind::Name && starts_next;
         if missing {
             return Err(self.cursor.expected(what));
         }
@@ -204,6 +211,10 @@ impl Parser<'_> {
             }
         };
         Ok(Some(operand))
+    }
+
+    fn comma(&self, row: &Row) -> Diagnostic {
+        self.cursor.expected("`,`").help(format!("write `{}, ...`", row.name))
     }
 }
 
@@ -243,6 +254,12 @@ fn unknown(first: &Token, second: &Token) -> Diagnostic {
     }
 }
 
+/// Whether a name is the first word of an instruction, or of a procedure's begin or end.
+pub(super) fn begins_instruction(token: &Token) -> bool {
+    let names = TABLE.iter().map(|row| row.name).chain(SPELLINGS.iter().map(|(name, _)| *name));
+    names.filter_map(|name| pieces(name).next()).chain(["proc", "endproc"]).any(|word| token.is_word(word))
+}
+
 fn register(token: &Token, instruction: &str) -> Result<Register, Diagnostic> {
     if let Some(register) = Register::from_name(&token.text) {
         return Ok(register);
@@ -251,8 +268,8 @@ fn register(token: &Token, instruction: &str) -> Result<Register, Diagnostic> {
     let error = |message: String, label: &str| Err(Diagnostic::error(token.place, message).label(label));
     match missing_register(&token.text) {
         Some(MissingRegister::System) => error(
-            format!("the register {name} needs a kernel probe, and this version does not have it"),
-            "expected a register of a user program",
+            format!("the register {name} is for kernel probes, and this version does not have it"),
+            "expected a general or a segment register",
         ),
         Some(MissingRegister::Float) => error(
             format!("the register {name} is of the floating-point unit, which this version does not read"),

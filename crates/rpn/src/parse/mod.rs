@@ -80,7 +80,8 @@ impl Parser<'_> {
                     }
                     read
                 }
-                _ => Err(self.cursor.expected("a statement or an instruction")),
+                _ => Err(Diagnostic::error(token.place, format!("unexpected {}", token.describe()))
+                    .label("expected a statement or an instruction")),
             };
             if done.keep(self.messages).is_none() {
                 // The wrong token may be the first of its line.

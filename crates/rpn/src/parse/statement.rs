@@ -1,5 +1,6 @@
 //! Statements: `key = value`.
 
+use super::instruction::begins_instruction;
 use super::{Parser, Within};
 use crate::ast::{Item, Statement, Value};
 use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
@@ -21,7 +22,7 @@ impl Parser<'_> {
             }
         };
         self.cursor.skip(2);
-        if key.begins_probe() {
+        if key.begins_probe() && !self.says_place_again(key) {
             self.begin_probe();
         }
         let start = self.cursor.position();
@@ -35,6 +36,17 @@ impl Parser<'_> {
         }
         self.place_statement(statement, word);
         Ok(())
+    }
+
+    /// Whether a probe without instructions has `offset =` and now `address =`, or the other way round: that is
+    /// one probe with both, which is refused.
+    fn says_place_again(&self, key: Key) -> bool {
+        match (self.within, self.program.items.last()) {
+            (Within::Probe, Some(Item::Probe(probe))) => {
+                probe.body.lines.is_empty() && probe.header.first().is_some_and(|first| first.key != key)
+            }
+            _ => false,
+        }
     }
 
     /// The key that a word means; `None` for one that is passed over. Nothing is taken where it is a key.
@@ -115,11 +127,11 @@ impl Parser<'_> {
 
     /// A value is missing where the next thing is a statement or a label.
     fn check_there(&self, key: Key) -> Result<(), Diagnostic> {
+        let token = self.cursor.peek();
         let follows = self.cursor.peek_at(1);
-        if self.cursor.peek().kind == Kind::Name && follows.is("=") {
-            return Err(self.cursor.expected(key.what()));
-        }
-        Ok(())
+        let ends = follows.is("=") || follows.is(":") || begins_instruction(token);
+        let missing = token.kind == Kind::Name && (follows.is("=") || (token.starts_line && ends));
+        if missing { Err(self.cursor.expected(key.what())) } else { Ok(()) }
     }
 
     /// A name, or a text in quotes. `3c59x` is a name here too.

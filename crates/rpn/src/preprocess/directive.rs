@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::macros::Macro;
 use super::{DEEPEST_INCLUDE, Frame, LARGEST_FILE, MOST_BYTES, MOST_INCLUDES, Preprocessor};
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
+use crate::diagnostic::{Diagnostic, Keep, nearest, printable, quote};
 use crate::expression::{self, Grammar};
 use crate::lex::{Kind, Token};
 use crate::source::Span;
@@ -89,7 +89,7 @@ impl Preprocessor<'_> {
             _ => "",
         };
         let text = text.trim_matches('"').trim();
-        if text.is_empty() { "an error set by the program".into() } else { text.escape_debug().to_string() }
+        if text.is_empty() { "an error set by the program".into() } else { printable(text) }
     }
 
     fn define(&mut self, word: &Token, line: Vec<Token>) -> Result<(), Diagnostic> {
@@ -187,7 +187,12 @@ impl Preprocessor<'_> {
         let line = self.replace_defined(line)?;
         let mut tokens = self.expand_list(line);
         let end = tokens.last().map_or(word.place, |last| last.place);
-        tokens.push(Token { kind: Kind::End, text: "".into(), place: end.after(), ..word.clone() });
+        tokens.push(Token {
+            kind: Kind::End,
+            text: "the end of the line".into(),
+            place: end.after(),
+            ..word.clone()
+        });
         if let [_] = tokens[..] {
             return Err(Diagnostic::error(
                 word.place.after(),

@@ -34,7 +34,11 @@ impl Preprocessor<'_> {
         let arguments = match &macro_.parameters {
             None => Vec::new(),
             Some(_) if !self.peek_is("(") => return Some(token),
-            Some(parameters) => self.arguments(&token, &macro_, parameters.len()).keep(&mut self.messages)?,
+            Some(parameters) => match self.arguments(&token, &macro_, parameters.len()) {
+                // The limit was met within the call, and has its message.
+                Err(_) if self.exhausted => return None,
+                arguments => arguments.keep(&mut self.messages)?,
+            },
         };
         let made = macro_.substitute(&token, &arguments, self.room).keep(&mut self.messages)?;
         // What is made takes memory until it is read, and a body that comes to nothing takes time.

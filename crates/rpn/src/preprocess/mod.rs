@@ -10,6 +10,8 @@
 mod directive;
 mod expand;
 mod macros;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -115,7 +117,7 @@ impl<'a> Preprocessor<'a> {
         let span = Span { source, start: end, end };
         this.output.push(Token {
             kind: Kind::End,
-            text: "".into(),
+            text: "the end of the file".into(),
             place: span.into(),
             starts_line: true,
             spaced: true,
@@ -199,11 +201,14 @@ impl<'a> Preprocessor<'a> {
                 Diagnostic::error(token.place, format!("unexpected character {}", quote(&token.text)))
                     .label("nothing in the language starts with it"),
             ),
-            Kind::OpenText => self.messages.add(
-                Diagnostic::error(token.place, "this string has no end")
-                    .label("expected a closing `\"` on this line"),
-            ),
             Kind::OpenComment => self.messages.add(open_comment(&token)),
+            Kind::OpenText => {
+                self.messages.add(
+                    Diagnostic::error(token.place, "this string has no end")
+                        .label("expected a closing `\"` on this line"),
+                );
+                self.output.push(Token { kind: Kind::Text, ..token });
+            }
             _ => self.output.push(token),
         }
     }

@@ -1,0 +1,8 @@
+//! What several of the tests stand on. Each uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod compare;
+pub mod encodings;
+pub mod forms;
+pub mod native;
+pub mod random;

@@ -1,0 +1,185 @@
+//! Damaged files: never a panic, never a hang, never more memory than the file justifies.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{PLAIN, Scratch, have, run};
+use dprobes_process::Image;
+use proptest::prelude::*;
+
+/// A small library that has every table that is read: versions, both hash tables, unwinding entries, notes, and
+/// compressed symbols.
+fn victim() -> Option<&'static Vec<u8>> {
+    static VICTIM: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let make = || {
+        if !have("damage", &["gcc", "strip", "objcopy", "xz"]) {
+            return None;
+        }
+        let scratch = Scratch::new("damage");
+        let map = scratch.file("versions.map", "V_1 { global: *; };\nV_2 { global: pick; } V_1;\n");
+        let script = format!("-Wl,--version-script={}", map.display());
+        let options = ["-shared", "-fPIC", "-Wl,--hash-style=both", &script];
+        let library = scratch.compile("plain.c", PLAIN, "whole.so", &options);
+        let small = scratch.path().join("small");
+        run(Command::new("objcopy").arg("--only-keep-debug").arg(&library).arg(&small));
+        run(Command::new("xz").arg(&small));
+        let stripped = scratch.strip(&library, "stripped.so", &[]);
+        let packed = scratch.path().join("packed.so");
+        let section = format!(".gnu_debugdata={}", scratch.path().join("small.xz").display());
+        run(Command::new("objcopy").args(["--add-section", &section]).arg(&stripped).arg(&packed));
+        Some(std::fs::read(packed).unwrap())
+    };
+    VICTIM.get_or_init(make).as_ref()
+}
+
+/// Asks an image everything there is to ask.
+fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
+    let image = Image::parse(bytes, Path::new("damaged.so")).map_err(|error| error.to_string())?;
+    let _ = (image.machine(), image.soname(), image.build_id(), image.interpreter(), image.entry());
+    let _ = (image.rseq_descriptors(), image.nearest_names("pick"));
+    for name in ["pick", "pick@@V_2", "ns::f(int)"] {
+        let _ = image.lookup(name);
+    }
+    let mut places: Vec<u64> = image.functions().iter().take(100).map(|function| function.vaddr).collect();
+    places.extend(image.segments().iter().take(20).flat_map(|s| [s.vaddr, s.vaddr.wrapping_add(s.mem_size)]));
+    places.extend([0, image.entry(), 0x1000, 0x1001, u64::MAX]);
+    for vaddr in places {
+        for vaddr in [vaddr, vaddr.wrapping_add(1), vaddr.wrapping_sub(1)] {
+            let _ = image.check_boundary(vaddr).map_err(|misplaced| misplaced.to_string());
+            let _ = (image.entered_inside(vaddr), image.instruction_text(vaddr), image.section_name(vaddr));
+            let _ = (image.function_at(vaddr), image.text(vaddr, 16), image.text(vaddr, usize::MAX));
+            let _ = (image.offset_of_address(vaddr), image.address_of_offset(vaddr));
+        }
+    }
+    for problem in image.problems() {
+        let text = problem.to_string();
+        assert!(text.contains("damaged.so"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_victim_is_sound() {
+    let Some(victim) = victim() else { return };
+    let image = Image::parse(victim.clone(), Path::new("whole.so")).unwrap();
+    assert!(image.problems().is_empty(), "{:?}", image.problems());
+    assert_eq!(image.lookup("pick").matches[0].full_name(), "pick@@V_2");
+    assert_eq!(image.lookup("twice").matches.len(), 1);
+}
+
+#[test]
+fn every_length() {
+    let Some(victim) = victim() else { return };
+    // Each header cut at each byte, and the rest at steps that hit every table.
+    for length in (0..1024).chain((1024..victim.len()).step_by(97)) {
+        if let Err(error) = ask_everything(victim[..length].to_vec()) {
+            assert!(error.contains("damaged.so"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn every_header_byte() {
+    let Some(victim) = victim() else { return };
+    // The file header and all program headers, each byte with the values that hurt most.
+    for at in 0..64 + 56 * 12 {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut bytes = victim.clone();
+            bytes[at] = value;
+            let _ = ask_everything(bytes);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Random bytes anywhere; the tables are dense enough for a third of them to hit one.
+    #[test]
+    fn random_bytes(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..60)) {
+        if let Some(victim) = victim() {
+            let mut bytes = victim.clone();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            let _ = ask_everything(bytes);
+        }
+    }
+
+    /// Whole words of section headers, which stand at the end of the file.
+    #[test]
+    fn random_section_headers(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 1..8)) {
+        if let Some(victim) = victim() {
+            let mut bytes = victim.clone();
+            let table = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+            let words = (bytes.len() - table) / 8;
+            for (at, value) in changes {
+                let at = table + at.index(words) * 8;
+                // Small values are the dangerous ones: they pass the first checks.
+                let value = if value % 3 == 0 { value } else { value % 0x8000 };
+                bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            let _ = ask_everything(bytes);
+        }
+    }
+}
+
+/// A table of many symbols that all name one long string takes as much time and memory to read as to write.
+#[test]
+fn names_that_overlap() {
+    let Some(victim) = victim() else { return };
+    let mut bytes = victim.clone();
+    let field = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let sections = field(&bytes, 0x28) as usize;
+    let kind = |bytes: &[u8], index: usize| bytes[sections + index * 64 + 4];
+    let dynsym = (0..40).find(|index| kind(&bytes, *index) == 11).unwrap();
+    let header = sections + dynsym * 64;
+    let link = u32::from_le_bytes(bytes[header + 40..header + 44].try_into().unwrap()) as usize;
+    // Both tables at the end of the file: 40,000 symbols, each named by the same 100,000 letters.
+    let symbol_at = field(&bytes, header + 24) as usize;
+    let defined = (1..).find(|i| bytes[symbol_at + i * 24 + 6] != 0).unwrap();
+    let symbol: Vec<u8> = bytes[symbol_at + defined * 24..][..24].to_vec();
+    let mut symbol = symbol;
+    symbol[..4].copy_from_slice(&1_u32.to_le_bytes());
+    let place = |bytes: &mut Vec<u8>, header: usize, contents: Vec<u8>| {
+        let (at, size) = (bytes.len() as u64, contents.len() as u64);
+        bytes.extend(contents);
+        bytes[header + 24..header + 32].copy_from_slice(&at.to_le_bytes());
+        bytes[header + 32..header + 40].copy_from_slice(&size.to_le_bytes());
+    };
+    place(&mut bytes, header, symbol.repeat(40_000));
+    let mut strings = vec![b'a'; 100_000];
+    strings[0] = 0;
+    strings.push(0);
+    place(&mut bytes, sections + link * 64, strings);
+    let started = std::time::Instant::now();
+    let image = Image::parse(bytes, Path::new("damaged.so")).unwrap();
+    let problems: Vec<String> = image.problems().iter().map(ToString::to_string).collect();
+    assert!(problems.iter().any(|problem| problem.contains("overlap")), "{problems:?}");
+    assert!(started.elapsed().as_secs() < 5);
+}
+
+/// A sparse file that claims tables of terabytes.
+#[test]
+fn a_sparse_file() {
+    let Some(victim) = victim() else { return };
+    let scratch = Scratch::new("damage-sparse");
+    let path: PathBuf = scratch.path().join("sparse.so");
+    let mut bytes = victim.clone();
+    let sections = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+    let count = u16::from_le_bytes(bytes[0x3c..0x3e].try_into().unwrap()) as usize;
+    for index in 1..count {
+        let size = sections + index * 64 + 32;
+        bytes[size..size + 8].copy_from_slice(&(1_u64 << 39).to_le_bytes());
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    let image = Image::open(&path).unwrap();
+    let problems: Vec<String> = image.problems().iter().map(ToString::to_string).collect();
+    assert!(problems.iter().any(|problem| problem.contains("at most")), "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.contains("sparse.so")), "{problems:?}");
+}

@@ -1,0 +1,113 @@
+//! What a run has to do with the world: the machine and the record.
+
+use crate::flow::Flow;
+use crate::log::{Failure, Log, Token};
+use crate::machine::{self, Fault, Machine};
+use crate::stack::STACK_WORDS;
+use crate::variables::Variables;
+use crate::{Exception, Word};
+use core::sync::atomic::Ordering;
+
+/// The machine, the log and the codes of the record.
+pub(crate) struct Hit<'s, 'm, M, const WIDE: bool> {
+    pub(crate) machine: &'m mut M,
+    pub(crate) mask: u16,
+    pub(crate) log: Log<'s>,
+    pub(crate) major: Option<u32>,
+    pub(crate) minor: Option<u32>,
+}
+
+impl<M: Machine, const WIDE: bool> Hit<'_, '_, M, WIDE> {
+    const WORD: Word = Flow::<WIDE>::WORD;
+
+    /// Logs a string. One that does not fit ends the handler even where that exception is masked.
+    pub(crate) fn log_string(&mut self, address: u64, size: u64) -> Result<(), Exception> {
+        match self.log.string(self.machine, Self::WORD, address, size) {
+            Ok(()) => Ok(()),
+            Err(Failure::Overflow) => Err(self.log.overflow()),
+            Err(Failure::Fault(fault)) => Err(self.log_fault(fault)),
+        }
+    }
+
+    /// Logs memory.
+    pub(crate) fn log_memory(&mut self, address: u64, size: u64) -> Result<(), Exception> {
+        let logged = self.log.memory(self.machine, Self::WORD, address, size);
+        self.logged(logged)
+    }
+
+    /// Logs `count` elements of the stack's `words` from the slot `top` on.
+    #[inline]
+    pub(crate) fn log_elements(
+        &mut self,
+        token: Option<Token>,
+        words: &[u64; STACK_WORDS],
+        top: usize,
+        count: u64,
+    ) -> Result<(), Exception> {
+        let element = |place| Ok(words[top.wrapping_add(place as usize) % STACK_WORDS]);
+        let logged = self.log.words::<Exception>(Self::WORD, token, count, element)?;
+        self.logged(logged)
+    }
+
+    /// Logs `count` variables from the index `first` on.
+    pub(crate) fn log_variables(
+        &mut self,
+        token: Token,
+        variables: Variables<'_>,
+        count: u64,
+        first: u64,
+    ) -> Result<(), Exception> {
+        let element = |place| {
+            // No sum wraps: the first index that is out of range is also the last that is asked for.
+            let variable = variables.at(first.wrapping_add(place))?;
+            Ok(variable.load(Ordering::Relaxed))
+        };
+        let logged = self.log.words(Self::WORD, Some(token), count, element)?;
+        self.logged(logged)
+    }
+
+    /// Goes on after a record that the log took whole or in part; a full log matters only where it is not masked.
+    #[inline(always)]
+    fn logged(&mut self, result: Result<(), Failure>) -> Result<(), Exception> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(Failure::Overflow) if self.mask & Exception::LOG_OVERFLOW == 0 => Ok(()),
+            Err(Failure::Overflow) => Err(self.log.overflow()),
+            Err(Failure::Fault(fault)) => Err(self.log_fault(fault)),
+        }
+    }
+
+    /// Logs a fault record. Where it does not fit, that is the exception to raise, unless it is masked.
+    #[cold]
+    fn log_fault(&mut self, fault: Fault) -> Exception {
+        match self.log.fault(Self::WORD, fault) {
+            Err(_) if self.mask & Exception::LOG_OVERFLOW != 0 => self.log.overflow(),
+            _ => invalid_address(Self::WORD, fault),
+        }
+    }
+
+    /// The `N` bytes at an address, as a number.
+    #[inline(always)]
+    pub(crate) fn load<const N: usize>(&mut self, address: u64) -> Result<u64, Exception> {
+        let mut bytes = [0; 8];
+        match machine::read(self.machine, Self::WORD, address, 0, &mut bytes[..N]) {
+            Ok(()) => Ok(u64::from_le_bytes(bytes)),
+            Err(fault) => Err(invalid_address(Self::WORD, fault)),
+        }
+    }
+
+    /// Stores the low `N` bytes of a number at an address.
+    #[inline(always)]
+    pub(crate) fn store<const N: usize>(&mut self, address: u64, value: u64) -> Result<(), Exception> {
+        match machine::write(self.machine, Self::WORD, address, &value.to_le_bytes()[..N]) {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(invalid_address(Self::WORD, fault)),
+        }
+    }
+}
+
+/// The exception of a memory access that faulted.
+#[cold]
+fn invalid_address(word: Word, fault: Fault) -> Exception {
+    Exception::new(Exception::INVALID_ADDR, word.truncate(fault.address), 0)
+}
