@@ -66,6 +66,13 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let object = program::compile_to_insert(&arguments.program)?;
+    if arguments.pid as u32 == std::process::id() {
+        // The tracer cannot tell: it is another process.
+        return Err(Failure::new(format!(
+            "process {} cannot be traced: it is dprobes itself",
+            arguments.pid
+        )));
+    }
     let mut output = open(&arguments.tracing, true)?;
     front::split()?;
     let watch = Watch::start(arguments.duration);

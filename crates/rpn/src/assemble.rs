@@ -8,11 +8,11 @@
 //! instruction its offset, the second writes it. A handler that could run off its end gets an `exit`, a
 //! procedure a `ret`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use vm::{Op, Operand as Takes, Word};
 
-use crate::ast::{Body, Instruction, Item, Line, Operand, Procedure, Program};
+use crate::ast::{Body, Instruction, Item, Line, Operand, Procedure, Program, Statement};
 use crate::check::{show, within};
 use crate::diagnostic::{Diagnostic, Keep, Messages, nearest, quote};
 use crate::expression::{Expression, Name};
@@ -36,19 +36,19 @@ pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Me
         .collect();
     let mut probe = 0;
     for (item, layout) in program.items.iter().zip(&layouts) {
-        let (body, is_procedure) = match item {
+        let (body, start, is_procedure) = match item {
             Item::Probe(it) => {
                 if let Some(probe) = object.probes.get_mut(probe) {
                     (probe.entry, probe.end) = (layout.start, layout.end);
                 }
                 probe += 1;
-                (&it.body, false)
+                (&it.body, it.header.first().map_or(Span::default(), Statement::span), false)
             }
-            Item::Procedure(it) => (&it.body, true),
+            Item::Procedure(it) => (&it.body, it.name.place.span, true),
         };
         let labels = find_labels(body, layout, messages);
         let mut writer = Writer { object, messages, procedures: &procedures, labels, is_procedure };
-        writer.body(body, layout);
+        writer.body(body, layout, start);
     }
 }
 
@@ -101,8 +101,8 @@ fn find_procedures(
     program: &Program,
     layouts: &[Layout],
     messages: &mut Messages,
-) -> HashMap<String, (Name, usize)> {
-    let mut procedures: HashMap<String, (Name, usize)> = HashMap::new();
+) -> BTreeMap<String, (Name, usize)> {
+    let mut procedures: BTreeMap<String, (Name, usize)> = BTreeMap::new();
     for (item, layout) in program.items.iter().zip(layouts) {
         let Item::Procedure(Procedure { name, .. }) = item else { continue };
         let key = name.text.to_ascii_lowercase();
@@ -126,8 +126,10 @@ struct Label {
     used: bool,
 }
 
-fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> HashMap<String, Label> {
-    let mut labels: HashMap<String, Label> = HashMap::new();
+fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> BTreeMap<String, Label> {
+    let mut labels: BTreeMap<String, Label> = BTreeMap::new();
+    let is_instruction = |line: &Line| matches!(line, Line::Instruction(_) | Line::Missing);
+    let last = body.lines.iter().rposition(is_instruction);
     for (index, (line, offset)) in body.lines.iter().zip(&layout.lines).enumerate() {
         let Line::Label(name) = line else { continue };
         let key = name.text.to_ascii_lowercase();
@@ -140,8 +142,7 @@ fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> HashMap
             );
             continue;
         }
-        let follows = |line: &Line| matches!(line, Line::Instruction(_) | Line::Missing);
-        if !body.lines[index + 1..].iter().any(follows) {
+        if last.is_none_or(|last| last < index) {
             messages.add(
                 Diagnostic::error(
                     name.place,
@@ -159,16 +160,20 @@ fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> HashMap
 struct Writer<'a> {
     object: &'a mut Object,
     messages: &'a mut Messages,
-    procedures: &'a HashMap<String, (Name, usize)>,
-    labels: HashMap<String, Label>,
+    procedures: &'a BTreeMap<String, (Name, usize)>,
+    labels: BTreeMap<String, Label>,
     is_procedure: bool,
 }
 
 impl Writer<'_> {
-    fn body(&mut self, body: &Body, layout: &Layout) {
-        let mut last = Span::default();
+    /// `start` is where the handler or procedure begins in the source.
+    fn body(&mut self, body: &Body, layout: &Layout, start: Span) {
+        let mut last = start;
         for (line, offset) in body.lines.iter().zip(&layout.lines) {
             let Line::Instruction(instruction) = line else { continue };
+            if self.messages.full() {
+                return;
+            }
             last = instruction.place.span;
             self.object.lines.push((*offset, last));
             self.instruction(instruction, *offset);
@@ -312,7 +317,7 @@ impl Writer<'_> {
                 .label("expected the name of a `proc`");
             return Err(match self.labels.contains_key(&key) {
                 true => wrong.help(format!("{shown} is a label: `jmp` goes there, `call` takes a procedure")),
-                false => wrong.suggest(nearest(&name.text, sorted(names))),
+                false => wrong.suggest(nearest(&name.text, names)),
             });
         }
         if let Some(label) = self.labels.get_mut(&key) {
@@ -324,14 +329,7 @@ impl Writer<'_> {
             .label("expected a label of this handler or procedure");
         Err(match self.procedures.contains_key(&key) {
             true => wrong.help(format!("{shown} is a procedure: `call {}`", name.text)),
-            false => wrong.suggest(nearest(&name.text, sorted(names))),
+            false => wrong.suggest(nearest(&name.text, names)),
         })
     }
-}
-
-/// Names in a fixed order, so that the same one is suggested every time.
-fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names
 }

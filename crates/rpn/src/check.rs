@@ -14,6 +14,9 @@ use crate::source::Span;
 /// The largest `logmax`, in bytes.
 const LARGEST_LOG: i128 = 32 << 10;
 
+/// Groups or types that a program may define.
+const MOST_NAMES: usize = 1000;
+
 /// `maxhits` where none is given.
 const MAXHITS: u64 = 0x7fff_ffff;
 
@@ -34,6 +37,9 @@ pub(crate) fn headers(program: &Program, word: Word, end: Span, messages: &mut M
         crate::ast::Item::Procedure(_) => None,
     });
     for probe in probes {
+        if messages.full() {
+            break;
+        }
         let statements = Statements { all: &probe.header, messages };
         let probe = statements.probe(probe, &object, defaults);
         object.probes.push(probe);
@@ -86,6 +92,11 @@ impl<'a> Statements<'a> {
         let Some(Value::Names(names)) = self.find(key).and_then(|statement| statement.value.as_ref()) else {
             return Vec::new();
         };
+        if let Some(first) = names.get(MOST_NAMES) {
+            let wrong = Diagnostic::error(first.place, format!("too many names in `{} =`", key.name()));
+            self.messages.add(wrong.label(format!("expected at most {MOST_NAMES}")));
+            return Vec::new();
+        }
         let mut kept: Vec<&Name> = Vec::new();
         let mut again = Vec::new();
         for name in names {

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{Place, Sources, Span};
+use crate::source::{Place, Position, Sources, Span};
 
 /// How grave a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,9 +114,7 @@ impl Diagnostic {
             Severity::Note => Level::NOTE,
         };
         let mut group = Group::with_title(level.primary_title(self.message.as_str()));
-        for snippet in self.snippets(sources) {
-            group = group.element(snippet);
-        }
+        group = group.elements(self.elements(sources));
         for inclusion in self.inclusions(sources) {
             group = group.element(Level::NOTE.message(inclusion));
         }
@@ -127,30 +125,48 @@ impl Diagnostic {
         renderer.decor_style(DecorStyle::Ascii).render(&[group])
     }
 
-    /// One snippet for each source concerned, the primary one first.
-    fn snippets<'a>(&'a self, sources: &'a Sources) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+    /// The lines of the places concerned: those of one source together, the primary one's first.
+    fn elements<'a>(&'a self, sources: &'a Sources) -> Vec<Element<'a>> {
         let mut marks = vec![(self.span, self.label.as_str(), AnnotationKind::Primary)];
         marks.extend(self.related.iter().map(|it| (it.span, it.label.as_str(), AnnotationKind::Context)));
-        let mut done = Vec::new();
-        let mut snippets = Vec::new();
-        for &(first, ..) in &marks {
-            let Some(source) = sources.get(first.source).filter(|_| !done.contains(&first.source)) else {
+        let mut elements = Vec::new();
+        while let Some(&(first, ..)) = marks.first() {
+            let Some(source) = sources.get(first.source) else {
+                marks.remove(0);
                 continue;
             };
-            done.push(first.source);
-            let here = || marks.iter().filter(|(span, ..)| span.source == first.source);
-            let window = window(&source.text, here().map(|(span, ..)| *span));
-            let line = source.text[..window.start].matches('\n').count() + 1;
-            let mut snippet =
-                Snippet::source(&source.text[window.clone()]).path(source.name.as_str()).line_start(line);
-            for (span, label, kind) in here() {
+            let same = marks.iter().map(|(span, ..)| *span).filter(|span| span.source == first.source);
+            let together = window(&source.text, same);
+            // Lines that are too far from each other are shown one by one.
+            let alone = together.len() > MOST_SHOWN;
+            let window = if alone { window(&source.text, [first].into_iter()) } else { together };
+            let (here, rest) = match alone {
+                true => (vec![marks.remove(0)], marks),
+                false => marks.into_iter().partition(|(span, ..)| span.source == first.source),
+            };
+            marks = rest;
+            if window.len() > MOST_SHOWN {
+                let Position { line, column } = sources.position(first);
+                let origin = Origin::path(source.name.as_str()).line(line).char_column(column);
+                elements.push(origin.into());
+                for (_, label, _) in here {
+                    elements
+                        .push(Level::NOTE.message(format!("{label} (the line is too long to show)")).into());
+                }
+                continue;
+            }
+            let start = Span { start: u32::try_from(window.start).unwrap_or(u32::MAX), ..first };
+            let mut snippet = Snippet::source(&source.text[window.clone()])
+                .path(source.name.as_str())
+                .line_start(sources.line(start));
+            for (span, label, kind) in here {
                 let clip = |at: u32| (at as usize).clamp(window.start, window.end) - window.start;
-                let label = (!label.is_empty()).then_some(*label);
+                let label = (!label.is_empty()).then_some(label);
                 snippet = snippet.annotation(kind.span(clip(span.start)..clip(span.end)).label(label));
             }
-            snippets.push(snippet);
+            elements.push(snippet.into());
         }
-        snippets
+        elements
     }
 
     /// `included from ...`, innermost first.
@@ -162,6 +178,9 @@ impl Diagnostic {
         path.into_iter().map(|at| format!("included from {}", locate(at))).collect()
     }
 }
+
+/// Bytes of source that one piece of a message may show.
+const MOST_SHOWN: usize = 16 << 10;
 
 /// The whole lines that hold the spans.
 fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize> {
@@ -198,20 +217,22 @@ pub(crate) fn printable(text: &str) -> String {
 pub(crate) struct Messages {
     all: Vec<Diagnostic>,
     errors: usize,
-    left_out: usize,
 }
 
-/// Messages kept for one compilation; what comes after is counted.
+/// Messages kept for one compilation.
 const MOST_MESSAGES: usize = 1000;
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Diagnostic) {
         self.errors += usize::from(message.severity == Severity::Error);
-        if self.all.len() < MOST_MESSAGES {
+        if !self.full() {
             self.all.push(message);
-        } else {
-            self.left_out += 1;
         }
+    }
+
+    /// Whether there are as many as are kept: it is not worth looking for more.
+    pub(crate) fn full(&self) -> bool {
+        self.all.len() >= MOST_MESSAGES
     }
 
     /// Whether the program is refused.
@@ -222,10 +243,9 @@ impl Messages {
     /// All of them in the order of the source.
     pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
         self.all.sort_by_cached_key(|message| sources.path_to(message.span));
-        if let (1.., Some(last)) = (self.left_out, self.all.last()) {
-            let count = self.left_out;
-            let rest = Diagnostic::note(last.span, format!("{count} more messages are not shown"));
-            self.all.push(rest);
+        if let Some(last) = self.all.last().filter(|_| self.all.len() >= MOST_MESSAGES) {
+            let rest = Diagnostic::note(last.span, format!("these are the first {MOST_MESSAGES} messages"));
+            self.all.push(rest.label("what comes after is not checked"));
         }
         self.all
     }
@@ -242,6 +262,9 @@ impl<T> Keep<T> for Result<T, Diagnostic> {
     }
 }
 
+/// Names among which the nearest is looked for.
+const MOST_NAMES: usize = 1000;
+
 /// The nearest of `names` to `word`, if it is near enough to have been meant. Case does not matter.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
@@ -253,6 +276,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     let enough = word.chars().count().div_ceil(3);
     names
         .into_iter()
+        .take(MOST_NAMES)
         .filter(|name| name.len() <= LONGEST)
         .map(|name| (distance(name), name))
         .filter(|(distance, name)| *distance <= enough && *distance < name.chars().count())
@@ -280,13 +304,35 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_messages_are_counted() {
+    fn beyond_the_limit_there_are_no_messages() {
         let mut messages = Messages::default();
         for _ in 0..MOST_MESSAGES + 7 {
             messages.add(Diagnostic::error(Span::default(), "x"));
         }
         let all = messages.in_order(&Sources::default());
         assert_eq!(all.len(), MOST_MESSAGES + 1);
-        assert_eq!(all[MOST_MESSAGES].message, "7 more messages are not shown");
+        assert_eq!(all[MOST_MESSAGES].message, "these are the first 1000 messages");
+    }
+
+    #[test]
+    fn lines_too_long_or_too_far_apart_are_not_shown_as_one() {
+        let mut sources = Sources::default();
+        let text = format!("first\n{}\nlast\n{}", "\n".repeat(MOST_SHOWN), "x".repeat(MOST_SHOWN + 1));
+        let source = sources.add("a".into(), text.as_str().into(), None);
+        let at = |text_start: usize, length: u32| {
+            let start = u32::try_from(text_start).unwrap();
+            Span { source, start, end: start + length }
+        };
+        let last = text.find("last").unwrap();
+        let far = Diagnostic::error(at(last, 4), "wrong").label("here").related(at(0, 5), "and here");
+        assert_eq!(
+            far.render(&sources, false),
+            "error: wrong\n     --> a:16387:1\n      |\n16387 | last\n      | ^^^^ here\n      |\n     ::: a:1:1\n      |\n    1 | first\n      | ----- and here"
+        );
+        let long = Diagnostic::error(at(last + 15, 1), "wrong").label("here");
+        assert_eq!(
+            long.render(&sources, false),
+            "error: wrong\n--> a:16388:11\n = note: here (the line is too long to show)"
+        );
     }
 }

@@ -3,10 +3,12 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use vm::Register;
+
 use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Value};
 use crate::expression::{Expression, Node};
 use crate::keys::Key;
-use crate::spellings::pieces;
+use crate::spellings::{forms, pieces};
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -77,6 +79,23 @@ impl Display for Count<'_> {
     }
 }
 
+/// What `push` takes. A symbol that is also a word after `push`, or a register, needs quotes.
+struct Pushed<'a>(&'a Expression);
+
+impl Display for Pushed<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        let first = text.split(' ').next().unwrap_or_default();
+        let is_word = |piece: &&str| piece.eq_ignore_ascii_case(first);
+        let taken = forms("push").iter().any(|form| form.pieces.get(1).is_some_and(is_word));
+        if taken || Register::from_name(first).is_some() {
+            write!(f, "\"{first}\"{}", &text[first.len()..])
+        } else {
+            f.write_str(&text)
+        }
+    }
+}
+
 impl Display for Instruction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = self.op.row().name;
@@ -84,7 +103,7 @@ impl Display for Instruction {
         match &self.operand {
             None => f.write_str(name),
             Some(Operand::Number(number)) if self.op.row().operand == vm::Operand::Word => {
-                write!(f, "{name}{comma} {number}")
+                write!(f, "{name}{comma} {}", Pushed(number))
             }
             Some(Operand::Number(number)) => write!(f, "{name}{comma} {}", Count(number)),
             Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name()),

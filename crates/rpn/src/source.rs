@@ -71,6 +71,8 @@ impl From<Span> for Place {
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: Rc<str>,
+    /// Where its lines start.
+    lines: Vec<u32>,
     /// The `#include` that brought it in.
     pub(crate) included: Option<Span>,
 }
@@ -93,7 +95,10 @@ pub struct Sources {
 impl Sources {
     pub(crate) fn add(&mut self, name: String, text: Rc<str>, included: Option<Span>) -> SourceId {
         let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.all.push(Source { name, text, included });
+        let byte = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        let after_newlines = text.match_indices('\n').map(|(newline, _)| byte(newline + 1));
+        let lines = [0].into_iter().chain(after_newlines).collect();
+        self.all.push(Source { name, text, lines, included });
         id
     }
 
@@ -114,9 +119,17 @@ impl Sources {
 
     /// The line and column where a span starts.
     pub fn position(&self, span: Span) -> Position {
-        let before = self.text(Span { start: 0, end: span.start, ..span });
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Position { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+        let line = self.line(span);
+        let lines = self.get(span.source).map_or(&[][..], |source| &source.lines);
+        let start = lines.get(line - 1).copied().unwrap_or(0);
+        let before = self.text(Span { start, end: span.start, ..span });
+        Position { line, column: before.chars().count() + 1 }
+    }
+
+    /// The line where a span starts, from 1.
+    pub(crate) fn line(&self, span: Span) -> usize {
+        let lines = self.get(span.source).map_or(&[][..], |source| &source.lines);
+        lines.partition_point(|start| *start <= span.start).max(1)
     }
 
     /// `name:line:column` of a span's start.
@@ -151,7 +164,7 @@ mod tests {
         assert_eq!(sources.locate(at(0)), "a.rpn:1:1");
         assert_eq!(sources.locate(at(6)), "a.rpn:2:1");
         assert_eq!(sources.locate(at(10)), "a.rpn:2:4");
-        assert_eq!(sources.locate(at(99)), "a.rpn:1:1", "outside: no panic");
+        assert_eq!(sources.locate(at(99)), "a.rpn:3:1", "outside: no panic");
     }
 
     #[test]

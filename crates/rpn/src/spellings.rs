@@ -1,6 +1,9 @@
 //! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those of
 //! parts of the language that this version does not have. Each is known, so that none is "unknown".
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 /// What is known about a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
@@ -100,6 +103,38 @@ pub(crate) fn pieces(name: &'static str) -> impl Iterator<Item = &'static str> {
             None => [Some(word), None],
         })
         .flatten()
+}
+
+/// One name that an instruction of the source may have.
+#[derive(Debug)]
+pub(crate) struct Form {
+    /// Its words and signs.
+    pub(crate) pieces: Vec<&'static str>,
+    /// The name of a row of the instruction table, or what is known of it.
+    pub(crate) meaning: Result<&'static str, Known>,
+}
+
+/// The names that start with a word; none where no instruction starts so. Case does not matter.
+pub(crate) fn forms(word: &str) -> &'static [Form] {
+    all_forms().get(word.to_ascii_lowercase().as_str()).map_or(&[], Vec::as_slice)
+}
+
+/// All names, by their first words.
+fn all_forms() -> &'static BTreeMap<&'static str, Vec<Form>> {
+    static FORMS: LazyLock<BTreeMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
+        let rows = vm::TABLE.iter().map(|row| (row.name, Ok(row.name)));
+        let known = SPELLINGS.iter().map(|(name, known)| (*name, Err(*known)));
+        let mut forms: BTreeMap<&'static str, Vec<Form>> = BTreeMap::new();
+        for (name, meaning) in rows.chain(known) {
+            let pieces: Vec<&'static str> = pieces(name).collect();
+            let same = forms.entry(pieces[0]).or_default();
+            if same.iter().all(|form| form.pieces != pieces) {
+                same.push(Form { pieces, meaning });
+            }
+        }
+        forms
+    });
+    &FORMS
 }
 
 /// Registers that programs of the manual can name and that this version does not have.

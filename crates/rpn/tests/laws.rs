@@ -135,6 +135,16 @@ fn digest(text: &str, word: Word) {
     }
 }
 
+/// The programs that other tests compile, right and wrong.
+fn programs() -> Vec<String> {
+    let paths = ["good", "bad", "seeds"].map(|directory| std::fs::read_dir(format!("tests/{directory}")));
+    let paths = paths.into_iter().flat_map(|entries| entries.expect("the directories are there"));
+    let mut paths: Vec<_> = paths.map(|entry| entry.expect("they can be read").path()).collect();
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    paths.iter().map(|path| std::fs::read_to_string(path).expect("they are text")).collect()
+}
+
 /// An object without what depends on how its source was written.
 fn bare(object: &Object) -> Object {
     let mut object = object.clone();
@@ -305,8 +315,13 @@ fn operand(object: &mut Object, op: Op, value: u64, at: usize, lines: &[(usize, 
             *fitting[pick(fitting.len())] as u64
         }
         Operand::Word if object.kind != ModuleKind::User && value.is_multiple_of(4) => {
+            let symbols = ["nr_free_pages", "task", "R", "x", "b", "Rax", "a b", "push", "proc", "name"];
             let addend = (value as i64) >> 40;
-            object.symbols.push(SymbolUse { offset: at + 1, name: "nr_free_pages".into(), addend });
+            object.symbols.push(SymbolUse {
+                offset: at + 1,
+                name: symbols[pick(symbols.len())].into(),
+                addend,
+            });
             0
         }
         Operand::Word => object.word.truncate(value),
@@ -343,7 +358,7 @@ fn settle(mut probe: Probe, object: &Object) -> Probe {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_text_makes_it_panic(text: String, long: bool) {
@@ -359,6 +374,22 @@ proptest! {
         for (piece, space) in pieces {
             text.push_str(&piece);
             text.push_str(space);
+        }
+        digest(&text, Word::W8);
+    }
+
+    #[test]
+    fn no_damage_to_a_program_makes_it_panic(
+        which: prop::sample::Index,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, pieces()), 1..4),
+    ) {
+        let mut text = which.get(&programs()).clone();
+        for (place, length, piece) in damage {
+            let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let at = place.index(starts.len());
+            let end = starts.get(at + length).copied().unwrap_or(text.len());
+            text.replace_range(starts[at]..end, &piece);
+            text.push('\n');
         }
         digest(&text, Word::W8);
     }

@@ -10,27 +10,25 @@ use crate::ast::{Instruction, Line, Operand};
 use crate::diagnostic::{Diagnostic, nearest, quote};
 use crate::expression::{self, Grammar, Name};
 use crate::lex::{Kind, Token};
-use crate::spellings::{Known, MissingRegister, SPELLINGS, missing_register, pieces};
+use crate::spellings::{Known, MissingRegister, forms, missing_register, pieces};
 
 impl Parser<'_> {
     pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
         let first = self.cursor.peek();
-        let named = TABLE.iter().filter_map(|row| self.matches(row.name).map(|length| (length, row.name)));
-        let known =
-            SPELLINGS.iter().filter_map(|(name, known)| self.matches(name).map(|length| (length, *known)));
-        let named = named.max_by_key(|(length, _)| *length);
-        let known = known.max_by_key(|(length, _)| *length);
-        let (mut name, mut prefixed) = match (named, known) {
-            (Some((length, name)), known) if known.is_none_or(|(other, _)| other <= length) => {
-                self.cursor.skip(length);
+        let matching = forms(&first.text).iter().filter(|form| self.matches(&form.pieces));
+        let Some(form) = matching.max_by_key(|form| form.pieces.len()) else {
+            return Err(unknown(first, self.cursor.peek_at(1)));
+        };
+        let (mut name, mut prefixed) = match form.meaning {
+            Ok(name) => {
+                self.cursor.skip(form.pieces.len());
                 (name, false)
             }
-            (_, Some((length, known))) => match self.known(length, known)? {
+            Err(known) => match self.known(form.pieces.len(), known)? {
                 // `push b, 1`: the comma is taken.
                 Some(name) => (name, true),
                 None => return Ok(()),
             },
-            _ => return Err(unknown(first, self.cursor.peek_at(1))),
         };
         self.check_second_word(first, name)?;
         if name == "push" && !prefixed && self.is_register_alone() {
@@ -48,20 +46,15 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// How many tokens a name takes, if it is next.
-    fn matches(&self, name: &'static str) -> Option<usize> {
-        let mut length = 0;
-        for piece in pieces(name) {
-            let token = self.cursor.peek_at(length);
-            let found = if piece == "," { token.is(",") } else { token.is_word(piece) };
-            let after = self.cursor.peek_at(length + 1);
+    /// Whether a name is next, of these words and signs.
+    fn matches(&self, pieces: &[&str]) -> bool {
+        pieces.iter().enumerate().all(|(at, piece)| {
+            let token = self.cursor.peek_at(at);
+            let after = self.cursor.peek_at(at + 1);
             // A later word that is a label or a key belongs to what follows.
-            if !found || (length > 0 && piece != "," && (after.is(":") || after.is("="))) {
-                return None;
-            }
-            length += 1;
-        }
-        Some(length)
+            let follows = at > 0 && (after.is(":") || after.is("="));
+            if *piece == "," { token.is(",") } else { token.is_word(piece) && !follows }
+        })
     }
 
     /// Deals with a spelling that is not in the table; gives its new name, if the instruction goes on.
@@ -117,14 +110,12 @@ impl Parser<'_> {
     fn check_second_word(&self, first: &Token, name: &'static str) -> Result<(), Diagnostic> {
         let second = self.cursor.peek();
         let after = self.cursor.peek_at(1);
-        let siblings = TABLE.iter().any(|row| row.name != name && pieces(row.name).next() == Some(name));
+        let siblings = forms(name).len() > 1;
         if second.kind != Kind::Name || second.starts_line || !siblings || after.is(":") || after.is("=") {
             return Ok(());
         }
-        let half = TABLE.iter().any(|row| {
-            let mut row_pieces = pieces(row.name);
-            row_pieces.next() == Some(name) && row_pieces.next().is_some_and(|piece| second.is_word(piece))
-        });
+        let half =
+            forms(name).iter().any(|form| form.pieces.get(1).is_some_and(|piece| second.is_word(piece)));
         let takes_value = TABLE.iter().any(|row| row.name == name && row.operand == Takes::Word);
         let value_follows = after.is(",") || (after.kind == Kind::Number && !after.starts_line);
         if half || (takes_value && value_follows) || (!takes_value && !begins_instruction(second)) {
@@ -256,8 +247,7 @@ fn unknown(first: &Token, second: &Token) -> Diagnostic {
 
 /// Whether a name is the first word of an instruction, or of a procedure's begin or end.
 pub(super) fn begins_instruction(token: &Token) -> bool {
-    let names = TABLE.iter().map(|row| row.name).chain(SPELLINGS.iter().map(|(name, _)| *name));
-    names.filter_map(|name| pieces(name).next()).chain(["proc", "endproc"]).any(|word| token.is_word(word))
+    !forms(&token.text).is_empty() || token.is_word("proc") || token.is_word("endproc")
 }
 
 fn register(token: &Token, instruction: &str) -> Result<Register, Diagnostic> {

@@ -69,6 +69,7 @@ impl Parser<'_> {
             let next = self.cursor.peek_at(1);
             let done = match token.kind {
                 Kind::End => break,
+                _ if self.messages.full() => break,
                 Kind::Name if next.is("=") => self.statement(),
                 Kind::Name if next.is(":") => self.label(),
                 Kind::Name if token.is_word("proc") => self.begin_procedure(),

@@ -56,7 +56,7 @@ impl Preprocessor<'_> {
     /// `__LINE__` and `__FILE__`.
     fn predefined(&self, token: &Token) -> Option<Token> {
         let (kind, text) = match &*token.text {
-            "__LINE__" => (Kind::Number, self.sources.position(token.place.span).line.to_string()),
+            "__LINE__" => (Kind::Number, self.sources.line(token.place.span).to_string()),
             "__FILE__" => (Kind::Text, self.sources.name(token.place.span.source).to_string()),
             _ => return None,
         };

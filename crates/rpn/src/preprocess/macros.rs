@@ -9,6 +9,9 @@ use crate::source::{Place, SourceId, Span};
 /// What follows the last parameter's name, or stands for it, where a macro takes any number of arguments.
 const REST: &str = "__VA_ARGS__";
 
+/// Parameters of one macro; C asks for 127 at least.
+const MOST_PARAMETERS: usize = 127;
+
 /// A macro.
 #[derive(Debug)]
 pub(crate) struct Macro {
@@ -178,6 +181,10 @@ fn parse_parameters(line: &[Token], mut at: usize) -> Result<(Vec<Rc<str>>, bool
     loop {
         let mut takes_rest = false;
         match line.get(at) {
+            Some(token) if names.len() == MOST_PARAMETERS => {
+                return Err(Diagnostic::error(token.place, "a macro with too many parameters")
+                    .label(format!("expected at most {MOST_PARAMETERS}")));
+            }
             Some(token) if token.is("...") => {
                 takes_rest = true;
                 names.push(REST.into());

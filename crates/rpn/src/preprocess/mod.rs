@@ -290,7 +290,8 @@ impl<'a> Preprocessor<'a> {
 
     /// Whether a condition leaves out what is being read.
     fn skipping(&mut self) -> bool {
-        self.file().is_some_and(|file| file.conditionals.iter().any(|conditional| !conditional.active))
+        // Within what is left out, every inner condition is inactive too.
+        self.file().and_then(|file| file.conditionals.last()).is_some_and(|innermost| !innermost.active)
     }
 
     /// Accounts for tokens read or made; beyond the limit, reading stops, with a message.
