@@ -152,7 +152,8 @@ impl Tracer<'_> {
 
     /// Takes a probe that is over out of all processes.
     fn retire(&mut self, wanted: Use) {
-        for space in self.spaces.values_mut() {
+        let mut disarmed = Vec::new();
+        for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
             for (&address, armed) in &mut space.sites {
                 let uses = armed.uses_mut();
@@ -163,8 +164,18 @@ impl Tracer<'_> {
             }
             for address in empty {
                 space.disarm(address);
+                disarmed.push((number, address));
             }
         }
+        // Threads that a signal has kept from the instruction will execute it at its own place.
+        let mut records = Vec::new();
+        for thread in self.threads.values_mut() {
+            let gone = |waiting: &mut InSlot| {
+                thread.space.is_some_and(|space| disarmed.contains(&(space, waiting.site)))
+            };
+            records.extend(thread.interrupted.extract_if(.., gone).flat_map(|waiting| waiting.records));
+        }
+        self.commit(records);
     }
 
     /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends the thread to the

@@ -105,8 +105,12 @@ impl Tracer<'_> {
 
     /// A signal came before an instruction was executed: its own fault, or another's.
     fn not_executed(&mut self, tid: i32, waiting: InSlot, fault: bool) {
+        let armed = self.space_of(tid).is_some_and(|space| space.sites.contains_key(&waiting.site));
         if fault {
             self.fault(waiting.records);
+        } else if !armed {
+            // The thread will execute it at its own place, where nothing tells of it any more.
+            self.commit(waiting.records);
         } else if let Some(tracked) = self.threads.get_mut(&tid)
             && let Some(forgotten) = tracked.interrupt(waiting)
         {
