@@ -1,4 +1,4 @@
-/* build: -O2 -pthread -fno-omit-frame-pointer
+/* build: -O2 -pthread
  *
  * The smallest thing to measure: `work`, a function of a few instructions, called in a loop.
  *   tight CALLS [THREADS]   calls it that often on each thread
@@ -13,13 +13,26 @@
 #include <time.h>
 #include <unistd.h>
 
-volatile long bias = 1;
+long bias = 1;
+long work(long a, long b);
 
-/* The volatile slot makes the compiler keep the frame: work begins with push %rbp, mov %rsp,%rbp. */
-__attribute__((noinline, noclone)) long work(long a, long b) {
-    volatile long slot = a;
-    return bias + slot * 3 + b;
-}
+/* In assembly, so that its instructions are the same whatever the compiler: `work` begins with push %rbp, and work_slot
+ * is an instruction that computes, which no tracer would emulate. */
+__asm__(".text\n"
+        ".globl work, work_slot\n"
+        ".type work, @function\n"
+        "work:\n"
+        "  push %rbp\n"
+        "  mov %rsp, %rbp\n"
+        "  mov %rdi, -8(%rbp)\n"
+        "  mov -8(%rbp), %rax\n"
+        "work_slot:\n"
+        "  imul $3, %rax, %rax\n"
+        "  add bias(%rip), %rax\n"
+        "  add %rsi, %rax\n"
+        "  pop %rbp\n"
+        "  ret\n"
+        ".size work, . - work\n");
 
 struct job {
     pthread_t thread;

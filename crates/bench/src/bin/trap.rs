@@ -1,0 +1,100 @@
+//! Nanoseconds per hit of the trap engine, beside the two classic ways to stop at an instruction.
+//!
+//!     cargo run --release -p dprobes-bench --bin trap [REPETITIONS]
+//!
+//! It builds the release `dprobes` and `tests/targets/tight.c`, and prints, for each way, the median, least and most
+//! of the repetitions (7 if not told, at least 5) in nanoseconds per hit over the unprobed call, the median's ratio
+//! to the minimal ptrace breakpoint, and whether the count was exact every time.
+
+use dprobes_bench::{Figures, Subject, classic, ways};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Calls per repetition of the unprobed function.
+const UNPROBED_CALLS: u64 = 20_000_000;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<Option<u64>> = words.iter().map(|word| word.parse().ok()).collect();
+    let result = match (words.first().map(String::as_str), &numbers[..]) {
+        // The bench starts itself so for the minimal breakpoint: a tracer is a process of its own.
+        (Some("--classic"), &[_, Some(pid), Some(address)]) => {
+            classic(pid as i32, address).map(|hits| println!("{hits}"))
+        }
+        (None, _) => bench(7),
+        (Some(_), &[Some(repetitions)]) => bench(repetitions.max(5)),
+        _ => Err(io::Error::other("usage: trap [REPETITIONS]")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("trap: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the command in the profile that is measured.
+fn build(repository: &Path) -> io::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--quiet", "-p", "dprobes"]).current_dir(repository);
+    if !command.status()?.success() {
+        return Err(io::Error::other("dprobes does not build"));
+    }
+    let target = std::env::current_exe()?;
+    let target = target.ancestors().nth(2).unwrap_or(repository);
+    Ok(target.join("release/dprobes"))
+}
+
+fn bench(repetitions: u64) -> io::Result<()> {
+    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let dprobes = build(repository)?;
+    let itself = std::env::current_exe()?;
+    let directory = dprobes.parent().unwrap_or(repository).join("bench-trap");
+    std::fs::create_dir_all(&directory)?;
+    let (ways, missing) = ways(&dprobes, &itself, &directory);
+    let mut subject = Subject::start(repository, &directory)?;
+    let mut unprobed = Figures::default();
+    let mut figures = vec![Figures::default(); ways.len()];
+    let mut lost = vec![0i64; ways.len()];
+    for repetition in 1..=repetitions {
+        eprint!("\rrepetition {repetition} of {repetitions}");
+        unprobed.add(subject.round(UNPROBED_CALLS, 1)?.nanoseconds);
+        for (place, way) in ways.iter().enumerate() {
+            let (nanoseconds, hits) = way.measure(&mut subject)?;
+            figures[place].add(nanoseconds - unprobed.median());
+            lost[place] += way.calls as i64 - hits as i64;
+        }
+    }
+    eprintln!();
+    let baseline = ways.iter().position(|way| way.name.starts_with("ptrace"));
+    let baseline = baseline.map_or(0.0, |place| figures[place].median());
+    println!("ns per hit over the unprobed call, {repetitions} interleaved repetitions");
+    println!("{:42} {:>10} {:>10} {:>10} {:>7}  count", "", "median", "min", "max", "ratio");
+    let row = |name: &str, each: &Figures, ratio: &str, count: &str| {
+        println!(
+            "{name:42} {:>10.0} {:>10.0} {:>10.0} {ratio:>7}  {count}",
+            each.median(),
+            each.min(),
+            each.max()
+        );
+    };
+    for (place, way) in ways.iter().enumerate() {
+        let ratio = format!("{:.2}", figures[place].median() / baseline);
+        let count = if lost[place] == 0 { "exact".to_string() } else { format!("{} lost", lost[place]) };
+        row(way.name, &figures[place], &ratio, &count);
+    }
+    println!(
+        "{:42} {:>10.2} {:>10.2} {:>10.2}",
+        "the unprobed call",
+        unprobed.median(),
+        unprobed.min(),
+        unprobed.max()
+    );
+    for name in missing {
+        println!("skipped: {name} is not installed");
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The measured process: `tight -i`, which calls `work` as often as it is told and times the calls itself.
+
+use object::{Object, ObjectSymbol};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// One round of calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Calls of all threads.
+    pub calls: u64,
+    /// Nanoseconds per call.
+    pub nanoseconds: f64,
+}
+
+/// The running process. It ends when dropped.
+#[derive(Debug)]
+pub struct Subject {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    program: PathBuf,
+}
+
+fn other(what: impl Into<String>) -> io::Error {
+    io::Error::other(what.into())
+}
+
+impl Subject {
+    /// Builds the program with gcc into a directory and starts it.
+    ///
+    /// # Errors
+    /// There is no gcc, or the program does not build or start.
+    pub fn start(repository: &Path, directory: &Path) -> io::Result<Self> {
+        let source = repository.join("tests/targets/tight.c");
+        let program = directory.join("bench-tight");
+        let built = Command::new("gcc")
+            .args(["-O2", "-pthread", "-no-pie", "-fno-pie", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .status()
+            .map_err(|error| other(format!("gcc: {error}")))?;
+        if !built.success() {
+            return Err(other(format!("gcc does not build {}", source.display())));
+        }
+        let mut command = Command::new(&program);
+        let mut child = command.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| other("no pipe to the subject"))?;
+        let stdout = BufReader::new(child.stdout.take().ok_or_else(|| other("no pipe from the subject"))?);
+        let mut subject = Subject { child, stdin, stdout, program };
+        subject.line()?;
+        Ok(subject)
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line)? {
+            0 => Err(other("the subject has ended")),
+            _ => Ok(line),
+        }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The program it runs.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Runs a round.
+    ///
+    /// # Errors
+    /// The process has died, or answers otherwise than it should.
+    pub fn round(&mut self, calls: u64, threads: u32) -> io::Result<Round> {
+        writeln!(self.stdin, "{calls} {threads}")?;
+        let line = self.line()?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |place: usize| words.get(place).and_then(|word| word.parse::<f64>().ok());
+        match (number(1), number(3)) {
+            (Some(calls), Some(nanoseconds)) => Ok(Round { calls: calls as u64, nanoseconds }),
+            _ => Err(other(format!("the subject says {line:?}"))),
+        }
+    }
+
+    /// The address of a symbol. The program is not position-independent: it is the same in the file.
+    ///
+    /// # Errors
+    /// The program has no such symbol.
+    pub fn address(&self, symbol: &str) -> io::Result<u64> {
+        let bytes = std::fs::read(&self.program)?;
+        let file = object::File::parse(&*bytes).map_err(|error| other(error.to_string()))?;
+        let found = file.symbols().find(|each| each.name() == Ok(symbol));
+        found.map(|each| each.address()).ok_or_else(|| other(format!("no symbol {symbol}")))
+    }
+
+    /// The byte at an address of the process.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn byte(&self, address: u64) -> io::Result<u8> {
+        let mut byte = [0];
+        File::open(format!("/proc/{}/mem", self.pid()))?.read_exact_at(&mut byte, address)?;
+        Ok(byte[0])
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
