@@ -181,7 +181,6 @@ impl<'a> Tracer<'a> {
                 }
             }
         }
-        // An error says that the thread was killed under our hands: its end is reported next.
         let answered = match stop {
             Stop::Signal(signal) => self.signalled(thread, signal),
             Stop::Interrupt | Stop::Group(_) => self.interrupted(thread, stop),
@@ -193,6 +192,12 @@ impl<'a> Tracer<'a> {
                 Ok(())
             }
         };
+        self.tell_failure(answered);
+    }
+
+    /// Tells why a stop could not be answered. That the thread was killed under our hands is nothing to tell: its end
+    /// is reported next.
+    pub(crate) fn tell_failure(&mut self, answered: Result<(), process::Error>) {
         if let Err(error) = answered
             && !error.is_gone()
         {
