@@ -25,7 +25,7 @@ fn killed(victim: impl Fn(i32) -> i32) {
         let mut patience = 500;
         while is_traced(pid) || !text_differences(pid).is_empty() {
             patience -= 1;
-            assert!(patience > 0, "the probes are still in");
+            assert!(patience > 0, "the probes are still in: {} {:?}", is_traced(pid), text_differences(pid));
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(server.ask("call 20"), "done 20");
