@@ -1,6 +1,6 @@
 //! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use patch::Place;
@@ -48,6 +48,9 @@ pub struct Tracer<'a> {
     pub(crate) newborn: HashMap<i32, Newborn>,
     /// The address spaces of new threads that their parent told of before they stopped.
     pub(crate) announced: HashMap<i32, Option<u32>>,
+    /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
+    /// still to be waited for; until then they stay as they are.
+    pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
     /// Whether the session is ending.
     pub(crate) leaving: bool,
@@ -85,6 +88,7 @@ impl<'a> Tracer<'a> {
             next_space: 0,
             newborn: HashMap::new(),
             announced: HashMap::new(),
+            held: VecDeque::new(),
             images: ImageCache::default(),
             leaving: false,
             failure: None,
@@ -118,7 +122,11 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
-        match process::wait(block) {
+        let event = match self.held.pop_front() {
+            Some(event) => Ok(Some(event)),
+            None => process::wait(block),
+        };
+        match event {
             Ok(Some(event)) => {
                 self.answer(event);
                 control.wants_ticks.store(self.waiting, Ordering::Relaxed);
