@@ -192,9 +192,8 @@ impl<'a> Tracer<'a> {
         match self.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
-                if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
-                    tracked.asked = false;
-                }
+                // Whatever the stop: the kernel takes it for the one that was asked for.
+                tracked.asked = false;
             }
             None => {
                 if let Stop::Exec { .. } = stop {
@@ -257,14 +256,18 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run.
+    /// Lets a thread run; when the session is ending, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         let running = thread.resume(signal);
-        self.set_activity(tid, Activity::Running(running));
+        let asked = self.leaving && running.interrupt().is_ok();
+        if let Some(tracked) = self.threads.get_mut(&tid) {
+            tracked.asked = asked;
+            tracked.activity = Activity::Running(running);
+        }
     }
 
-    fn set_activity(&mut self, tid: i32, activity: Activity) {
+    pub(crate) fn set_activity(&mut self, tid: i32, activity: Activity) {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.activity = activity;
         }

@@ -103,7 +103,8 @@ impl Running {
         self.tid
     }
 
-    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`].
+    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`], unless the thread stops for another
+    /// reason first: the kernel lets that do.
     ///
     /// # Errors
     /// The thread is gone.
@@ -217,13 +218,13 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
     pub fn settle(self) -> Result<(Stopped, Stop), Error> {
-        ptrace::interrupt(self.tid)?;
-        ptrace::resume(self.tid, 0)?;
         loop {
+            // Again after every other stop, which uses it up.
+            ptrace::interrupt(self.tid)?;
+            ptrace::resume(self.tid, 0)?;
             let (stopped, stop) = self.next_stop()?;
-            match stop {
-                Stop::Interrupt | Stop::Group(_) => return Ok((stopped, stop)),
-                _ => ptrace::resume(self.tid, 0)?,
+            if let Stop::Interrupt | Stop::Group(_) = stop {
+                return Ok((stopped, stop));
             }
         }
     }
