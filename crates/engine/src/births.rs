@@ -77,11 +77,13 @@ impl Tracer<'_> {
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
         if self.leaving {
             // It is in its first stop, in which it can be let go.
-            if let Err(error) = self.leave(thread, Stop::Interrupt)
-                && !error.is_gone()
-            {
-                self.tell_once(Note::Other(error.to_string()));
-            }
+            let left = self.leave(thread, Stop::Interrupt);
+            self.tell_failure(left);
+        } else if self.space_of(tid).is_some_and(|space| space.stale) {
+            // Its probes are to be in before it runs.
+            let going =
+                self.refresh(thread, Stop::Interrupt).and_then(|(thread, stop)| self.go_on(thread, stop));
+            self.tell_failure(going);
         } else {
             self.resume(thread, 0);
         }
@@ -99,7 +101,11 @@ impl Tracer<'_> {
             return Some(number);
         }
         match space.copy(child) {
-            Ok(copy) => Some(self.add_space(copy)),
+            Ok(copy) => {
+                // Where that was for an unmapped module, the parent's own site is to be forgotten.
+                space.stale |= copy.stale;
+                Some(self.add_space(copy))
+            }
             Err(error) => {
                 if !error.is_gone() {
                     self.tell_once(Note::NotProbed { pid, reason: error.to_string() });

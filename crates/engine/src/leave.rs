@@ -61,7 +61,9 @@ impl Tracer<'_> {
             thread = thread.settle()?.0;
         }
         // A trap that it has just met is still to be reported: it would kill an untraced process.
-        if Status::read(tid)?.own_pending & SIGTRAP_BIT != 0 {
+        // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
+        let status = Status::read(tid)?;
+        if status.own_pending & !status.blocked & SIGTRAP_BIT != 0 {
             let running = thread.resume(0);
             if let Some(tracked) = self.threads.get_mut(&tid) {
                 tracked.asked = running.interrupt().is_ok();

@@ -27,7 +27,7 @@
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
-//! memory they run in, `tracked` a thread.
+//! memory they run in, `tracked` a thread. `pace` decides how the tracer waits.
 
 mod attach;
 mod births;
@@ -39,6 +39,7 @@ mod loader;
 mod machine;
 mod modules;
 mod observer;
+mod pace;
 mod place;
 mod program;
 mod report;

@@ -51,10 +51,10 @@ impl Tracer<'_> {
         let moved = self.show_the_site(&thread, &mut registers, synchronous);
         if let Some((hidden, shown)) = moved
             && synchronous
-            && matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
+            && matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS)
             && fault_address(&info) == hidden
         {
-            // These signals carry the address of the instruction.
+            // These signals carry the address of the instruction; SIGSYS, at the same place, that of the one after it.
             set_fault_address(&mut info, shown);
             thread.set_signal_info(&info)?;
         }
@@ -165,8 +165,8 @@ fn show(place: Place, site: u64, registers: &mut Registers) {
 
 /// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
 fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
-    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP)
-        && info.si_code > 0
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    matches!(signal, SIGSEGV | SIGBUS | SIGILL | SIGFPE | SIGTRAP | SIGSYS) && info.si_code > 0
 }
 
 /// Whether a thread is stopped on its way out of a system call that the stop has interrupted.

@@ -102,11 +102,12 @@ impl Armed {
         Disarmed(self.0)
     }
 
-    /// In the memory of a child that was copied from this site's process: writes the `int3` where the copy was
-    /// taken before the site was armed.
-    pub(crate) fn inherit(&self, memory: &Memory) -> io::Result<Armed> {
-        memory.poke(self.0.address, &[INT3])?;
-        Ok(self.clone())
+    /// Whether the memory of a child that was copied from this site's process has the `int3` (and with it the slot,
+    /// which is written first). It has not where the copy was taken before the site was armed, or where the module
+    /// was unmapped.
+    pub(crate) fn is_in(&self, memory: &Memory) -> bool {
+        let mut byte = [0];
+        memory.peek(self.0.address, &mut byte).is_ok() && byte[0] == INT3
     }
 
     /// Makes sure that the `int3` is there, after the module may have been mapped anew.

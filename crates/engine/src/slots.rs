@@ -3,6 +3,8 @@
 //! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
 //! never writable. Its slots follow one another, [`SLOT`] bytes each.
 
+use process::Mapping;
+
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
 /// Bytes of a page.
@@ -44,6 +46,16 @@ impl Area {
         }
         self.sites.push(site);
         Some(self.base + place)
+    }
+
+    /// Whether this area is mapped, to judge by a process's mappings.
+    pub(crate) fn is_among(&self, mappings: &[Mapping]) -> bool {
+        mappings.iter().any(|mapping| {
+            (mapping.start, mapping.end) == (self.base, self.base + self.size)
+                && mapping.executable
+                && !mapping.writable
+                && mapping.path.is_none()
+        })
     }
 
     /// The site whose slot holds `address`, and how many bytes into the slot it is.

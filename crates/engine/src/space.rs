@@ -51,15 +51,18 @@ impl Space {
     }
 
     /// The space of a child whose memory was copied from this one's. The copy has the same sites; where one was
-    /// armed or disarmed while the copy was taken, its byte is set right.
+    /// disarmed while the copy was taken, its byte is set right. A copy that was taken while sites were being armed
+    /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let memory = Memory::open(child)?;
-        let sites =
-            self.sites.iter().filter_map(|(&address, armed)| Some((address, armed.inherit(&memory).ok()?)));
-        let sites = sites.collect();
+        let (sites, missing): (HashMap<_, _>, HashMap<_, _>) = self
+            .sites
+            .iter()
+            .map(|(&address, armed)| (address, armed.clone()))
+            .partition(|(_, armed)| armed.is_in(&memory));
         let disarmed =
             self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&memory))).collect();
-        Ok(Space {
+        let mut copy = Space {
             memory,
             members: 1,
             sites,
@@ -70,7 +73,16 @@ impl Space {
             watched: self.watched,
             starting: self.starting,
             stale: false,
-        })
+        };
+        if !missing.is_empty() {
+            copy.disarm_all();
+            let mappings = process::maps(child).unwrap_or_default();
+            copy.areas.retain(|area| area.is_among(&mappings));
+            copy.placed.clear();
+            copy.watched = false;
+            copy.stale = true;
+        }
+        Ok(copy)
     }
 
     /// The site at an address, armed or not any more.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
@@ -12,6 +13,7 @@ use vm::State as Machine;
 use crate::births::Newborn;
 use crate::error::Error;
 use crate::observer::{Note, Observer};
+use crate::pace::Pace;
 use crate::program::Program;
 use crate::space::Space;
 use crate::tracked::{Activity, Tracked};
@@ -58,6 +60,7 @@ pub struct Tracer<'a> {
     pub(crate) statuses: HashMap<i32, i32>,
     /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
     pub(crate) waiting: bool,
+    pace: Pace,
     /// The address spaces whose program has begun with the probes in.
     pub(crate) begun: HashSet<u32>,
     /// The programs whose waiting for a module was told.
@@ -91,6 +94,7 @@ impl<'a> Tracer<'a> {
             started: HashSet::new(),
             statuses: HashMap::new(),
             waiting: false,
+            pace: Pace::new(),
             begun: HashSet::new(),
             told_waiting: HashSet::new(),
             told: HashSet::new(),
@@ -118,8 +122,9 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
-        match process::wait(block) {
+        match self.next_event(block) {
             Ok(Some(event)) => {
+                self.pace.event();
                 self.answer(event);
                 control.wants_ticks.store(self.waiting, Ordering::Relaxed);
                 true
@@ -139,6 +144,18 @@ impl<'a> Tracer<'a> {
                 false
             }
         }
+    }
+
+    /// The next event, for which the tracer sleeps or looks, as is faster just now.
+    fn next_event(&self, block: bool) -> Result<Option<Event>, process::Error> {
+        if let Some(end) = self.pace.look_until().filter(|_| block) {
+            while Instant::now() < end {
+                if let Some(event) = process::wait(false)? {
+                    return Ok(Some(event));
+                }
+            }
+        }
+        process::wait(block)
     }
 
     /// Answers one event.
@@ -164,7 +181,6 @@ impl<'a> Tracer<'a> {
                 }
             }
         }
-        // An error says that the thread was killed under our hands: its end is reported next.
         let answered = match stop {
             Stop::Signal(signal) => self.signalled(thread, signal),
             Stop::Interrupt | Stop::Group(_) => self.interrupted(thread, stop),
@@ -176,6 +192,12 @@ impl<'a> Tracer<'a> {
                 Ok(())
             }
         };
+        self.tell_failure(answered);
+    }
+
+    /// Tells why a stop could not be answered. That the thread was killed under our hands is nothing to tell: its end
+    /// is reported next.
+    pub(crate) fn tell_failure(&mut self, answered: Result<(), process::Error>) {
         if let Err(error) = answered
             && !error.is_gone()
         {
