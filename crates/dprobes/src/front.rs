@@ -2,11 +2,15 @@
 //!
 //! A traced program depends on its tracer at every hit: one that is stopped or killed would hang or kill the program.
 //! So the tracer is a child in a process group of its own, out of reach of the terminal's signals. Ctrl-Z stops the
-//! front only; and if the front dies, by SIGKILL too, the kernel tells the tracer, which takes the probes out. What
-//! a killed tracer cannot do is told in docs/trap-engine.md.
+//! front only; and if the front dies, by SIGKILL too, the kernel tells the tracer, which takes the probes out. If it
+//! is the tracer that is killed, the front puts the bytes back, from the ledger that both share: at once, but a
+//! thread that was at a probe just then is lost, and its process with it.
 
-use std::io;
+use std::io::{self, Read};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
+
+use engine::Ledger;
 
 use crate::Failure;
 
@@ -17,16 +21,20 @@ pub(crate) const FROM_TERMINAL: usize = 1;
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
 /// What the tracer knows of the front.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Front {
     pid: i32,
     /// The front's process group, which a started command joins.
     pub(crate) group: i32,
+    /// What the tracer changes, for the front to know.
+    pub(crate) ledger: Rc<Ledger>,
+    /// Closed by the kernel when the tracer dies, before it lets the traced threads go.
+    _alive: io::PipeWriter,
 }
 
 impl Front {
     /// Whether the front has died.
-    pub(crate) fn is_gone(self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         // SAFETY: a call without arguments that cannot fail.
         unsafe { libc::getppid() != self.pid }
     }
@@ -35,13 +43,16 @@ impl Front {
 /// Splits this process, which must have one thread. Returns in the tracer; the front lives until the tracer has
 /// ended, and ends as it did.
 pub(crate) fn split() -> Result<Front, Failure> {
+    let failed = |what: &str, error: io::Error| Failure::new(format!("{what}: {error}"));
+    let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
+    let (death, alive) = io::pipe().map_err(|error| failed("pipe", error))?;
     // SAFETY: plain system calls; the process has one thread, so that the child may do anything.
     unsafe {
-        let front = Front { pid: libc::getpid(), group: libc::getpgrp() };
-        // What is written now must not be written twice.
+        let front = Front { pid: libc::getpid(), group: libc::getpgrp(), ledger, _alive: alive };
         match libc::fork() {
-            -1 => Err(Failure::new(format!("fork: {}", io::Error::last_os_error()))),
+            -1 => Err(failed("fork", io::Error::last_os_error())),
             0 => {
+                drop(death);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
                 if front.is_gone() {
                     libc::_exit(1);
@@ -56,7 +67,9 @@ pub(crate) fn split() -> Result<Front, Failure> {
                 for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                     crate::control::handle(signal, forward, true);
                 }
-                wait_for(tracer)
+                let Front { ledger, _alive: alive, .. } = front;
+                drop(alive);
+                wait_for(tracer, death, &ledger)
             }
         }
     }
@@ -73,7 +86,10 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 }
 
 /// Waits for the tracer and ends as it does.
-fn wait_for(tracer: i32) -> ! {
+fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger) -> ! {
+    // Nothing is ever written: this returns when the tracer is dead or dying. It goes on after a signal.
+    let _ = death.read_to_end(&mut Vec::new());
+    let restored = ledger.restore();
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for the call.
@@ -84,6 +100,12 @@ fn wait_for(tracer: i32) -> ! {
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             std::process::exit(1);
         }
+    }
+    if restored > 0 {
+        crate::output::tell(&format!(
+            "warning: the tracer was killed; {} put back",
+            crate::summary::count(restored as u64, "byte")
+        ));
     }
     crate::session::end_as(status)
 }

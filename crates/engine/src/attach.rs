@@ -37,7 +37,7 @@ impl Tracer<'_> {
         if !refused.is_empty() {
             return Err(Error::Refused(refused));
         }
-        let mut space = Space::open(pid, false)?;
+        let mut space = Space::open(pid, false, self.ledger.clone())?;
         space.members = 0;
         let number = self.add_space(space);
         // A vfork child, say, runs on the same memory and would meet the same probes.

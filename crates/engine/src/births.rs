@@ -140,7 +140,7 @@ impl Tracer<'_> {
                 }
             }
         }
-        let space = match Space::open(tid, true) {
+        let space = match Space::open(tid, true, self.ledger.clone()) {
             Ok(space) => Some(self.add_space(space)),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => {

@@ -30,7 +30,7 @@ impl Tracer<'_> {
         if !space.sites.contains_key(&address) {
             let mut byte = [0];
             let ours_before = space.disarmed.contains_key(&address);
-            if ours_before && space.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
+            if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
                 // The probe was taken out after the thread had reached it: now its instruction is there.
                 registers.set_rip(address);
                 thread.set_registers(&registers)?;

@@ -27,7 +27,8 @@
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
-//! memory they run in, `tracked` a thread. `pace` decides how the tracer waits.
+//! memory they run in, `tracked` a thread. `pace` decides how the tracer waits, and `ledger` is what
+//! remains if the tracer is killed.
 
 mod attach;
 mod births;
@@ -35,6 +36,7 @@ mod error;
 mod exits;
 mod hit;
 mod leave;
+mod ledger;
 mod loader;
 mod machine;
 mod modules;
@@ -52,6 +54,7 @@ mod tracer;
 mod tracked;
 
 pub use error::{Error, Refused};
+pub use ledger::Ledger;
 pub use observer::{Note, Observer};
 pub use process::Surroundings;
 pub use program::{Counts, State};

@@ -106,7 +106,7 @@ impl Tracer<'_> {
             .iter()
             .filter(|(address, armed)| {
                 let mapped = modules.iter().any(|module| module.contains(**address));
-                !mapped || armed.refresh(&space.memory).is_err()
+                !mapped || armed.refresh(&space.code.memory).is_err()
             })
             .map(|(&address, _)| address)
             .collect();
@@ -129,13 +129,13 @@ impl Tracer<'_> {
                     continue;
                 }
                 space.placed.insert(here);
-                let plan = place::plan(program_number, program, module, &space.memory, checks);
+                let plan = place::plan(program_number, program, module, &space.code.memory, checks);
                 works.push(Work { module: module.clone(), program: Some(program_number), plan });
             }
         }
         if !space.watched {
             space.watched = true;
-            works.extend(own_sites(tid, modules, &space.memory, space.starting, checks));
+            works.extend(own_sites(tid, modules, &space.code.memory, space.starting, checks));
         }
         works
     }
@@ -223,7 +223,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, Err("the process is gone".to_owned())));
         };
         if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.memory, &mappings);
+            space.syscall = process::find_syscall(&space.code.memory, &mappings);
         }
         let Some(syscall) = space.syscall else {
             return Ok((thread, stop, Err("the process has no `syscall` instruction".to_owned())));
@@ -283,7 +283,7 @@ impl Tracer<'_> {
             if emitted.bytes.len() > slots::SLOT {
                 return Err(format!("`{}` does not fit its slot", site.0.displaced.text()));
             }
-            space.memory.poke(slot, &emitted.bytes).map_err(failed)?;
+            space.code.memory.poke(slot, &emitted.bytes).map_err(failed)?;
             site.0.slot = Some(emitted);
             ready.push(site);
         }
@@ -291,7 +291,7 @@ impl Tracer<'_> {
         space.areas.push(area);
         for site in ready {
             let (address, uses) = (site.0.address, site.0.uses.clone());
-            let armed = site.arm(&space.memory).map_err(failed)?;
+            let armed = site.arm(&space.code).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
             set_armed(&mut self.programs, &uses, address);

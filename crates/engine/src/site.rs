@@ -5,9 +5,12 @@
 //! for threads that had reached the `int3` before.
 
 use std::io;
+use std::rc::Rc;
 
 use patch::{Displaced, Slot};
 use process::Memory;
+
+use crate::ledger::{Entered, Ledger};
 
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;
@@ -62,9 +65,24 @@ impl Site {
 #[derive(Debug)]
 pub(crate) struct Planned(pub(crate) Site);
 
-/// Its first byte is `int3`.
-#[derive(Clone, Debug)]
-pub(crate) struct Armed(Site);
+/// Its first byte is `int3`, and the ledger says so.
+#[derive(Debug)]
+pub(crate) struct Armed(Site, #[expect(dead_code, reason = "its drop strikes the site out")] Option<Entered>);
+
+/// The code of an address space: where it is written, and how that is kept in mind.
+#[derive(Debug)]
+pub(crate) struct Code {
+    pub(crate) memory: Memory,
+    /// A process that has the address space.
+    pub(crate) process: i32,
+    pub(crate) ledger: Option<Rc<Ledger>>,
+}
+
+impl Code {
+    fn enter(&self, site: &Site) -> Option<Entered> {
+        self.ledger.as_ref()?.enter(self.process, site.address, site.original)
+    }
+}
 
 /// Its first byte is its own again.
 #[derive(Clone, Debug)]
@@ -76,9 +94,10 @@ impl Planned {
     }
 
     /// Writes the `int3`.
-    pub(crate) fn arm(self, memory: &Memory) -> io::Result<Armed> {
-        memory.poke(self.0.address, &[INT3])?;
-        Ok(Armed(self.0))
+    pub(crate) fn arm(self, code: &Code) -> io::Result<Armed> {
+        let entered = code.enter(&self.0);
+        code.memory.poke(self.0.address, &[INT3])?;
+        Ok(Armed(self.0, entered))
     }
 }
 
@@ -94,12 +113,13 @@ impl Armed {
     /// Restores the byte, unless something else is there by now: the module was unmapped, or another debugger
     /// has written there.
     pub(crate) fn disarm(self, memory: &Memory) -> Disarmed {
-        let mut byte = [0];
-        if memory.peek(self.0.address, &mut byte).is_ok() && byte[0] == INT3 {
-            // It fails only if the process is gone or has unmapped the page meanwhile.
-            let _ = memory.poke(self.0.address, &[self.0.original]);
-        }
+        restore(&self.0, memory);
         Disarmed(self.0)
+    }
+
+    /// The same site in the memory of a child, which is a copy of this one's.
+    pub(crate) fn copy(&self, code: &Code) -> Armed {
+        Armed(self.0.clone(), code.enter(&self.0))
     }
 
     /// Whether the memory of a child that was copied from this site's process has the `int3` (and with it the slot,
@@ -131,6 +151,16 @@ impl Disarmed {
     /// In the memory of a child that was copied from this site's process: restores the byte where the copy was
     /// taken before the site was disarmed.
     pub(crate) fn inherit(&self, memory: &Memory) -> Disarmed {
-        Armed(self.0.clone()).disarm(memory)
+        restore(&self.0, memory);
+        self.clone()
+    }
+}
+
+/// Puts a site's byte back where the `int3` is.
+fn restore(site: &Site, memory: &Memory) {
+    let mut byte = [0];
+    if memory.peek(site.address, &mut byte).is_ok() && byte[0] == INT3 {
+        // It fails only if the process is gone or has unmapped the page meanwhile.
+        let _ = memory.poke(site.address, &[site.original]);
     }
 }

@@ -1,11 +1,13 @@
 //! An address space that is probed: its sites, its slot areas, its modules.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use patch::Place;
 use process::{Error, Memory};
 
-use crate::site::{Armed, Disarmed, Site};
+use crate::ledger::Ledger;
+use crate::site::{Armed, Code, Disarmed, Site};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
@@ -14,7 +16,7 @@ pub(crate) type ModuleKey = ((u32, u32), u64, u64);
 /// One address space and what was done to it.
 #[derive(Debug)]
 pub(crate) struct Space {
-    pub(crate) memory: Memory,
+    pub(crate) code: Code,
     /// Threads that run in it and are followed.
     pub(crate) members: usize,
     pub(crate) sites: HashMap<u64, Armed>,
@@ -35,9 +37,9 @@ pub(crate) struct Space {
 
 impl Space {
     /// The space of a thread that has just been found or has just begun a program.
-    pub(crate) fn open(tid: i32, starting: bool) -> Result<Space, Error> {
+    pub(crate) fn open(tid: i32, starting: bool, ledger: Option<Rc<Ledger>>) -> Result<Space, Error> {
         Ok(Space {
-            memory: Memory::open(tid)?,
+            code: Code { memory: Memory::open(tid)?, process: tid, ledger },
             members: 1,
             sites: HashMap::new(),
             disarmed: HashMap::new(),
@@ -54,16 +56,16 @@ impl Space {
     /// disarmed while the copy was taken, its byte is set right. A copy that was taken while sites were being armed
     /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
-        let memory = Memory::open(child)?;
+        let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
         let (sites, missing): (HashMap<_, _>, HashMap<_, _>) = self
             .sites
             .iter()
-            .map(|(&address, armed)| (address, armed.clone()))
-            .partition(|(_, armed)| armed.is_in(&memory));
+            .map(|(&address, armed)| (address, armed.copy(&code)))
+            .partition(|(_, armed)| armed.is_in(&code.memory));
         let disarmed =
-            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&memory))).collect();
+            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&code.memory))).collect();
         let mut copy = Space {
-            memory,
+            code,
             members: 1,
             sites,
             disarmed,
@@ -100,7 +102,7 @@ impl Space {
     /// Takes a site out: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
         if let Some(armed) = self.sites.remove(&address) {
-            let disarmed = armed.disarm(&self.memory);
+            let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);
         }
     }

@@ -1,6 +1,7 @@
 //! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
+use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
 use crate::program::Program;
@@ -41,6 +43,7 @@ pub struct Control {
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
     pub(crate) options: Options,
+    pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) machine: Box<Machine>,
     pub(crate) threads: HashMap<i32, Tracked>,
@@ -76,11 +79,18 @@ impl std::fmt::Debug for Tracer<'_> {
 }
 
 impl<'a> Tracer<'a> {
-    /// A tracer of the programs given, following no process yet. It must be used by the thread that made it.
-    pub fn new(programs: Vec<Object>, options: Options, observer: &'a mut dyn Observer) -> Tracer<'a> {
+    /// A tracer of the programs given, following no process yet. It must be used by the thread that made it. What
+    /// it changes is entered in the ledger, if there is one.
+    pub fn new(
+        programs: Vec<Object>,
+        options: Options,
+        ledger: Option<Rc<Ledger>>,
+        observer: &'a mut dyn Observer,
+    ) -> Tracer<'a> {
         Tracer {
             programs: programs.into_iter().map(Program::new).collect(),
             options,
+            ledger,
             observer,
             machine: Box::new(Machine::new()),
             threads: HashMap::new(),

@@ -109,19 +109,3 @@ fn detaching_in_the_middle_of_the_hits_loses_nothing_and_harms_nothing() {
         assert!(line.ends_with(&format!("sum {expected:x}")), "{line}");
     }
 }
-
-#[test]
-fn a_tracer_that_is_killed_takes_no_process_with_it_that_reaches_no_probe() {
-    let program = need!("attaching", target("server"), "gcc");
-    let mut server = Server::start(&program, [] as [&str; 0]);
-    server.line();
-    let pid = server.pid();
-    let mut attached = attach(pid, &counting(&program, ["server_work"]), &[]);
-    attached.wait_for(pid, &program, "server_work");
-    // SAFETY: kill takes no pointers; the tracer was not reaped.
-    unsafe { libc::kill(attached.pid(), libc::SIGKILL) };
-    drop(attached);
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(server.lives() && !is_traced(pid));
-    assert_eq!(server.ask("nothing"), "done 0");
-}

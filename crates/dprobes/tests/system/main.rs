@@ -12,6 +12,7 @@ mod attaching;
 mod cases;
 mod children;
 mod counts;
+mod death;
 mod every_instruction;
 mod exact;
 mod examples;

@@ -68,6 +68,14 @@ impl Attached {
         let (status, stdout, stderr) = finish(child, "dprobes attach");
         outcome(&self.scratch, status, stdout, stderr)
     }
+
+    /// Waits for the end of dprobes, which is killed and leaves no counts.
+    #[track_caller]
+    pub(crate) fn death(mut self) {
+        let child = self.child.take().expect("dprobes was not stopped");
+        let (status, ..) = finish(child, "dprobes attach");
+        assert!(!status.success());
+    }
 }
 
 impl Drop for Attached {
