@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// The tracer behind the process that the user started: its only child.
 fn tracer(front: i32) -> i32 {
-    let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("the front lives");
+    let children =
+        std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("the front lives");
     children.trim().parse().expect("one child")
 }
 
