@@ -59,7 +59,7 @@ impl Tracer<'_> {
                 let running = match Running::seize(tid) {
                     Ok(running) => running,
                     // It has ended, or its parent, traced already, has brought it under the tracer.
-                    Err(error) if error.is_gone() || traced_here(tid) => continue,
+                    Err(error) if error.is_gone() || process::is_traced_here(tid) => continue,
                     Err(ProcessError::Refused { cause, .. }) => return Err(refusal(pid, &cause).into()),
                     Err(error) => return Err(error.into()),
                 };
@@ -79,11 +79,6 @@ impl Tracer<'_> {
         }
         .into())
     }
-}
-
-/// Whether a thread is traced by this process.
-fn traced_here(tid: i32) -> bool {
-    Status::read(tid).is_ok_and(|status| status.tracer == std::process::id() as i32)
 }
 
 /// Whether a process can be traced at all, as far as can be seen from outside.

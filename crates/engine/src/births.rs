@@ -21,19 +21,25 @@ impl Tracer<'_> {
     /// A thread says that it has created another.
     pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
-        if !self.threads.contains_key(&child) {
-            // Now, not when the child stops: the parent's sites, of which the child has copies, may change, and
-            // the parent may end.
-            let space = self.child_space(thread.tid(), child);
-            match self.newborn.remove(&child) {
-                Some(newborn) => self.adopt(newborn.thread, space),
-                None => {
-                    self.announced.insert(child, space);
-                }
-            }
+        // One that was let go already, by a session that ends, is nobody's any more.
+        if !self.threads.contains_key(&child) && process::is_traced_here(child) {
+            self.told_of(thread.tid(), child);
         }
         self.resume(thread, 0);
         checked
+    }
+
+    /// A thread that is not followed yet is known to be born of another.
+    fn told_of(&mut self, parent: i32, child: i32) {
+        // Now, not when the child stops: the parent's sites, of which the child has copies, may change, and the
+        // parent may end.
+        let space = self.child_space(parent, child);
+        match self.newborn.remove(&child) {
+            Some(newborn) => self.adopt(newborn.thread, space),
+            None => {
+                self.announced.insert(child, space);
+            }
+        }
     }
 
     /// A thread that is not known has stopped: it is new.
@@ -169,7 +175,28 @@ impl Tracer<'_> {
     /// A thread is about to end: what waited for its last instruction is settled.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
+        self.announce_untold(&thread);
+        // It runs no more of the program. Its end may come much later: a process's first thread waits for the others.
+        if let Some(tracked) = self.threads.get_mut(&thread.tid()) {
+            tracked.exiting = true;
+            if let Some(space) = tracked.space.take() {
+                self.leave_space(space);
+            }
+        }
         self.resume(thread, 0);
         checked
+    }
+
+    /// A thread that was killed before it could tell of its child ends; afterwards nobody would know whose copy of
+    /// the probes the child has.
+    fn announce_untold(&mut self, parent: &Stopped) {
+        for child in process::children(parent.tid()) {
+            if !self.threads.contains_key(&child)
+                && !self.announced.contains_key(&child)
+                && process::is_traced_here(child)
+            {
+                self.told_of(parent.tid(), child);
+            }
+        }
     }
 }

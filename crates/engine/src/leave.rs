@@ -39,12 +39,13 @@ impl Tracer<'_> {
             }
         }
         let end = Instant::now() + PATIENCE;
-        while !self.threads.is_empty() && Instant::now() < end {
+        while self.anyone_left() && Instant::now() < end {
             if !self.step(control, false) {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        for tid in self.threads.keys().copied().collect::<Vec<_>>() {
+        let left = self.threads.iter().filter(|(_, tracked)| !tracked.exiting).map(|(&tid, _)| tid);
+        for tid in left.collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
                 "thread {tid} waits in the kernel and could not be stopped; it is let go where it is, and memory \
                  mapped for the probes stays in its process"
@@ -52,6 +53,13 @@ impl Tracer<'_> {
         }
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
+    }
+
+    /// Whether there are threads that have not been let go and are not about to end.
+    fn anyone_left(&self) -> bool {
+        !self.newborn.is_empty()
+            || !self.announced.is_empty()
+            || self.threads.values().any(|tracked| !tracked.exiting)
     }
 
     /// Lets a thread go that is in `stop`, which is no signal's.

@@ -116,13 +116,18 @@ impl<'a> Tracer<'a> {
     /// # Errors
     /// Probes could not be placed in the first process.
     pub fn run(&mut self, control: &Control) -> Result<(), Error> {
-        while !self.threads.is_empty() && !control.stop.load(Ordering::Relaxed) && self.failure.is_none() {
+        while !self.is_alone() && !control.stop.load(Ordering::Relaxed) && self.failure.is_none() {
             self.step(control, true);
         }
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
+    }
+
+    /// Whether no thread is followed, nor about to be.
+    fn is_alone(&self) -> bool {
+        self.threads.is_empty() && self.newborn.is_empty() && self.announced.is_empty()
     }
 
     /// The wait status of a process that was started by this tracer and has ended.
@@ -147,6 +152,8 @@ impl<'a> Tracer<'a> {
             Err(process::Error::Gone { .. }) => {
                 // No child is left that could tell anything: those still listed ended untold.
                 self.threads.clear();
+                self.newborn.clear();
+                self.announced.clear();
                 false
             }
             Err(error) => {

@@ -21,6 +21,8 @@ pub(crate) struct Tracked {
     pub(crate) interrupted: Vec<InSlot>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
+    /// Whether it is on its way to its end, and will stop no more.
+    pub(crate) exiting: bool,
 }
 
 /// Whether a followed thread runs.
@@ -69,6 +71,7 @@ impl Tracked {
             in_slot: None,
             interrupted: Vec::new(),
             asked: false,
+            exiting: false,
         }
     }
 

@@ -33,5 +33,7 @@ pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, surv
 pub use registers::Registers;
 pub use remote::find_syscall;
 pub use start::{Surroundings, start};
-pub use tasks::{Status, blocked_at, memory_sharers, name, processor, same_memory, threads};
+pub use tasks::{
+    Status, blocked_at, children, is_traced_here, memory_sharers, name, processor, same_memory, threads,
+};
 pub use thread::{Birth, Event, Running, Stop, Stopped, wait};

@@ -96,6 +96,17 @@ impl Status {
     }
 }
 
+/// Whether a thread is traced by this process.
+pub fn is_traced_here(tid: i32) -> bool {
+    Status::read(tid).is_ok_and(|status| status.tracer == std::process::id() as i32)
+}
+
+/// The processes that a thread has created and that have not been waited for; none where the kernel does not say.
+pub fn children(tid: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{tid}/task/{tid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
 /// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.
 ///
 /// # Errors

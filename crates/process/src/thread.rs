@@ -210,9 +210,12 @@ impl Stopped {
         }
     }
 
-    /// Waits for this thread's next stop.
+    /// Waits for this thread's next stop. Its end is left for [`wait`] to report.
     pub(crate) fn next_stop(&self) -> Result<(Stopped, Stop), Error> {
         loop {
+            if has_ended(self.tid) {
+                return Err(Error::Gone { pid: self.tid });
+            }
             let mut status = 0;
             // SAFETY: `status` is valid for the call.
             let tid = unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL) };
@@ -231,6 +234,24 @@ impl Stopped {
                 Event::Stopped(stopped, stop) => Ok((stopped, stop)),
                 Event::Ended { tid, .. } => Err(Error::Gone { pid: tid }),
             };
+        }
+    }
+}
+
+/// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
+fn has_ended(tid: pid_t) -> bool {
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    loop {
+        // SAFETY: all zeros are a siginfo_t, and it is valid for the call.
+        let (result, info) = unsafe {
+            let mut info: siginfo_t = std::mem::zeroed();
+            (libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags), info)
+        };
+        if result == 0 {
+            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return true;
         }
     }
 }
