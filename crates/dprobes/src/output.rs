@@ -51,7 +51,7 @@ impl Output {
 }
 
 impl Observer for Output {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
         let result = trace::write_text(record, self.items, &mut self.sink);
         if let Err(error) = &result {
             self.fail(error);

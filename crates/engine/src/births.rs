@@ -106,6 +106,11 @@ impl Tracer<'_> {
             space.members += 1;
             return Some(number);
         }
+        for program in &mut self.programs {
+            if let Some(only) = program.only.as_mut().filter(|only| only.contains(&parent_pid)) {
+                only.insert(pid);
+            }
+        }
         match space.copy(child) {
             Ok(copy) => {
                 // Where that was for an unmapped module, the parent's own site is to be forgotten.

@@ -124,7 +124,7 @@ impl Tracer<'_> {
             logmax: object.logmax,
             mask: vm::DEFAULT_MASK,
             locals: &program.locals,
-            globals: &program.globals,
+            globals: self.globals.of(object),
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];
@@ -136,7 +136,7 @@ impl Tracer<'_> {
         // `logmax = 0`: nothing is logged at all.
         let kept = outcome.end != End::Abort && object.logmax > 0;
         let pending = kept.then(|| {
-            let mut record = header(self.options.items, &before, &mut tracked.identity);
+            let mut record = header(program.options.items, &before, &mut tracked.identity);
             record.major = outcome.major.unwrap_or(object.major);
             record.minor = outcome.minor.unwrap_or(definition.minor);
             record.word = object.word.bytes();
@@ -152,7 +152,7 @@ impl Tracer<'_> {
     }
 
     /// Takes a probe that is over out of all processes.
-    fn retire(&mut self, wanted: Use) {
+    pub(crate) fn retire(&mut self, wanted: Use) {
         let mut disarmed = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
@@ -238,8 +238,8 @@ impl Tracer<'_> {
     /// Writes records whose instruction has completed.
     pub(crate) fn commit(&mut self, records: Vec<Pending>) {
         for pending in records {
-            let written = self.observer.record(&pending.record);
             if let Use::Probe { program, probe } = pending.wanted {
+                let written = self.observer.record(program, &pending.record);
                 let counts = &mut self.programs[program].probes[probe].counts;
                 match written {
                     Ok(()) => counts.logged += 1,

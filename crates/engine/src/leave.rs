@@ -29,6 +29,13 @@ impl Tracer<'_> {
             .iter()
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
+        self.leave_all(control);
+        control.wants_ticks.store(false, Ordering::Relaxed);
+        self.report(&report_states)
+    }
+
+    /// Takes the probes out of all processes and lets them go.
+    pub(crate) fn leave_all(&mut self, control: &Control) {
         self.leaving = true;
         for space in self.spaces.values_mut() {
             space.disarm_all();
@@ -51,8 +58,6 @@ impl Tracer<'_> {
                  mapped for the probes stays in its process"
             )));
         }
-        control.wants_ticks.store(false, Ordering::Relaxed);
-        self.report(&report_states)
     }
 
     /// Whether there are threads that have not been let go and are not about to end.

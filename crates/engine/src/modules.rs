@@ -8,7 +8,7 @@ use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
 use crate::error::{Error, Refused};
 use crate::loader;
 use crate::observer::Note;
-use crate::place::{self, Checks, Plan};
+use crate::place::{self, Checks, Plan, Text};
 use crate::program::{Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area, Growth};
@@ -60,23 +60,33 @@ impl Tracer<'_> {
 
     /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
-        let memory = process::Memory::open(pid)?;
-        let modules = process::modules(pid, &mut self.images)?;
-        let checks = self.checks(pid);
         let mut refused = Vec::new();
-        for (number, program) in self.programs.iter().enumerate() {
-            for module in modules.iter().filter(|module| is_named(module, &program.object.module, pid)) {
-                refused.extend(place::plan(number, program, module, &memory, checks).refused);
-            }
+        for number in 0..self.programs.len() {
+            refused.extend(self.refusals_of(number, pid)?);
         }
         Ok(refused)
     }
 
-    fn checks(&self, tid: i32) -> Checks {
-        Checks {
-            opcodes: self.options.verify_opcodes,
-            shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack),
+    /// The same for one program.
+    pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
+        let memory = process::Memory::open(pid)?;
+        let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
+        let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
+        let text = Text { memory: &memory, sites: space.map(|space| &space.sites) };
+        let modules = process::modules(pid, &mut self.images)?;
+        let checks = self.checks(pid);
+        let program = &self.programs[number];
+        if !program.is_for(pid) {
+            return Ok(Vec::new());
         }
+        let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
+        let named = modules.iter().filter(|module| is_named(module, &program.object.module, pid));
+        Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
+    }
+
+    /// How the probes of a process are checked; each program says whether opcodes are.
+    fn checks(&self, tid: i32) -> Checks {
+        Checks { opcodes: true, shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack) }
     }
 
     /// A process that cannot be probed is followed all the same; the first one is a failure.
@@ -92,7 +102,7 @@ impl Tracer<'_> {
 
     /// Whether no program has begun with the probes in: then an error ends the session.
     fn is_first(&self) -> bool {
-        self.begun.is_empty()
+        self.begun.is_empty() && !self.serving
     }
 
     /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
@@ -120,22 +130,26 @@ impl Tracer<'_> {
     /// Plans what is to be armed in modules that were not there before.
     fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
         let checks = self.checks(tid);
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
         let mut works = Vec::new();
-        for (program_number, program) in self.programs.iter().enumerate() {
+        for (program_number, program) in
+            self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
+        {
+            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
                 let here = (program_number, key(module));
                 if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
                     continue;
                 }
                 space.placed.insert(here);
-                let plan = place::plan(program_number, program, module, &space.code.memory, checks);
+                let plan = place::plan(program_number, program, module, space.text(), checks);
                 works.push(Work { module: module.clone(), program: Some(program_number), plan });
             }
         }
         if !space.watched {
             space.watched = true;
-            works.extend(own_sites(tid, modules, &space.code.memory, space.starting, checks));
+            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
         }
         works
     }
@@ -328,6 +342,9 @@ impl Tracer<'_> {
         }
         self.begun.insert(number);
         for (program_number, program) in self.programs.iter().enumerate() {
+            if !program.is_for(pid) {
+                continue;
+            }
             let module = &program.object.module;
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mapped = modules.iter().any(|other| is_named(other, module, tid));
@@ -340,26 +357,20 @@ impl Tracer<'_> {
 
 /// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
 /// at its first instruction.
-fn own_sites(
-    tid: i32,
-    modules: &[Module],
-    memory: &process::Memory,
-    starting: bool,
-    checks: Checks,
-) -> Vec<Work> {
+fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
     let main = main_module(tid, modules);
     let mut works = Vec::new();
     for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
         let mut plan = Plan::default();
         for vaddr in loader::after_mmap(&module.image) {
-            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, memory, checks));
+            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, text, checks));
         }
         works.push(Work { module: module.clone(), program: None, plan });
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
-        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, memory, checks));
+        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, text, checks));
         works.push(Work { module: main.clone(), program: None, plan });
     }
     works

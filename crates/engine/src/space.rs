@@ -7,6 +7,7 @@ use patch::Place;
 use process::{Error, Memory};
 
 use crate::ledger::Ledger;
+use crate::place::Text;
 use crate::site::{Armed, Code, Disarmed, Site};
 use crate::slots::Area;
 
@@ -85,6 +86,11 @@ impl Space {
             copy.stale = true;
         }
         Ok(copy)
+    }
+
+    /// The code as the program wrote it.
+    pub(crate) fn text(&self) -> Text<'_> {
+        Text { memory: &self.code.memory, sites: Some(&self.sites) }
     }
 
     /// The site at an address, armed or not any more.

@@ -7,8 +7,6 @@ use std::time::Instant;
 
 use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
-use rpn::Object;
-use trace::Items;
 use vm::State as Machine;
 
 use crate::births::Newborn;
@@ -16,18 +14,9 @@ use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
-use crate::program::Program;
+use crate::program::{Globals, Program};
 use crate::space::Space;
 use crate::tracked::{Activity, Tracked};
-
-/// How a session traces.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether opcodes and instruction boundaries are verified.
-    pub verify_opcodes: bool,
-    /// The header items of records.
-    pub items: Items,
-}
 
 /// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
 /// also interrupts the tracer's wait, by a signal to its thread.
@@ -42,7 +31,7 @@ pub struct Control {
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
-    pub(crate) options: Options,
+    pub(crate) globals: Globals,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) machine: Box<Machine>,
@@ -66,6 +55,8 @@ pub struct Tracer<'a> {
     pub(crate) statuses: HashMap<i32, i32>,
     /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
     pub(crate) waiting: bool,
+    /// Whether requests are served meanwhile.
+    pub(crate) serving: bool,
     pace: Pace,
     /// The address spaces whose program has begun with the probes in.
     pub(crate) begun: HashSet<u32>,
@@ -82,17 +73,12 @@ impl std::fmt::Debug for Tracer<'_> {
 }
 
 impl<'a> Tracer<'a> {
-    /// A tracer of the programs given, following no process yet. It must be used by the thread that made it. What
-    /// it changes is entered in the ledger, if there is one.
-    pub fn new(
-        programs: Vec<Object>,
-        options: Options,
-        ledger: Option<Rc<Ledger>>,
-        observer: &'a mut dyn Observer,
-    ) -> Tracer<'a> {
+    /// A tracer without programs, following no process yet. It must be used by the thread that made it. What it
+    /// changes is entered in the ledger, if there is one.
+    pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         Tracer {
-            programs: programs.into_iter().map(Program::new).collect(),
-            options,
+            programs: Vec::new(),
+            globals: Globals::default(),
             ledger,
             observer,
             machine: Box::new(Machine::new()),
@@ -108,6 +94,7 @@ impl<'a> Tracer<'a> {
             started: HashSet::new(),
             statuses: HashMap::new(),
             waiting: false,
+            serving: false,
             pace: Pace::new(),
             begun: HashSet::new(),
             told_waiting: HashSet::new(),
@@ -145,12 +132,12 @@ impl<'a> Tracer<'a> {
             Ok(Some(event)) => {
                 self.pace.event();
                 self.answer(event);
-                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 true
             }
             Ok(None) => {
                 self.tick();
-                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 false
             }
             Err(process::Error::Gone { .. }) => {
