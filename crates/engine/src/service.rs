@@ -7,6 +7,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rpn::Object;
 
@@ -35,6 +36,8 @@ pub struct Inserted<'a> {
     pub options: Options,
     /// For each of its probes, in order: where it was placed first, its state, its counts.
     pub probes: Vec<(Option<u64>, State, Counts)>,
+    /// Whether it is for all processes that are followed, and not for some only.
+    pub is_for_all: bool,
     /// The values of its local variables.
     pub locals: Vec<u64>,
 }
@@ -82,6 +85,24 @@ impl Tracer<'_> {
         }
     }
 
+    /// Takes one probe of a program out of all processes, as its handler's `remove` does.
+    pub fn remove_probe(&mut self, number: usize, probe: usize) {
+        if let Some(state) = self.programs.get_mut(number).and_then(|program| program.probes.get_mut(probe)) {
+            state.state = State::Removed;
+            self.retire(Use::Probe { program: number, probe });
+        }
+    }
+
+    /// Goes on until the programs are placed in all processes that are followed, or the time is over.
+    pub fn settle(&mut self, control: &Control, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.spaces.values().any(|space| space.stale) && Instant::now() < end {
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
@@ -95,6 +116,7 @@ impl Tracer<'_> {
                     .iter()
                     .map(|probe| (probe.address, probe.state, probe.counts))
                     .collect(),
+                is_for_all: program.only.is_none(),
                 locals: Program::values(&program.locals),
             })
             .collect()
