@@ -76,6 +76,7 @@ impl Observer for Output {
             Note::NotProbed { pid, reason } => {
                 tell(&format!("warning: process {pid} is not probed: {reason}"))
             }
+            Note::Exit(text) => tell(text),
             Note::Other(text) => tell(&format!("warning: {text}")),
         }
     }

@@ -54,7 +54,7 @@ impl Tracer<'_> {
         let segments = registers;
         let records = match again {
             Some(waiting) => waiting.records,
-            None => self.run_handlers(tid, address, &mut registers),
+            None => self.run_handlers(&thread, address, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
         self.execute(thread, waiting, &segments)?;
@@ -62,14 +62,15 @@ impl Tracer<'_> {
     }
 
     /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
-    fn run_handlers(&mut self, tid: i32, address: u64, registers: &mut Registers) -> Vec<Pending> {
+    fn run_handlers(&mut self, thread: &Stopped, address: u64, registers: &mut Registers) -> Vec<Pending> {
+        let tid = thread.tid();
         let mut records = Vec::new();
         let mut place = 0;
         // By number: a handler may take its own probe out.
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
             if let Use::Probe { program, probe } = wanted {
-                records.extend(self.run_handler(tid, program, probe, registers));
+                records.extend(self.run_handler(thread, program, probe, registers));
             }
         }
         let over: Vec<Use> = records_over(&self.programs, self.space_uses(tid, address));
@@ -93,7 +94,7 @@ impl Tracer<'_> {
     /// Counts a hit of one probe and runs its handler if it is due: what it logged.
     fn run_handler(
         &mut self,
-        tid: i32,
+        thread: &Stopped,
         program_number: usize,
         number: usize,
         registers: &mut Registers,
@@ -111,7 +112,7 @@ impl Tracer<'_> {
         }
         probe.counts.runs += 1;
         let last = probe.counts.runs >= definition.maxhits;
-        let tracked = self.threads.get_mut(&tid)?;
+        let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
         let object = &program.object;
@@ -145,7 +146,7 @@ impl Tracer<'_> {
         });
         if let End::ExitTo(facility) = outcome.end {
             let codes = (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
-            self.exit_to(tid, facility, codes, &before);
+            self.exit_to(facility, (program_number, number), codes, thread, registers);
         }
         pending
     }

@@ -72,11 +72,9 @@ impl Tracer<'_> {
         // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
         let status = Status::read(tid)?;
         if status.own_pending & !status.blocked & SIGTRAP_BIT != 0 {
+            // It is not asked to stop meanwhile: that would come first, again and again.
             let running = thread.resume(0);
-            if let Some(tracked) = self.threads.get_mut(&tid) {
-                tracked.asked = running.interrupt().is_ok();
-                tracked.activity = Activity::Running(running);
-            }
+            self.set_activity(tid, Activity::Running(running));
             return Ok(());
         }
         self.bring_home(&mut thread)?;

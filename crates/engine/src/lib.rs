@@ -25,13 +25,15 @@
 //! # Where what is
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
-//! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
+//! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
+//! writes core dumps. `modules` finds modules and arms what `place` has planned; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
 
 mod attach;
 mod births;
+mod dump;
 mod error;
 mod exits;
 mod hit;

@@ -53,6 +53,8 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// What came of a handler's exit to another facility, in the form of the kernel's log: `DProbes(major,minor) ...`.
+    Exit(String),
     /// Anything else worth a line.
     Other(String),
 }

@@ -56,6 +56,11 @@ pub(crate) struct OwnUses {
 }
 
 impl Site {
+    /// The first byte of the instruction, in place of which `int3` stands while it is armed.
+    pub(crate) fn original(&self) -> u8 {
+        self.original
+    }
+
     pub(crate) fn own_uses(&self) -> OwnUses {
         OwnUses { mapped: self.uses.contains(&Use::Mapped), entry: self.uses.contains(&Use::Entry) }
     }

@@ -1,6 +1,6 @@
 //! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -53,6 +53,9 @@ pub struct Tracer<'a> {
     pub(crate) newborn: HashMap<i32, Newborn>,
     /// The address spaces of new threads that their parent told of before they stopped.
     pub(crate) announced: HashMap<i32, Option<u32>>,
+    /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
+    /// still to be waited for; until then they stay as they are.
+    pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
     /// Whether the session is ending.
     pub(crate) leaving: bool,
@@ -98,6 +101,7 @@ impl<'a> Tracer<'a> {
             next_space: 0,
             newborn: HashMap::new(),
             announced: HashMap::new(),
+            held: VecDeque::new(),
             images: ImageCache::default(),
             leaving: false,
             failure: None,
@@ -164,7 +168,10 @@ impl<'a> Tracer<'a> {
     }
 
     /// The next event, for which the tracer sleeps or looks, as is faster just now.
-    fn next_event(&self, block: bool) -> Result<Option<Event>, process::Error> {
+    fn next_event(&mut self, block: bool) -> Result<Option<Event>, process::Error> {
+        if let Some(event) = self.held.pop_front() {
+            return Ok(Some(event));
+        }
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
                 if let Some(event) = process::wait(false)? {
@@ -185,9 +192,8 @@ impl<'a> Tracer<'a> {
         match self.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
-                if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
-                    tracked.asked = false;
-                }
+                // Whatever the stop: the kernel takes it for the one that was asked for.
+                tracked.asked = false;
             }
             None => {
                 if let Stop::Exec { .. } = stop {
@@ -250,14 +256,18 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run.
+    /// Lets a thread run; when the session is ending, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         let running = thread.resume(signal);
-        self.set_activity(tid, Activity::Running(running));
+        let asked = self.leaving && running.interrupt().is_ok();
+        if let Some(tracked) = self.threads.get_mut(&tid) {
+            tracked.asked = asked;
+            tracked.activity = Activity::Running(running);
+        }
     }
 
-    fn set_activity(&mut self, tid: i32, activity: Activity) {
+    pub(crate) fn set_activity(&mut self, tid: i32, activity: Activity) {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.activity = activity;
         }

@@ -26,6 +26,8 @@ pub struct Status {
     pub tracer: i32,
     /// The user: real user id.
     pub uid: u32,
+    /// The group: real group id.
+    pub gid: u32,
     /// Its state: R, S, D, T, t, Z, X.
     pub state: char,
     /// 0: no seccomp, 1: strict, 2: filter.
@@ -75,6 +77,10 @@ impl Status {
                 "TracerPid" => status.tracer = number(),
                 "Uid" => {
                     status.uid =
+                        value.split_ascii_whitespace().next().and_then(|id| id.parse().ok()).unwrap_or(0)
+                }
+                "Gid" => {
+                    status.gid =
                         value.split_ascii_whitespace().next().and_then(|id| id.parse().ok()).unwrap_or(0)
                 }
                 "State" => status.state = value.chars().next().unwrap_or('?'),
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_status_file_is_understood() {
-        let text = "Name:\ta: b\nState:\tS (sleeping)\nTgid:\t42\nTracerPid:\t7\nUid:\t1000\t0\t0\t0\nVmSize:\t 1 kB\n\
+        let text = "Name:\ta: b\nState:\tS (sleeping)\nTgid:\t42\nTracerPid:\t7\nUid:\t1000\t0\t0\t0\nGid:\t50\t0\t0\t0\nVmSize:\t 1 kB\n\
                     SigPnd:\t0000000000000010\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000001\n\
                     SigIgn:\t0000000000001000\nSigCgt:\t0000000180000000\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n";
         let status = Status::parse(text);
@@ -170,6 +176,7 @@ mod tests {
             (status.tgid, status.tracer, status.uid, status.state, status.seccomp),
             (42, 7, 1000, 'S', 2)
         );
+        assert_eq!(status.gid, 50);
         assert_eq!((status.pending, status.own_pending, status.blocked), (0x4010, 0x10, 1));
         assert_eq!((status.ignored, status.caught), (0x1000, 0x1_8000_0000));
         assert!(!status.kernel && status.shadow_stack);

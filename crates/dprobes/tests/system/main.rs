@@ -11,6 +11,7 @@ mod support;
 mod attaching;
 mod cases;
 mod children;
+mod core;
 mod counts;
 mod death;
 mod every_instruction;
