@@ -36,6 +36,9 @@ impl Tracer<'_> {
         };
         if let Some(space) = self.spaces.get_mut(&number) {
             space.stale = false;
+            if !space.watched && !space.starting {
+                self.seize_strays(tid, number);
+            }
         }
         let modules = match process::modules(tid, &mut self.images) {
             Ok(modules) => modules,

@@ -60,6 +60,11 @@ impl Status {
         Ok(Status::parse(&String::from_utf8_lossy(&text)))
     }
 
+    /// Whether the thread has ended, and only waits for its parent or for the other threads of its process.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// What the text of a status file says.
     fn parse(text: &str) -> Status {
         // A kernel thread has no memory, hence no such line.
@@ -153,7 +158,11 @@ pub fn same_memory(one: i32, other: i32) -> Option<bool> {
 pub fn memory_sharers(pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let others = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    others.filter(|&other| other != pid && same_memory(pid, other) == Some(true)).collect()
+    // What has no memory (kernel threads, what has ended) has the same none.
+    let has_memory = |other| Status::read(other).is_ok_and(|status| !status.kernel);
+    others
+        .filter(|&other| other != pid && same_memory(pid, other) == Some(true) && has_memory(other))
+        .collect()
 }
 
 #[cfg(test)]
