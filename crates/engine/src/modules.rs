@@ -237,8 +237,14 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let taken: Vec<_> =
-            mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
+        // A program that has just begun has no heap yet, and must find room for it.
+        let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
+        let mut taken: Vec<_> = mappings
+            .iter()
+            .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
+            .chain(heap)
+            .collect();
+        taken.sort_by_key(|&(start, ..)| start);
         let near = planned.first().map_or(module.bias, |site| site.0.address);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
         for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {

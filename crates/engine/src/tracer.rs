@@ -75,6 +75,7 @@ impl std::fmt::Debug for Tracer<'_> {
 impl<'a> Tracer<'a> {
     /// A tracer of the programs given, following no process yet. It must be used by the thread that made it.
     pub fn new(programs: Vec<Object>, options: Options, observer: &'a mut dyn Observer) -> Tracer<'a> {
+        process::allow_many_files();
         Tracer {
             programs: programs.into_iter().map(Program::new).collect(),
             options,

@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::{Error, Running};
+use crate::{Error, Running, files};
 
 /// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
 /// returned thread is [`crate::Stop::Exec`]. The child gets the caller's standard streams, environment and
-/// directory, the signal mask given, and the default action for SIGPIPE (which the Rust runtime ignores in the
+/// directory, the limit of open files from before [`crate::allow_many_files`], the signal mask given, and the default action for SIGPIPE (which the Rust runtime ignores in the
 /// caller).
 ///
 /// # Errors
@@ -28,6 +28,7 @@ pub fn start(command: &[OsString], signal_mask: &libc::sigset_t) -> Result<Runni
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
 
+    let open_files = files::inherited();
     let (go_read, go_write) = pipe().map_err(fail)?;
     let (error_read, error_write) = pipe().map_err(fail)?;
     // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
@@ -46,6 +47,9 @@ pub fn start(command: &[OsString], signal_mask: &libc::sigset_t) -> Result<Runni
                 libc::_exit(127);
             }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            if let Some(limit) = open_files {
+                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+            }
             libc::sigprocmask(libc::SIG_SETMASK, signal_mask, std::ptr::null_mut());
             libc::execvp(pointers[0], pointers.as_ptr());
             let cause = *libc::__errno_location();

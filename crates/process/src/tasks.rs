@@ -135,13 +135,23 @@ pub fn name(tid: i32) -> String {
     String::from_utf8_lossy(text.strip_suffix(b"\n").unwrap_or(&text)).into_owned()
 }
 
-/// The processor a thread ran on last, as its stat file gives it.
+/// The processor a thread ran on last.
 pub fn processor(tid: i32) -> Option<u32> {
+    stat(tid, 39)?.parse().ok()
+}
+
+/// Where the heap of a process begins, which grows up from there, also if it has none yet (brk(2)).
+pub fn heap_start(tid: i32) -> Option<u64> {
+    stat(tid, 47)?.parse().ok().filter(|&start| start != 0)
+}
+
+/// A field of a thread's stat file, by its number in proc_pid_stat(5), from 3 on.
+fn stat(tid: i32, field: usize) -> Option<String> {
     let text = fs::read(format!("/proc/{tid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name, in parentheses, may hold anything; the processor is field 39, the 37th after it.
+    // The name, in parentheses, may hold anything; it is field 2.
     let after = text.get(text.rfind(')')? + 1..)?;
-    after.split_ascii_whitespace().nth(36)?.parse().ok()
+    after.split_ascii_whitespace().nth(field.checked_sub(3)?).map(str::to_owned)
 }
 
 /// Whether two threads share their memory; `None` where the kernel does not say.
@@ -192,6 +202,7 @@ mod tests {
         assert!(!status.kernel);
         assert!(threads(pid).expect("own threads").contains(&pid));
         assert!(processor(pid).is_some());
+        assert!(heap_start(pid).is_some());
         assert!(!name(pid).is_empty());
         assert!(memory_sharers(pid).is_empty());
     }
