@@ -18,6 +18,9 @@ use crate::tracked::Activity;
 /// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Rounds without news after which threads are looked for that have ended unreported.
+const LOOK_AFTER: u32 = 64;
+
 /// The bit of SIGTRAP in a signal set.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
@@ -39,8 +42,13 @@ impl Tracer<'_> {
             }
         }
         let end = Instant::now() + PATIENCE;
+        let mut idle = 0;
         while self.anyone_left() && Instant::now() < end {
             if !self.step(control, false) {
+                idle += 1;
+                if idle % LOOK_AFTER == 0 {
+                    self.look_after_ended();
+                }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -53,6 +61,15 @@ impl Tracer<'_> {
         }
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
+    }
+
+    /// A process's first thread that was killed on its way out has ended without a stop, and nothing more is reported
+    /// of it while others live.
+    fn look_after_ended(&mut self) {
+        let ended = |tid: &i32| Status::read(*tid).is_ok_and(|status| status.has_ended());
+        for tid in self.threads.keys().copied().filter(ended).collect::<Vec<_>>() {
+            self.set_out(tid);
+        }
     }
 
     /// Whether there are threads that have not been let go and are not about to end.

@@ -6,10 +6,8 @@ use rpn::Location;
 use crate::error::Refused;
 use crate::observer::Note;
 use crate::program::Program;
-use crate::site::{INT3, Planned, Use};
-
-/// The longest instruction of the processor, in bytes.
-const LONGEST: usize = 15;
+use crate::site::{INT3, LONGEST, Planned, Use};
+use crate::space::module_key;
 
 /// What was found for one program in one module.
 #[derive(Debug, Default)]
@@ -157,7 +155,7 @@ pub(crate) fn site(
             displaced.text()
         ));
     }
-    Ok(Planned::new(address, displaced, bytes[0], wanted))
+    Ok(Planned::new(module_key(module), displaced, wanted))
 }
 
 /// Why a place is not the start of an instruction.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
-use process::{Error, Memory};
+use process::{Error, Memory, Module};
 
 use crate::ledger::Ledger;
 use crate::site::{Armed, Code, Disarmed, Site};
@@ -12,6 +12,11 @@ use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
+
+/// What a module is known by in its address space.
+pub(crate) fn module_key(module: &Module) -> ModuleKey {
+    (module.device, module.inode, module.bias)
+}
 
 /// One address space and what was done to it.
 #[derive(Debug)]

@@ -90,6 +90,7 @@ impl<'a> Tracer<'a> {
         ledger: Option<Rc<Ledger>>,
         observer: &'a mut dyn Observer,
     ) -> Tracer<'a> {
+        process::allow_many_files();
         Tracer {
             programs: programs.into_iter().map(Program::new).collect(),
             options,
