@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
-use process::{Error, Memory, Module};
+use process::{Error, Memory, Module, Stopped};
 
 use crate::ledger::Ledger;
 use crate::site::{Armed, Code, Disarmed, Site};
@@ -32,6 +32,8 @@ pub(crate) struct Space {
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
+    /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
+    pub(crate) anchor: Option<Stopped>,
     /// Whether the dynamic linker is watched.
     pub(crate) watched: bool,
     /// Whether its program has not begun: it still runs in the dynamic linker.
@@ -51,6 +53,7 @@ impl Space {
             areas: Vec::new(),
             syscall: None,
             placed: HashSet::new(),
+            anchor: None,
             watched: false,
             starting,
             stale: true,
@@ -77,6 +80,7 @@ impl Space {
             areas: self.areas.clone(),
             syscall: self.syscall,
             placed: self.placed.clone(),
+            anchor: None,
             watched: self.watched,
             starting: self.starting,
             stale: false,

@@ -295,6 +295,11 @@ impl<'a> Tracer<'a> {
             space.members -= 1;
             if space.members == 0 {
                 self.spaces.remove(&number);
+            } else if space.members == 1
+                && let Some(anchor) = space.anchor.take()
+            {
+                let gone = self.weigh(number, anchor);
+                self.tell_failure(gone);
             }
         }
     }
@@ -305,6 +310,7 @@ impl<'a> Tracer<'a> {
             self.statuses.insert(tid, status);
         }
         self.newborn.remove(&tid);
+        self.lose_anchor(tid);
         if let Some(Some(space)) = self.announced.remove(&tid) {
             self.leave_space(space);
         }
