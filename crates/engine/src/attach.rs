@@ -1,6 +1,7 @@
 //! The beginning of a session: a process is found or started.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use process::{Error as ProcessError, Running, Status, Surroundings};
 
@@ -70,28 +71,22 @@ impl Tracer<'_> {
         .into())
     }
 
+    /// Traces what was being born while its parent began to be traced, before its process is changed.
+    pub(crate) fn seize_strays(&mut self, tid: i32, number: u32) {
+        let Some(pid) = self.threads.get(&tid).map(|tracked| tracked.identity.pid) else { return };
+        if let Err(Error::Process(error)) = self.seize_threads(pid, number) {
+            self.tell_failure(Err(error));
+        }
+    }
+
     /// Traces the threads of a process that are not traced yet. Says whether there were any.
-    pub(crate) fn seize_threads(&mut self, pid: i32, number: u32) -> Result<bool, Error> {
+    fn seize_threads(&mut self, pid: i32, number: u32) -> Result<bool, Error> {
         let mut found = false;
         for tid in process::threads(pid)? {
             if self.threads.contains_key(&tid) {
                 continue;
             }
-            let running = match Running::seize(tid) {
-                Ok(running) => running,
-                Err(error) if error.is_gone() => continue,
-                Err(ProcessError::Refused { cause, .. }) => {
-                    // The kernel says the same of one that has ended, and of one that its parent, traced already, has
-                    // brought under the tracer.
-                    match Status::read(tid) {
-                        Ok(status) if !has_ended(&status) && !process::is_traced_here(tid) => {
-                            return Err(refusal(pid, &cause).into());
-                        }
-                        _ => continue,
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let Some(running) = seize(tid, pid)? else { continue };
             found = true;
             self.threads.insert(tid, Tracked::new(tid, pid, Some(number), Activity::Running(running)));
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -102,19 +97,42 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether a thread has ended and only waits for its parent, or for the other threads of its process.
-fn has_ended(status: &Status) -> bool {
-    matches!(status.state, 'Z' | 'X')
+/// Traces a thread; none if it has ended, or if its parent, traced already, has brought it under the tracer.
+fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
+    /// The kernel's refusal of a thread that is just ending is the same as of one that must not be traced.
+    const TRIES: u32 = 20;
+    // The kernel lets an attempt on one that has ended wait, too, while another thread executes a new program, which
+    // in turn waits for the threads that are traced already.
+    if Status::read(tid).is_ok_and(|status| status.has_ended()) {
+        return Ok(None);
+    }
+    for last in (0..TRIES).map(|tried| tried + 1 == TRIES) {
+        match Running::seize(tid) {
+            Ok(running) => return Ok(Some(running)),
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(ProcessError::Refused { cause, .. }) => match Status::read(tid) {
+                Ok(status) if !status.has_ended() && !process::is_traced_here(tid) => {
+                    if last {
+                        return Err(refusal(pid, &cause));
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => return Ok(None),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// The first thread of a process that runs: its own first one may have ended before the others.
 fn living_thread(pid: i32) -> Result<(i32, Status), ProcessError> {
     let status = Status::read(pid)?;
-    if !has_ended(&status) {
+    if !status.has_ended() {
         return Ok((pid, status));
     }
     let others = process::threads(pid)?.into_iter().filter_map(|tid| Some((tid, Status::read(tid).ok()?)));
-    Ok(others.into_iter().find(|(_, other)| !has_ended(other)).unwrap_or((pid, status)))
+    Ok(others.into_iter().find(|(_, other)| !other.has_ended()).unwrap_or((pid, status)))
 }
 
 /// Whether a process can be traced at all, as far as can be seen from outside: a thread of it.
@@ -124,7 +142,7 @@ fn suitable(pid: i32) -> Result<i32, ProcessError> {
     if status.tgid == std::process::id() as i32 {
         return refuse("it is dprobes itself");
     }
-    if has_ended(&status) {
+    if status.has_ended() {
         return refuse("it has ended and only waits for its parent");
     }
     if status.kernel {

@@ -181,15 +181,19 @@ impl Tracer<'_> {
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         self.announce_untold(&thread);
-        // It runs no more of the program. Its end may come much later: a process's first thread waits for the others.
-        if let Some(tracked) = self.threads.get_mut(&thread.tid()) {
+        self.set_out(thread.tid());
+        self.resume(thread, 0);
+        checked
+    }
+
+    /// A thread runs no more of the program. Its end may come much later: a process's first thread waits for the others.
+    pub(crate) fn set_out(&mut self, tid: i32) {
+        if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
             if let Some(space) = tracked.space.take() {
                 self.leave_space(space);
             }
         }
-        self.resume(thread, 0);
-        checked
     }
 
     /// A thread that was killed before it could tell of its child ends; afterwards nobody would know whose copy of

@@ -12,7 +12,7 @@ use crate::place::{self, Checks, Plan, Text};
 use crate::program::{Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area, Growth};
-use crate::space::ModuleKey;
+use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
 
 /// Places tried for a slot area before it is given up: another thread may take one first.
@@ -36,6 +36,9 @@ impl Tracer<'_> {
         };
         if let Some(space) = self.spaces.get_mut(&number) {
             space.stale = false;
+            if !space.watched && !space.starting {
+                self.seize_strays(tid, number);
+            }
         }
         let modules = match process::modules(tid, &mut self.images) {
             Ok(modules) => modules,
@@ -109,14 +112,16 @@ impl Tracer<'_> {
     /// anew in the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let keys: Vec<ModuleKey> = modules.iter().map(key).collect();
+        let keys: Vec<ModuleKey> = modules.iter().map(module_key).collect();
         space.placed.retain(|(_, placed)| keys.contains(placed));
         let gone: Vec<u64> = space
             .sites
             .iter()
             .filter(|(address, armed)| {
-                let mapped = modules.iter().any(|module| module.contains(**address));
-                !mapped || armed.refresh(&space.code.memory).is_err()
+                let mapped = modules
+                    .iter()
+                    .any(|module| module.contains(**address) && module_key(module) == armed.site().module);
+                !mapped || !armed.refresh(&space.code.memory).unwrap_or(false)
             })
             .map(|(&address, _)| address)
             .collect();
@@ -138,7 +143,7 @@ impl Tracer<'_> {
         {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
-                let here = (program_number, key(module));
+                let here = (program_number, module_key(module));
                 if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
                     continue;
                 }
@@ -246,8 +251,14 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let taken: Vec<_> =
-            mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
+        // A program that has just begun has no heap yet, and must find room for it.
+        let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
+        let mut taken: Vec<_> = mappings
+            .iter()
+            .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
+            .chain(heap)
+            .collect();
+        taken.sort_by_key(|&(start, ..)| start);
         let near = planned.first().map_or(module.bias, |site| site.0.address);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
         for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {
@@ -398,11 +409,6 @@ fn set_armed(programs: &mut [Program], uses: &[Use], address: u64) {
 fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
     let path = std::fs::read_link(format!("/proc/{tid}/exe")).ok()?;
     modules.iter().find(|module| module.path == path)
-}
-
-/// What a module is known by in its address space.
-fn key(module: &Module) -> ModuleKey {
-    (module.device, module.inode, module.bias)
 }
 
 /// The addresses in both ranges.

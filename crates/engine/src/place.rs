@@ -8,10 +8,8 @@ use rpn::Location;
 use crate::error::Refused;
 use crate::observer::Note;
 use crate::program::Program;
-use crate::site::{Armed, INT3, Planned, Use};
-
-/// The longest instruction of the processor, in bytes.
-const LONGEST: usize = 15;
+use crate::site::{Armed, INT3, LONGEST, Planned, Use};
+use crate::space::module_key;
 
 /// The code of a process as the program wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +177,7 @@ pub(crate) fn site(
             displaced.text()
         ));
     }
-    Ok(Planned::new(address, displaced, bytes[0], wanted))
+    Ok(Planned::new(module_key(module), displaced, wanted))
 }
 
 /// Why a place is not the start of an instruction.

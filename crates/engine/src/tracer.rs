@@ -76,6 +76,7 @@ impl<'a> Tracer<'a> {
     /// A tracer without programs, following no process yet. It must be used by the thread that made it. What it
     /// changes is entered in the ledger, if there is one.
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
+        process::allow_many_files();
         Tracer {
             programs: Vec::new(),
             globals: Globals::default(),
@@ -281,6 +282,11 @@ impl<'a> Tracer<'a> {
             space.members -= 1;
             if space.members == 0 {
                 self.spaces.remove(&number);
+            } else if space.members == 1
+                && let Some(anchor) = space.anchor.take()
+            {
+                let gone = self.weigh(number, anchor);
+                self.tell_failure(gone);
             }
         }
     }
@@ -291,6 +297,7 @@ impl<'a> Tracer<'a> {
             self.statuses.insert(tid, status);
         }
         self.newborn.remove(&tid);
+        self.lose_anchor(tid);
         if let Some(Some(space)) = self.announced.remove(&tid) {
             self.leave_space(space);
         }

@@ -12,6 +12,7 @@
 
 mod elf;
 mod error;
+mod files;
 mod maps;
 mod memory;
 mod module;
@@ -29,6 +30,7 @@ pub use elf::{
     Segment, Version,
 };
 pub use error::Error;
+pub use files::allow_many_files;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
@@ -38,6 +40,7 @@ pub use remote::find_syscall;
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, blocked_at, children, is_traced_here, memory_sharers, name, processor, same_memory, threads,
+    Status, blocked_at, children, heap_start, is_traced_here, memory_sharers, name, processor, same_memory,
+    threads,
 };
 pub use thread::{Birth, Event, Running, Stop, Stopped, look_at, wait};

@@ -5,11 +5,12 @@
 //! into the news that the thread has ended.
 
 use std::io;
+use std::time::Duration;
 
 use libc::{c_int, pid_t, siginfo_t};
 
 use crate::ptrace::{self, SYSCALL_STOP};
-use crate::{Error, Registers};
+use crate::{Error, Registers, Status};
 
 /// What is reported of every traced thread: its children, its exec, its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
@@ -258,21 +259,36 @@ impl Stopped {
 }
 
 /// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
+///
+/// The kernel must not be asked to wait for it: the first thread of a process, if it is killed on its way out, ends
+/// without a stop, and its end is not reported before the other threads have ended; these may be waiting for the tracer.
 fn has_ended(tid: pid_t) -> bool {
-    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    loop {
-        // SAFETY: all zeros are a siginfo_t, and it is valid for the call.
-        let (result, info) = unsafe {
+    /// Looks before the first pause, and after which a pause is so long that a look into /proc is cheap.
+    const BRISK: u32 = 64;
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+    for look in 0u32.. {
+        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is filled.
+        let (result, info, pid) = unsafe {
             let mut info: siginfo_t = std::mem::zeroed();
-            (libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags), info)
+            let result = libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags);
+            (result, info, info.si_pid())
         };
-        if result == 0 {
-            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
-        }
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        if result != 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return true;
         }
+        if result == 0 && pid != 0 {
+            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+        }
+        if look < BRISK {
+            std::thread::yield_now();
+        } else {
+            if Status::read(tid).is_ok_and(|status| status.has_ended()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_micros(100 * u64::from((look / BRISK).min(20))));
+        }
     }
+    true
 }
 
 /// Waits for news of any traced thread. `None`: a signal to the caller has interrupted the wait, or, with

@@ -6,9 +6,10 @@ use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables};
 use trace::Items;
@@ -52,10 +53,16 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let (calls, requests) = mpsc::channel();
     let watch = Watch::start(None);
     let listener = home.listener.try_clone().map_err(failed)?;
+    let clients = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&clients);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let calls = calls.clone();
-            std::thread::spawn(move || take(&stream, &calls));
+            let (calls, counted) = (calls.clone(), Arc::clone(&counted));
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                take(&stream, &calls);
+                counted.fetch_sub(1, Ordering::SeqCst);
+            });
         }
     });
     let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
@@ -66,6 +73,12 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.serve(&requests);
     home.close();
     session.tracer.let_go(&session.watch.control);
+    // Nobody is answered any more but who is being answered.
+    drop(requests);
+    let end = Instant::now() + PATIENCE;
+    while clients.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+        std::thread::sleep(REST);
+    }
     std::process::exit(0)
 }
 
@@ -108,7 +121,7 @@ impl Session<'_> {
             if self.tracer.followed().is_empty() {
                 std::thread::sleep(REST);
             }
-            let control = std::sync::Arc::clone(&self.watch.control);
+            let control = Arc::clone(&self.watch.control);
             self.tracer.turn(&control);
         }
     }
@@ -128,7 +141,7 @@ impl Session<'_> {
             )),
             Request::Stop => {
                 self.over = true;
-                let control = std::sync::Arc::clone(&self.watch.control);
+                let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
                 Reply::done("")
             }
@@ -201,7 +214,7 @@ impl Session<'_> {
                 Err(error) => reply.warnings.push(error.to_string()),
             }
         }
-        let control = std::sync::Arc::clone(&self.watch.control);
+        let control = Arc::clone(&self.watch.control);
         self.tracer.settle(&control, PATIENCE);
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
@@ -247,7 +260,7 @@ impl Session<'_> {
             self.take_out(number);
         }
         if self.tracer.inserted().is_empty() {
-            let control = std::sync::Arc::clone(&self.watch.control);
+            let control = Arc::clone(&self.watch.control);
             self.tracer.let_go(&control);
         }
         Reply::done("")
