@@ -69,9 +69,10 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let mut observer = shared.clone();
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
     tracer.serve();
-    let mut session = Session { tracer, watch, sinks: shared, scanner: Scanner::default(), over: false };
+    let mut session =
+        Session { tracer, watch, sinks: shared, scanner: Scanner::default(), home, over: false };
     session.serve(&requests);
-    home.close();
+    session.home.close();
     session.tracer.let_go(&session.watch.control);
     // Nobody is answered any more but who is being answered.
     drop(requests);
@@ -107,6 +108,7 @@ struct Session<'a> {
     watch: Watch,
     sinks: Shared,
     scanner: Scanner,
+    home: Home,
     over: bool,
 }
 
@@ -141,6 +143,8 @@ impl Session<'_> {
             )),
             Request::Stop => {
                 self.over = true;
+                // Who asks from now on finds no session.
+                self.home.close();
                 let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
                 Reply::done("")
@@ -189,6 +193,9 @@ impl Session<'_> {
         } else {
             insert.processes.clone()
         };
+        for &pid in &insert.processes {
+            process::Status::read(pid).map_err(|error| error.to_string())?;
+        }
         for &pid in &processes {
             self.tracer.check(&object, options, pid).map_err(|error| error.to_string())?;
         }

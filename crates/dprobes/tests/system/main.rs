@@ -22,6 +22,7 @@ mod modules;
 mod oracle;
 mod programs;
 mod redis;
+mod session;
 mod signals;
 mod sleepers;
 mod threads;
