@@ -18,6 +18,7 @@ mod every_instruction;
 mod exact;
 mod examples;
 mod faults;
+mod hazards;
 mod modules;
 mod oracle;
 mod programs;
