@@ -25,7 +25,8 @@
 //! # Where what is
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
-//! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
+//! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `resolve` is
+//! the part of planning that needs no process, for PPDFs; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
@@ -45,6 +46,7 @@ mod pace;
 mod place;
 mod program;
 mod report;
+mod resolve;
 mod restart;
 mod signal;
 mod site;
@@ -59,4 +61,5 @@ pub use observer::{Note, Observer};
 pub use process::Surroundings;
 pub use program::{Counts, State};
 pub use report::{ProbeReport, Report};
+pub use resolve::{Resolved, resolve};
 pub use tracer::{Control, Options, Tracer};

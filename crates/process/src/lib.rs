@@ -12,6 +12,7 @@
 
 mod elf;
 mod error;
+mod library;
 mod maps;
 mod memory;
 mod module;
@@ -27,6 +28,7 @@ pub use elf::{
     Segment, Version,
 };
 pub use error::Error;
+pub use library::find_library;
 pub use maps::{Mapping, maps};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
