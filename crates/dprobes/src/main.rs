@@ -10,7 +10,9 @@ mod check;
 mod control;
 mod front;
 mod list;
+mod lists;
 mod output;
+mod ppdf;
 mod program;
 mod session;
 mod stats;
@@ -22,11 +24,12 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(lists::join(std::env::args_os()));
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
         Command::Check(check) => check::check(&check),
+        Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());

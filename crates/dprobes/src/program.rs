@@ -1,11 +1,11 @@
-//! Reading and compiling the probe program.
+//! Reading the probe program: compiling a text, or taking a PPDF.
 
 use std::io::IsTerminal;
 
-use rpn::{Compiled, Object, Options};
+use rpn::{Compiled, Object, Options, Selection};
 
-use crate::Failure;
-use crate::arguments::Program;
+use crate::arguments::{Program, Select};
+use crate::{Failure, ppdf};
 
 /// Compiles a program for this machine's word; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
@@ -30,9 +30,12 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
     }
 }
 
-/// The compiled program, if this version can insert it.
-pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
-    let object = compile(program)?.object;
+/// The selected probes of a program or PPDF, if this version can insert it.
+pub(crate) fn load_to_insert(program: &Program, select: &Select) -> Result<Object, Failure> {
+    let mut object = match ppdf::load(program)? {
+        Some(found) => ppdf::applicable(found, &program.file)?,
+        None => compile(program)?.object,
+    };
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(
             "{}: `modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
@@ -46,5 +49,8 @@ pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
             program.file.display()
         )));
     }
+    let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };
+    let selected = selection.apply(&mut object);
+    selected.map_err(|error| Failure::new(format!("{}: {error}", program.file.display())))?;
     Ok(object)
 }

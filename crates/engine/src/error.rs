@@ -35,6 +35,10 @@ pub enum Error {
     Refused(Vec<Refused>),
 }
 
+/// Probepoints named in one line.
+const SHOWN: usize = 8;
+
+/// The refusals as one text, a line each.
 fn list(refused: &[Refused]) -> String {
     lines(refused).join("\n")
 }

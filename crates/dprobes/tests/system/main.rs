@@ -19,6 +19,7 @@ mod examples;
 mod faults;
 mod modules;
 mod oracle;
+mod ppdf;
 mod programs;
 mod redis;
 mod signals;

@@ -18,7 +18,7 @@ pub struct Damaged {
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Damaged { offset, what, found, expected } = self;
-        write!(f, "offset {offset:#x}: {what}: {expected} expected, {found} found")
+        write!(f, "offset {offset:#x}: {what}: expected {expected}, found {found}")
     }
 }
 

@@ -83,7 +83,7 @@ impl Header {
         let (version, revision) = (cursor.u16("the version")?, cursor.u16("the revision")?);
         if version != VERSION {
             let found = format!("version {version}.{revision}");
-            let expected = format!("version {VERSION} (build the PPDF anew, with this dprobes)");
+            let expected = format!("version {VERSION}");
             return Err(here.wrong("the version", found, expected));
         }
         let sections = cursor.up_to(MOST_SECTIONS as u32, "the number of sections")?;
@@ -92,7 +92,7 @@ impl Header {
         if length != file.len() || length > LARGEST {
             let expected = match length > LARGEST {
                 true => format!("at most {LARGEST} bytes"),
-                false => format!("{length} bytes, as the header says"),
+                false => format!("{length} bytes (from the header)"),
             };
             return Err(here.wrong("the length of the file", format!("{} bytes", file.len()), expected));
         }
@@ -107,7 +107,7 @@ impl Header {
         let rest = cursor.take(HEADER - cursor.offset(), "the header")?.all();
         let computed = checksum(file);
         if computed != stored {
-            let expected = format!("{stored:#010x}, as the header says");
+            let expected = format!("{stored:#010x} (from the header)");
             return Err(here.wrong("the checksum", format!("{computed:#010x}"), expected));
         }
         let word = match word {

@@ -273,26 +273,23 @@ fn each_damage_is_told_with_its_place_what_was_found_and_what_was_expected() {
     let file = small();
     assert_eq!(
         refusal(b""),
-        "offset 0x0: the magic number: 89 50 50 44 46 0d 0a 1a expected, an empty file found"
+        "offset 0x0: the magic number: expected 89 50 50 44 46 0d 0a 1a, found an empty file"
     );
     assert_eq!(
         refusal(b"name = a"),
-        "offset 0x0: the magic number: 89 50 50 44 46 0d 0a 1a expected, 6e 61 6d 65 20 3d 20 61 found"
+        "offset 0x0: the magic number: expected 89 50 50 44 46 0d 0a 1a, found 6e 61 6d 65 20 3d 20 61"
     );
-    assert_eq!(refusal(&file[..9]), "offset 0x8: the version: 2 bytes expected, 1 byte left found");
+    assert_eq!(refusal(&file[..9]), "offset 0x8: the version: expected 2 bytes, found 1 byte left");
     assert_eq!(
         refusal(&file[..100]),
         format!(
-            "offset 0x10: the length of the file: {} bytes, as the header says expected, 100 bytes found",
+            "offset 0x10: the length of the file: expected {} bytes (from the header), found 100 bytes",
             file.len()
         )
     );
     let mut other = file.clone();
     other[8] = 2;
-    assert_eq!(
-        refusal(&other),
-        "offset 0x8: the version: version 1 (build the PPDF anew, with this dprobes) expected, version 2.0 found"
-    );
+    assert_eq!(refusal(&other), "offset 0x8: the version: expected version 1, found version 2.0");
     let mut other = file.clone();
     let last = other.len() - 1;
     other[last] ^= 1;
@@ -300,7 +297,7 @@ fn each_damage_is_told_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         refusal(&other),
         format!(
-            "offset 0x14: the checksum: {stored:#010x}, as the header says expected, {:#010x} found",
+            "offset 0x14: the checksum: expected {stored:#010x} (from the header), found {:#010x}",
             checksum(&other)
         )
     );
@@ -309,23 +306,24 @@ fn each_damage_is_told_with_its_place_what_was_found_and_what_was_expected() {
 #[test]
 fn what_an_older_reader_does_not_know_is_refused_or_passed_over_by_its_first_letter() {
     let sound = read(&small()).expect("it is sound");
-    assert!(refusal(&changed(b"Lgft", b"Xyzw")).contains("a field `Lgft` expected"));
+    assert!(refusal(&changed(b"Lgft", b"Xyzw")).contains("expected a field `Lgft`"));
     let optional = read(&changed(b"span", b"xyzw")).expect("it may be passed over");
     assert_eq!(optional.object.probes[0].span, Span::default());
     let unknown = refusal(&changed(b"span", b"Xyzw"));
     assert!(
-        unknown.contains("probe 0: fields that this version of dprobes knows expected, the field `Xyzw`"),
+        unknown
+            .contains("probe 0: expected fields that this version of dprobes knows, found the field `Xyzw`"),
         "{unknown}"
     );
     let optional = read(&changed(b"line", b"xyzw")).expect("it may be passed over");
     assert_eq!((optional.object.lines.len(), sound.object.lines.len()), (0, 1));
     let unknown = refusal(&changed(b"line", b"Xyzw"));
     assert!(
-        unknown.contains("sections that this version of dprobes knows expected, a section `Xyzw`"),
+        unknown.contains("expected sections that this version of dprobes knows, found a section `Xyzw`"),
         "{unknown}"
     );
-    assert!(refusal(&changed(b"CODE", b"cODE")).contains("a section `CODE` expected"));
-    assert!(refusal(&changed(b"Igno", b"Maxh")).contains("one expected, a second one found"));
+    assert!(refusal(&changed(b"CODE", b"cODE")).contains("expected a section `CODE`"));
+    assert!(refusal(&changed(b"Igno", b"Maxh")).contains("expected one, found a second one"));
 }
 
 #[test]
@@ -334,7 +332,7 @@ fn a_count_that_is_not_true_costs_nothing() {
     let row = file.windows(4).position(|window| window == b"line").expect("it is there");
     file[row + 12..row + 16].copy_from_slice(&u32::MAX.to_le_bytes());
     seal(&mut file);
-    assert!(refusal(&file).contains("instruction 1: 4 bytes expected, 0 bytes left found"));
+    assert!(refusal(&file).contains("instruction 1: expected 4 bytes, found 0 bytes left"));
 }
 
 #[test]
@@ -345,16 +343,17 @@ fn an_object_that_no_compiler_makes_is_not_written() {
         change(&mut ppdf.object);
         write(&ppdf).expect_err("it is not sound").to_string()
     };
-    assert!(broken(|object| object.probes[0].group = Some("x".into())).contains("less than 0 expected"));
-    assert!(broken(|object| object.probes[0].end = 99).contains("a part of 0x1 bytes of code expected"));
+    assert!(broken(|object| object.probes[0].group = Some("x".into())).contains("expected less than 0"));
+    assert!(broken(|object| object.probes[0].end = 99).contains("expected a part of 0x1 bytes of code"));
     assert!(
-        broken(|object| object.module = "a\nb".into()).contains("control characters expected, \\n found")
+        broken(|object| object.module = "a\nb".into())
+            .contains("expected text without control characters, found \\n")
     );
-    assert!(broken(|object| object.major = 65536).contains("at most 65535 expected, 65536 found"));
+    assert!(broken(|object| object.major = 65536).contains("expected at most 65535, found 65536"));
     let site = Site { offset: 0, vaddr: 0, bytes: vec![0x90] };
     let mut ppdf = sound.clone();
     ppdf.object.probes[0].site = Some(site);
-    assert!(write(&ppdf).expect_err("there is no file").to_string().contains("both or none expected"));
+    assert!(write(&ppdf).expect_err("there is no file").to_string().contains("expected both or none"));
     let mut ppdf = sound;
     ppdf.object.lines.push(ppdf.object.lines[0]);
     assert!(matches!(write(&ppdf), Err(Unwritable::Invalid(_))));
