@@ -1,7 +1,7 @@
 //! `dprobes build-ppdf`, and PPDFs where other commands take a probe program.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,8 +34,7 @@ pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
     let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
     write_whole(&output, &bytes).map_err(|error| failed(&error))?;
-    // A reader that has seen enough is no error.
-    let _ = writeln!(io::stdout(), "{}: {}", output.display(), described(&ppdf.object));
+    tell(&format!("{}: {}", output.display(), described(&ppdf.object)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -31,7 +31,7 @@ fn store(name: &str) -> String {
     text
 }
 
-/// Builds a PPDF; gives its path and what was said on standard output.
+/// Builds a PPDF; gives its path and what was said.
 #[track_caller]
 fn build(scratch: &Scratch, program: &str, options: &[&OsStr]) -> (PathBuf, String) {
     let rpn = scratch.file("program.rpn", program);
@@ -39,10 +39,10 @@ fn build(scratch: &Scratch, program: &str, options: &[&OsStr]) -> (PathBuf, Stri
     let mut command = dprobes();
     command.arg("build-ppdf").arg(&rpn).arg("-o").arg(&ppdf).args(options);
     let (status, stdout, stderr) = run(&mut command);
-    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+    assert!(status.success() && stdout.is_empty() && stderr.lines().count() == 1, "{status}: {stderr}");
     // Neither the program's text nor anything else may be needed from here on.
     std::fs::remove_file(rpn).expect("it was written");
-    (ppdf, stdout)
+    (ppdf, stderr)
 }
 
 /// Runs dprobes, which refuses; gives the one line it says.
@@ -239,6 +239,32 @@ fn another_build_of_a_running_process_is_refused_before_it_is_touched() {
     assert!(said.contains(&build_id(&other)) && said.contains(&build_id(&program)), "{said}");
     assert_eq!(text_differences(server.pid()), [""; 0]);
     assert_eq!(server.ask("call 5"), "done 5");
+}
+
+#[test]
+fn another_build_that_is_loaded_later_is_left_alone_and_told() {
+    let program = need!("ppdf", target("dlopen"), "gcc");
+    let plugin = need!("ppdf", variant("plugin", "plugin-id.so", &["-Wl,--build-id=sha1"]), "gcc");
+    let other = need!("ppdf", variant("plugin", "plugin-other.so", &["-Wl,--build-id=0x0123456789"]), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(
+        &scratch,
+        &counting(Path::new("plugin-other.so"), ["plugin_work"]),
+        &["--sym".as_ref(), plugin.as_os_str()],
+    );
+    let outcome = Run::file(&ppdf).on([program.as_os_str(), other.as_os_str()]).ended_with(0);
+    assert_eq!(outcome.stdout, "calls 45\n", "{outcome:#?}");
+    assert_eq!(
+        (outcome.stats.hits(1), outcome.stats.probes[0].state.as_str()),
+        (0, "refused"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.stderr.contains(&build_id(&plugin)), "{outcome:#?}");
+    assert!(outcome.stderr.contains("build-id 0123456789 found"), "{outcome:#?}");
+    let same = scratch.path().join("plugin-other.so");
+    std::fs::copy(&plugin, &same).expect("a library can be copied");
+    let outcome = Run::file(&ppdf).on([program.as_os_str(), same.as_os_str()]).ended_with(0);
+    assert_eq!(outcome.stats.hits(1), 45, "{outcome:#?}");
 }
 
 #[test]

@@ -29,6 +29,8 @@ impl fmt::Debug for Tag {
 macro_rules! tags {
     ($($(#[$doc:meta])* $name:ident = $letters:literal,)*) => {
         $($(#[$doc])* pub(in crate::ppdf) const $name: Tag = Tag(*$letters);)*
+        #[cfg(test)]
+        pub(in crate::ppdf) const ALL: &[Tag] = &[$($name,)*];
     };
 }
 

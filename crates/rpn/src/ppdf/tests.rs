@@ -358,3 +358,17 @@ fn an_object_that_no_compiler_makes_is_not_written() {
     ppdf.object.lines.push(ppdf.object.lines[0]);
     assert!(matches!(write(&ppdf), Err(Unwritable::Invalid(_))));
 }
+
+#[test]
+fn every_tag_is_documented_once_and_no_two_are_the_same() {
+    let page = include_str!("../../../../docs/ppdf.md");
+    for tags in [super::tag::section::ALL, super::tag::head::ALL, super::tag::probe::ALL] {
+        for (place, tag) in tags.iter().enumerate() {
+            assert!(!tags[..place].contains(tag), "{tag}");
+            let in_table = page.matches(&format!("| {tag} |")).count();
+            let in_title =
+                page.lines().filter(|line| line.starts_with("###") && line.contains(&tag.to_string()));
+            assert_eq!(in_table + in_title.count(), 1, "{tag}");
+        }
+    }
+}
