@@ -14,6 +14,7 @@ mod lists;
 mod output;
 mod ppdf;
 mod program;
+mod service;
 mod session;
 mod stats;
 mod summary;
@@ -24,13 +25,19 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(lists::join(std::env::args_os()));
+    let words = lists::join(service::modern(std::env::args_os().collect()));
+    let arguments = Arguments::parse_from(words);
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
+        Command::Insert(insert) => service::insert(&insert),
+        Command::Remove(remove) => service::remove(&remove),
+        Command::Query(query) => service::query(&query),
+        Command::Getvars(getvars) => service::getvars(&getvars),
+        Command::Session(session) => service::session(&session),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -44,6 +51,12 @@ fn main() -> ExitCode {
 pub(crate) struct Failure {
     message: String,
     status: u8,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message.trim_end())
+    }
 }
 
 impl Failure {
@@ -60,6 +73,11 @@ impl Failure {
     /// The same failure with another exit status.
     pub(crate) fn with_status(self, status: u8) -> Failure {
         Failure { status, ..self }
+    }
+
+    /// What went wrong, without who says so.
+    pub(crate) fn message(&self) -> &str {
+        self.message.strip_prefix("dprobes: error: ").unwrap_or(&self.message)
     }
 
     fn tell(&self) -> ExitCode {

@@ -9,6 +9,10 @@ use crate::{Failure, ppdf};
 
 /// Compiles a program for this machine's word; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
+    compile_and_tell(program, true)
+}
+
+fn compile_and_tell(program: &Program, tell: bool) -> Result<Compiled, Failure> {
     let options = Options {
         defines: program.define.clone(),
         include_dirs: program.include.clone(),
@@ -17,7 +21,7 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
-            for note in &compiled.notes {
+            for note in compiled.notes.iter().filter(|_| tell) {
                 eprintln!("{}", note.render(&compiled.sources, colour).trim_end());
             }
             Ok(compiled)
@@ -32,9 +36,18 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
 
 /// The selected probes of a program or PPDF, if this version can insert it.
 pub(crate) fn load_to_insert(program: &Program, select: &Select) -> Result<Object, Failure> {
+    load_and_tell(program, select, true)
+}
+
+/// As [`load_to_insert`], without notes and warnings: they have been told.
+pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Object, Failure> {
+    load_and_tell(program, select, false)
+}
+
+fn load_and_tell(program: &Program, select: &Select, tell: bool) -> Result<Object, Failure> {
     let mut object = match ppdf::load(program)? {
         Some(found) => ppdf::applicable(found, &program.file)?,
-        None => compile(program)?.object,
+        None => compile_and_tell(program, tell)?.object,
     };
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(

@@ -3,8 +3,7 @@
 use process::{Function, FunctionKind, Image, Misplaced};
 use rpn::{Location, ModuleFile, Probe, Site};
 
-/// The longest instruction of the processor, in bytes.
-pub(crate) const LONGEST: usize = 15;
+use crate::site::LONGEST;
 
 /// A probepoint that was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
