@@ -15,7 +15,7 @@ use crate::source::Span;
 const LARGEST_LOG: i128 = 32 << 10;
 
 /// Groups or types that a program may define.
-const MOST_NAMES: usize = 1000;
+pub(crate) const MOST_NAMES: usize = 1000;
 
 /// `maxhits` where none is given.
 const MAXHITS: u64 = 0x7fff_ffff;
@@ -186,6 +186,7 @@ impl<'a> Statements<'a> {
             logonfault: self.yes(Key::Logonfault).unwrap_or(defaults.logonfault),
             entry: 0,
             end: 0,
+            site: None,
         }
     }
 

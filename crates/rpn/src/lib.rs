@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! text --preprocess--> tokens --parse--> program --check, assemble--> Object --disassemble--> text
+//!                                                                     Object <--ppdf--> a file
 //! ```
 //!
 //! Design constraints:
@@ -35,8 +36,10 @@ mod keys;
 mod lex;
 mod object;
 mod parse;
+pub mod ppdf;
 mod preprocess;
 mod print;
+mod selection;
 mod source;
 mod spellings;
 
@@ -48,7 +51,8 @@ use vm::Word;
 pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
 pub use files::{DiskFiles, Files, MemoryFiles};
-pub use object::{Access, Location, ModuleKind, Object, Probe, Proc, SymbolUse, Watch};
+pub use object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
+pub use selection::Selection;
 pub use source::{Position, SourceId, Sources, Span};
 
 use preprocess::{Preprocessor, Setting};

@@ -21,6 +21,7 @@ mod faults;
 mod hazards;
 mod modules;
 mod oracle;
+mod ppdf;
 mod programs;
 mod redis;
 mod session;
