@@ -117,7 +117,7 @@ impl Tracer<'_> {
         let object = &program.object;
         let mut machine = HitMachine { registers, identity: &mut tracked.identity };
         let code = vm::Program {
-            word: object.word,
+            word: object.word(),
             code: &object.code,
             jmpmax: object.jmpmax,
             logmax: object.logmax,
@@ -138,7 +138,7 @@ impl Tracer<'_> {
             let mut record = header(self.options.items, &before, &mut tracked.identity);
             record.major = outcome.major.unwrap_or(object.major);
             record.minor = outcome.minor.unwrap_or(definition.minor);
-            record.word = object.word.bytes();
+            record.word = object.word().bytes();
             record.data.extend_from_slice(self.machine.log());
             let wanted = Use::Probe { program: program_number, probe: number };
             Pending { wanted, logonfault: definition.logonfault, record }

@@ -1,6 +1,6 @@
 //! Whole programs: those of the manual and the papers, and wrong ones with all their messages.
 //!
-//! A first line `// word: 4` compiles a program for i386; `// define: NAME=VALUE` is `-D NAME=VALUE`.
+//! A line `// arch: NAME` compiles a program for that machine; `// define: NAME=VALUE` is `-D NAME=VALUE`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ fn options(path: &Path) -> Options {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut options = Options { include_dirs: vec!["tests/include".into()], ..Options::default() };
     for line in text.lines() {
-        if line == "// word: 4" {
-            options.word = vm::Word::W4;
+        if let Some(arch) = line.strip_prefix("// arch: ") {
+            options.arch = arch.parse().expect("it is a machine");
         } else if let Some(define) = line.strip_prefix("// define: ") {
             let (name, value) = define.split_once('=').unwrap_or((define, "1"));
             options.defines.push((name.into(), value.into()));
