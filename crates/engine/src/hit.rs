@@ -124,6 +124,7 @@ impl Tracer<'_> {
             mask: vm::DEFAULT_MASK,
             locals: &program.locals,
             globals: &program.globals,
+            ..vm::Program::default()
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];

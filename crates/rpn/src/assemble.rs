@@ -235,6 +235,8 @@ impl Writer<'_> {
             }
             Takes::U8 => within(expression, &format!("the count of `{name}`"), 0..=0xff)?,
             Takes::U16 => within(expression, &format!("the operand of `{name}`"), 0..=0xffff)?,
+            // Two's complement; only the low two bytes are written.
+            Takes::S16 => within(expression, &format!("the operand of `{name}`"), -0x8000..=0x7fff)? & 0xffff,
             Takes::Local => self.variable(expression, "local", "vars", self.object.vars)?,
             Takes::Global => self.variable(expression, "global", "gvars", self.object.gvars)?,
             Takes::Bit => within(expression, "a bit position", 1..=i128::from(word.bits()))?,

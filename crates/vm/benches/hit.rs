@@ -101,6 +101,7 @@ fn main() {
             mask: DEFAULT_MASK,
             locals: &locals,
             globals: &[],
+            ..Program::default()
         };
         const HITS: u32 = 200_000;
         let mut rounds: Vec<f64> = (0..15)

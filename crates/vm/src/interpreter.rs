@@ -304,6 +304,8 @@ fn execute<M: Machine, const WIDE: bool>(
                 let address = flow.stack.pop();
                 flow.stack.push((!hit.machine.verify(address, true)).into());
             }
+
+            _ => return Err(flow.code.invalid()),
         }
     }
 }

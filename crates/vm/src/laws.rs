@@ -49,6 +49,7 @@ impl Start {
             mask: self.mask,
             locals: &locals,
             globals: &globals,
+            ..Program::default()
         };
         let outcome = run(&program, self.entry, state, &mut machine);
         Finish {
@@ -295,6 +296,7 @@ fn increments_from_many_threads_are_all_counted() {
         mask: 0,
         locals: &locals,
         globals: &globals,
+        ..Program::default()
     };
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -64,6 +64,7 @@ mod arithmetic;
 mod code;
 mod exception;
 mod flow;
+mod heap;
 mod hit;
 mod interpreter;
 mod log;
@@ -73,18 +74,21 @@ mod program;
 mod register;
 mod stack;
 mod state;
+mod trace;
 mod variables;
 mod word;
 
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
+pub use heap::HEAP_LIMIT;
 pub use interpreter::{CALL_LIMIT, JUMP_LIMIT, run};
 pub use log::LOG_LIMIT;
 pub use machine::{Fault, Machine};
-pub use opcode::{Group, Op, Operand, Row, TABLE};
-pub use program::{End, Outcome, Program};
-pub use register::{Register, RegisterSet};
+pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
+pub use program::{End, Outcome, Point, Program};
+pub use register::{Push, Register, RegisterSet, Shape};
 pub use stack::STACK_WORDS;
 pub use state::{CALL_DEPTH, State};
+pub use trace::TRACE_LIMIT;
 pub use word::Word;
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ fn dirty() -> Box<State> {
         mask: 0,
         locals: &[],
         globals: &[],
+        ..Program::default()
     };
     let mut state = Box::new(State::new());
     run(&program, 0, &mut state, &mut TestMachine::default());

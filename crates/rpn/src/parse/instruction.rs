@@ -164,6 +164,7 @@ impl Parser<'_> {
             Takes::U8 | Takes::U16 => "a count",
             Takes::Local | Takes::Global => "a variable's index",
             Takes::Register => "a register",
+            Takes::S16 => "a number of elements",
             Takes::Bit => "a bit position",
             Takes::Word => "a value",
             Takes::Label => "a label",

@@ -205,6 +205,7 @@ impl Before {
             mask: self.mask,
             locals: &locals,
             globals: &globals,
+            ..Program::default()
         };
         let entry = self.entry.as_ref().map_or(0, |label| assembled.labels[label]) as usize;
         let mut machine = self.machine.clone();
