@@ -121,9 +121,12 @@ impl Tracer<'_> {
             code: &object.code,
             jmpmax: object.jmpmax,
             logmax: object.logmax,
-            mask: vm::DEFAULT_MASK,
+            mask: definition.mask,
             locals: &program.locals,
             globals: &program.globals,
+            excpt_log: object.excpt_log,
+            autostacktrace: object.autostacktrace,
+            heap: definition.heap,
             ..vm::Program::default()
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);

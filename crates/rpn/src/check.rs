@@ -12,12 +12,6 @@ use crate::keys::Key;
 use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
 use crate::source::Span;
 
-/// The largest `logmax`, in bytes.
-const LARGEST_LOG: i128 = 32 << 10;
-
-/// The largest `heapmax`, in bytes.
-const LARGEST_HEAP: i128 = 16 << 10;
-
 /// Groups or types that a program may define.
 const MOST_NAMES: usize = 1000;
 
@@ -28,7 +22,7 @@ pub(crate) const JMPMAX: u32 = 256;
 /// `excpt_log` where none is given.
 pub(crate) const EXCPT_LOG: usize = 1024;
 /// `heapmax` where none is given.
-pub(crate) const HEAPMAX: usize = 16 << 10;
+pub(crate) const HEAPMAX: usize = vm::HEAP_LIMIT;
 /// `maxhits` where none is given.
 pub(crate) const MAXHITS: u64 = 0x7fff_ffff;
 
@@ -92,12 +86,12 @@ impl<'a> Statements<'a> {
     }
 
     fn unsigned<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128) -> T {
-        // A wrong number has its message, and the object is not used.
-        self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or_default()
+        self.unsigned_or(key, most, T::default())
     }
 
     fn unsigned_or<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128, default: T) -> T {
-        if self.find(key).is_some() { self.unsigned(key, most) } else { default }
+        // A wrong number has its message, and the object is not used.
+        self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or(default)
     }
 
     fn yes(&self, key: Key) -> Option<bool> {
@@ -164,11 +158,11 @@ impl<'a> Statements<'a> {
             gvars: self.unsigned(Key::Gvars, u16::MAX.into()),
             major: self.unsigned(Key::Major, u16::MAX.into()),
             id: self.unsigned(Key::Id, u32::MAX.into()),
-            logmax: self.unsigned_or(Key::Logmax, LARGEST_LOG, LOGMAX),
+            logmax: self.unsigned_or(Key::Logmax, vm::LOG_LIMIT as i128, LOGMAX),
             jmpmax: self.unsigned_or(Key::Jmpmax, u16::MAX.into(), JMPMAX),
-            excpt_log: self.unsigned_or(Key::ExcptLog, LARGEST_LOG, EXCPT_LOG),
+            excpt_log: self.unsigned_or(Key::ExcptLog, vm::TRACE_LIMIT as i128, EXCPT_LOG),
             autostacktrace: self.yes(Key::Autostacktrace).unwrap_or(false),
-            heapmax: self.unsigned_or(Key::Heapmax, LARGEST_HEAP, HEAPMAX),
+            heapmax: self.unsigned_or(Key::Heapmax, vm::HEAP_LIMIT as i128, HEAPMAX),
             groups: self.names(Key::Groupdef),
             types: self.names(Key::Typedef),
             ..Object::default()
@@ -304,7 +298,7 @@ impl<'a> Statements<'a> {
 
     /// The heap of a probe, of which the file header gives the most.
     fn heap(&mut self, most: usize) -> usize {
-        let Some(number) = self.number(Key::Heap, 0..=LARGEST_HEAP) else { return most };
+        let Some(number) = self.number(Key::Heap, 0..=vm::HEAP_LIMIT as i128) else { return most };
         if let Some(wrong) = self.find(Key::Heap).filter(|_| number > most as i128) {
             let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} bytes"));
             let wrong = wrong.label(format!("the file header allows `heapmax = {most}`"));

@@ -2,7 +2,7 @@
 //!
 //! What cannot be done is refused here, so that it never reads as a silent 0.
 
-use vm::Op;
+use vm::{Context, Group, Op};
 
 use crate::diagnostic::Diagnostic;
 use crate::object::{ModuleKind, Object};
@@ -16,14 +16,24 @@ pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), D
         return Err(Diagnostic::error(place, format!("`{name}` is not for {}", object.arch))
             .label("only Intel processors have what it uses"));
     }
-    match of_the_kernel(op) {
-        Some(what) if object.kind == ModuleKind::User => {
-            Err(Diagnostic::error(place, format!("`{name}` cannot be used in a user program"))
-                .label(format!("user mode has no access to {what}"))
-                .help("it is for programs with `modtype = kernel` or `kmod`"))
-        }
-        _ => Ok(()),
+    if op.row().context == Context::Both || object.kind != ModuleKind::User {
+        return Ok(());
     }
+    let what = match op.row().group {
+        Group::Port => "I/O ports",
+        Group::System => "the kernel's task structure",
+        _ => "the kernel's modules",
+    };
+    Err(Diagnostic::error(place, format!("`{name}` cannot be used in a user program"))
+        .label(format!("user mode has no access to {what}"))
+        .help(FOR_THE_KERNEL))
+}
+
+const FOR_THE_KERNEL: &str = "it is for programs with `modtype = kernel` or `kmod`";
+
+/// Instructions of which the manual says "IA32".
+fn only_intel(op: Op) -> bool {
+    op == Op::Seg2lin || op.row().group == Group::Port
 }
 
 /// Checks that a handler of this program may do this with the register.
@@ -39,14 +49,13 @@ pub(crate) fn register(op: Op, register: &Register, place: Place, object: &Objec
             ));
     }
     if object.kind == ModuleKind::User {
-        // The contexts are one here: what the kernel alone can read is what neither gives.
-        let system = !push_u || (object.arch.is_intel() && name == "msr");
-        return if system {
-            Err(Diagnostic::error(place, format!("the register `{name}` cannot be read in a user program"))
-                .label("it belongs to the system")
-                .help("it is for programs with `modtype = kernel` or `kmod`"))
-        } else {
-            Ok(())
+        return match register.kernel {
+            true => {
+                let message = format!("the register `{name}` cannot be read in a user program");
+                let wrong = Diagnostic::error(place, message).label("user mode has no access to it");
+                Err(wrong.help(FOR_THE_KERNEL))
+            }
+            false => Ok(()),
         };
     }
     let (fits, other) = match op {
@@ -62,20 +71,4 @@ pub(crate) fn register(op: Op, register: &Register, place: Place, object: &Objec
     Err(Diagnostic::error(place, format!("the register `{name}` is not in the {context} context"))
         .label("expected a register of that context")
         .suggest(Some(format!("{other}, {name}"))))
-}
-
-/// Instructions of which the manual says "IA32".
-fn only_intel(op: Op) -> bool {
-    let name = op.row().name;
-    name == "seg2lin" || name.starts_with("push io") || name.starts_with("pop io")
-}
-
-/// What of the kernel an instruction needs.
-fn of_the_kernel(op: Op) -> Option<&'static str> {
-    match op.row().name {
-        "push task" => Some("the kernel's task structure"),
-        "callk" => Some("the kernel's modules"),
-        name if name.starts_with("push io") || name.starts_with("pop io") => Some("I/O ports"),
-        _ => None,
-    }
 }

@@ -9,7 +9,7 @@ use vm::{Op, Operand as Takes};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
 use crate::check::{EXCPT_LOG, HEAPMAX, JMPMAX, LOGMAX, MAXHITS};
-use crate::expression::{Binary, Expression, Name, Node};
+use crate::expression::{Binary, Expression, Name, Node, Unary};
 use crate::keys::Key;
 use crate::object::{Location, ModuleKind, Object, Probe};
 use crate::source::Place;
@@ -43,6 +43,14 @@ fn name(text: &str) -> Name {
 
 fn number(value: u64) -> Expression {
     Expression { node: Node::Number(value), place: Place::default() }
+}
+
+fn signed(value: i16) -> Expression {
+    let magnitude = number(value.unsigned_abs().into());
+    match value {
+        0.. => magnitude,
+        _ => Expression { node: Node::Unary(Unary::Minus, Box::new(magnitude)), place: Place::default() },
+    }
 }
 
 /// `symbol`, `symbol + 4` or `symbol - 4`.
@@ -241,6 +249,7 @@ impl<'a> Decoder<'a> {
             {
                 Some(Operand::Number(self.symbols[&(decoded.at + 1)].clone()))
             }
+            Takes::S16 => Some(Operand::Number(signed(operand as u16 as i16))),
             _ => Some(Operand::Number(number(operand))),
         };
         Line::Instruction(Instruction { op, operand: value, place: Place::default() })

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Value};
-use crate::expression::{Expression, Node};
+use crate::expression::{Expression, Node, Unary};
 use crate::keys::Key;
 use crate::registers::is_register;
 use crate::spellings::{forms, pieces};
@@ -43,7 +43,9 @@ impl Display for Statement {
             }
             Some(Value::Name(name)) => write!(f, " {name}"),
             Some(Value::Names(names)) => names.iter().try_for_each(|name| write!(f, " {name}")),
-            Some(Value::Number(number)) if matches!(self.key, Key::Offset | Key::Address | Key::Opcode) => {
+            Some(Value::Number(number))
+                if matches!(self.key, Key::Offset | Key::Address | Key::Opcode | Key::ExcptMask) =>
+            {
                 write!(f, " {number}")
             }
             Some(Value::Number(number)) => write!(f, " {}", Count(number)),
@@ -71,8 +73,11 @@ struct Count<'a>(&'a Expression);
 
 impl Display for Count<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0.node {
+        match &self.0.node {
             Node::Number(number) => write!(f, "{number}"),
+            Node::Unary(Unary::Minus, inner) if matches!(inner.node, Node::Number(_)) => {
+                write!(f, "-{}", Count(inner))
+            }
             _ => self.0.fmt(f),
         }
     }

@@ -1,5 +1,5 @@
-//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those of
-//! parts of the language that this version does not have. Each is known, so that none is "unknown".
+//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those that
+//! had an opcode and never a meaning. Each is known, so that none is "unknown".
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,19 +11,13 @@ pub(crate) enum Known {
     Renamed(&'static str),
     /// It is gone since 3.4.0; what to use instead.
     Removed(&'static str),
-    /// It belongs to a part of the language that this version does not have.
+    /// The original reserved an opcode for it and never had it; what it would have been.
     Absent(&'static str),
 }
 use Known::{Absent, Removed, Renamed};
 
 const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
 const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
-const EXCEPTIONS: &str = "exception handling";
-const TRACING: &str = "stack tracing";
-const INTERNAL: &str = "the interpreter's internal registers";
-const HEAP: &str = "the heap";
-const IO: &str = "the access of kernel probes to I/O ports";
-const SEGMENTS: &str = "segmented addressing";
 
 /// The spellings, as their words and signs.
 pub(crate) const SPELLINGS: &[(&str, Known)] = &[
@@ -43,7 +37,7 @@ pub(crate) const SPELLINGS: &[(&str, Known)] = &[
     ("pop qif", Renamed("pop mem, u64")),
     ("log arf", Renamed("log str")),
     ("vfa", Renamed("vfyr")),
-    ("cnvrt sxf", Absent("segmented addressing (its name is `seg2lin` since 3.4.0)")),
+    ("cnvrt sxf", Renamed("seg2lin")),
     ("push bis", Removed(FLAT)),
     ("push wis", Removed(FLAT)),
     ("push dis", Removed(FLAT)),
@@ -56,39 +50,6 @@ pub(crate) const SPELLINGS: &[(&str, Known)] = &[
     ("log mrs", Removed("a flat address: `log mrf`")),
     ("vsa", Removed("a flat address: `vfyr`")),
     ("cnvrt sxd", Removed("flat addresses")),
-    ("sx", Absent(EXCEPTIONS)),
-    ("ux", Absent(EXCEPTIONS)),
-    ("rx", Absent(EXCEPTIONS)),
-    ("push x", Absent(EXCEPTIONS)),
-    ("log st", Absent(TRACING)),
-    ("purge st", Absent(TRACING)),
-    ("trace pv", Absent(TRACING)),
-    ("trace lv", Absent(TRACING)),
-    ("trace gv", Absent(TRACING)),
-    ("push stp", Absent(TRACING)),
-    ("pop stp", Absent(TRACING)),
-    ("push lp", Absent(INTERNAL)),
-    ("pop lp", Absent(INTERNAL)),
-    ("push plp", Absent(INTERNAL)),
-    ("save sbp", Absent(INTERNAL)),
-    ("save tsp", Absent(INTERNAL)),
-    ("restore sbp", Absent(INTERNAL)),
-    ("restore tsp", Absent(INTERNAL)),
-    ("push sbp", Absent(INTERNAL)),
-    ("push tsp", Absent(INTERNAL)),
-    ("pop sbp", Absent(INTERNAL)),
-    ("pop tsp", Absent(INTERNAL)),
-    ("copy sbp", Absent(INTERNAL)),
-    ("copy tsp", Absent(INTERNAL)),
-    ("seg2lin", Absent(SEGMENTS)),
-    ("push io", Absent(IO)),
-    ("pop io", Absent(IO)),
-    ("callk", Absent("calls into kernel modules")),
-    ("malloc", Absent(HEAP)),
-    ("free", Absent(HEAP)),
-    ("pushh", Absent(HEAP)),
-    ("poph", Absent(HEAP)),
-    ("push wid", Absent(HEAP)),
     ("alloc gv", Absent("the allocation of global variables")),
     ("free gv", Absent("the allocation of global variables")),
     ("suspend", Absent("suspending a process")),

@@ -88,7 +88,7 @@ impl Parser<'_> {
                 self.messages.add(
                     Diagnostic::error(
                         place,
-                        format!("{} belongs to {part}, which this version does not have", quote(&old)),
+                        format!("{} is {part}, which the language never had", quote(&old)),
                     )
                     .label("cannot be used"),
                 );
@@ -158,8 +158,16 @@ impl Parser<'_> {
             Takes::None => {
                 // `push lv 0`
                 let with = TABLE.iter().find(|other| other.name == row.name && other.operand != Takes::None);
-                let number = self.cursor.peek().kind == Kind::Number;
-                return if with.is_some() && number { Err(self.comma(row)) } else { Ok(None) };
+                let next = self.cursor.peek();
+                let number = next.kind == Kind::Number;
+                return match with {
+                    Some(_) if number => Err(self.comma(row)),
+                    None if (number || next.is(",")) && !next.starts_line => {
+                        let wrong = Diagnostic::error(next.place, format!("`{}` takes no operand", row.name));
+                        Err(wrong.label("expected the next instruction"))
+                    }
+                    _ => Ok(None),
+                };
             }
             Takes::U8 | Takes::U16 => "a count",
             Takes::Local | Takes::Global => "a variable's index",
@@ -224,8 +232,12 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
             .suggest(near);
     }
     // `pop xx`: the first word is right.
-    let mut words: Vec<&str> = same_start.iter().filter_map(|name| pieces(name).nth(1)).collect();
-    words.dedup();
+    let mut words: Vec<&str> = Vec::new();
+    for word in same_start.iter().filter_map(|name| pieces(name).nth(1)) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
     if second.is_word("mem") && words.contains(&"mem") {
         return Diagnostic::error(second.place, "`mem` without a width")
             .label("expected `mem, u8`, `mem, u16`, `mem, u32` or `mem, u64`");
@@ -239,7 +251,8 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     } else {
         Diagnostic::error(first.place.after(), format!("{} is not complete", quote(&first.text)))
     };
-    let wrong = wrong.label(format!("expected one of {list}"));
+    let one_of = if words.len() > 1 { "one of " } else { "" };
+    let wrong = wrong.label(format!("expected {one_of}{list}"));
     match arch.register(&second.text).filter(|_| here && words.contains(&"r")) {
         Some(register) => {
             wrong.help(format!("write `{} r, {}`", first.text.to_ascii_lowercase(), register.name))

@@ -19,9 +19,11 @@ pub struct Register {
     pub index: u16,
     /// Its name, in lower case.
     pub name: &'static str,
-    /// What a kernel probe may do with it. In a user probe the user context is the current one too: what can be
-    /// pushed or popped there can be so as `r` and as `u`.
+    /// What a kernel probe may do with it. In a user probe both contexts are one: what may be done in either may be
+    /// done as `r` and as `u`.
     pub uses: Uses,
+    /// Whether only kernel probes have it: user mode has no access to it.
+    pub kernel: bool,
 }
 
 /// What a handler may do with a register: the columns of the manual's appendices.
@@ -43,7 +45,7 @@ const GENERAL: Uses = Uses { push_u: true, push_r: true, pop_u: true, pop_r: tru
 const READ_ONLY: Uses = Uses { push_u: true, push_r: true, pop_u: false, pop_r: false };
 /// Read in the current context alone: it belongs to the system.
 const CURRENT: Uses = Uses { push_u: false, push_r: true, pop_u: false, pop_r: false };
-/// Read in the user context alone: the kernel has no use of its own for it.
+/// Read in the user context alone: the kernel has none of its own.
 const USER: Uses = Uses { push_u: true, push_r: false, pop_u: false, pop_r: false };
 
 /// Registers with consecutive indices and the same uses.
@@ -60,7 +62,13 @@ impl Family {
     }
 
     fn registers(&self) -> impl Iterator<Item = Register> {
-        (self.first..).zip(self.names).map(|(index, name)| Register { index, name, uses: self.uses })
+        let register = |(index, name): (u16, &&'static str)| Register {
+            index,
+            name,
+            uses: self.uses,
+            kernel: self.uses == CURRENT,
+        };
+        (self.first..).zip(self.names).map(register)
     }
 }
 
@@ -134,6 +142,7 @@ mod tests {
             (Arch::I386, "xmm7", 0x54, "ynnn"),
             (Arch::X86_64, "mxcsr", 0x55, "ynnn"),
             (Arch::X86_64, "eax", 0x06, "yyyy"),
+            (Arch::X86_64, "xmm15", 0x11b, "ynnn"),
             (Arch::S390, "pswmask", 0x00, "yynn"),
             (Arch::S390, "pswaddr", 0x01, "yynn"),
             (Arch::S390x, "fpc", 0x03, "ynnn"),
