@@ -39,6 +39,8 @@ mod object;
 mod parse;
 mod preprocess;
 mod print;
+#[cfg(test)]
+mod reference;
 mod registers;
 mod source;
 mod spellings;
