@@ -392,7 +392,7 @@ fn settle(mut probe: Probe, object: &Object) -> Probe {
     probe.opcode = probe.opcode.map(|opcode| match object.arch {
         // Neither int3, int, into, nor svc, lpsw.
         Arch::I386 | Arch::X86_64 => opcode % 0xcc,
-        Arch::S390 | Arch::S390x => 0x9000 | opcode % 0x7000,
+        Arch::S390 | Arch::S390x => 0x9000 | (opcode % 0x7000),
         Arch::Ppc | Arch::Ppc64 => opcode,
     });
     probe
