@@ -89,7 +89,8 @@ fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
             memory: memory.collect(),
             pid: system[0],
             processor: system[1],
-            task: system[2],
+            task: Some(system[2]),
+            ..TestMachine::default()
         }
     })
 }
