@@ -44,6 +44,12 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Print a manual page, as roff
+    #[command(hide = true)]
+    Man {
+        /// The page
+        page: crate::man::Page,
+    },
 }
 
 /// Run a command with probes in it

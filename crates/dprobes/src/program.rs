@@ -9,11 +9,7 @@ use crate::arguments::Program;
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
-    let options = Options {
-        defines: program.define.clone(),
-        include_dirs: program.include.clone(),
-        arch,
-    };
+    let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), arch };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
