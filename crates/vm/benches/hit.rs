@@ -46,9 +46,6 @@ impl Machine for Cheap {
     fn processor(&mut self) -> u64 {
         2
     }
-    fn task(&mut self) -> u64 {
-        3
-    }
 }
 
 fn main() {

@@ -216,6 +216,12 @@ registers! {
 }
 
 impl Register {
+    /// Whether its shape is [`Shape::General`], told by its index: every hit asks.
+    #[inline(always)]
+    pub(crate) const fn is_general(self) -> bool {
+        matches!(self as u16, 0x00..=0x0f | 0x100..=0x113)
+    }
+
     /// Elements that `push` of it takes: the leaf of `cpuid`, the number of `msr`.
     pub const fn pops(self) -> usize {
         match self.shape() {
@@ -239,5 +245,32 @@ impl Register {
     /// The register of this name; case does not matter.
     pub fn from_name(name: &str) -> Option<Register> {
         Register::ALL.iter().copied().find(|register| register.name().eq_ignore_ascii_case(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn general_registers_are_told_by_their_indices_and_no_name_is_there_twice() {
+        for (place, &register) in Register::ALL.iter().enumerate() {
+            assert_eq!(register.is_general(), register.shape() == Shape::General, "{register:?}");
+            assert_eq!(Register::from_index(register as u16), Some(register));
+            assert_eq!(Register::from_name(register.name()), Some(register));
+            assert!(Register::ALL[..place].iter().all(|other| (*other as u16) < register as u16));
+            assert!(register.shape() == Shape::General || !register.can_pop());
+        }
+    }
+
+    #[test]
+    fn a_register_takes_the_elements_that_its_bits_need() {
+        let pushes = |register: Register| (register.pushes(Word::W4), register.pushes(Word::W8));
+        assert_eq!(pushes(Register::Eax), (1, 1));
+        assert_eq!(pushes(Register::Fr7), (3, 2));
+        assert_eq!(pushes(Register::Xmm0), (4, 2));
+        assert_eq!(pushes(Register::Msr), (2, 1));
+        assert_eq!(pushes(Register::Gdtr), (2, 2));
+        assert_eq!(pushes(Register::Cpuid), (4, 4));
     }
 }
