@@ -131,7 +131,8 @@ mod tests {
         for (place, &handle) in second.iter().enumerate() {
             assert_eq!(heap.block(handle, 0).expect("a block"), vec![handle as u8; 2 * place]);
         }
-        let used: usize = (0..100).filter(|place| place % 3 != 0).sum::<usize>() + (0..40).map(|it| 2 * it).sum::<usize>();
+        let used: usize =
+            (0..100).filter(|place| place % 3 != 0).sum::<usize>() + (0..40).map(|it| 2 * it).sum::<usize>();
         assert_eq!(heap.used, used);
         assert!(heap.allocate((HEAP_LIMIT - used) as u64 + 1, usize::MAX).is_err());
         assert!(heap.allocate((HEAP_LIMIT - used) as u64, usize::MAX).is_ok());

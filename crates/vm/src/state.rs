@@ -1,11 +1,11 @@
 //! The memory that a run works in.
 
+use crate::Exception;
 use crate::frame::{CALL_DEPTH, Frame, Frames};
 use crate::heap::Heap;
 use crate::log::LOG_LIMIT;
 use crate::stack::STACK_WORDS;
 use crate::trace::Trace;
-use crate::Exception;
 use core::fmt;
 
 /// The working memory of one run at a time: the RPN stack, the call stack, the heap, the log and the stack traces,
@@ -61,12 +61,7 @@ impl State {
             frames: [Frame::OUTERMOST; CALL_DEPTH + 1],
             log: [0; LOG_LIMIT],
             log_length: 0,
-            aside: Aside {
-                last: Exception::NONE,
-                handled: 0,
-                heap: Heap::new(),
-                trace: Trace::new(),
-            },
+            aside: Aside { last: Exception::NONE, handled: 0, heap: Heap::new(), trace: Trace::new() },
             traced: false,
             #[cfg(test)]
             steps: 0,

@@ -3,7 +3,9 @@
 use super::assembler::{Assembled, assemble};
 use super::machine::{Region, TestMachine};
 use super::text::{self, Labels};
-use dprobes_vm::{DEFAULT_MASK, End, Exception, Outcome, Point, Program, Register, STACK_WORDS, State, Word, run};
+use dprobes_vm::{
+    DEFAULT_MASK, End, Exception, Outcome, Point, Program, Register, STACK_WORDS, State, Word, run,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -196,6 +198,8 @@ impl Case {
         };
         // What the interpreter raised and no handler took lies on the stack, above what the case says.
         let mut raised = Vec::new();
+        // Whether that went round the stack.
+        let mut wrapped = false;
         for line in &self.expected {
             let number = |index: usize| text::number(&line[index], word, labels);
             match line[0].as_str() {
@@ -204,9 +208,8 @@ impl Case {
                     let name = line[1].as_str();
                     let ends = ["exit", "abort", "remove", "again"].contains(&name);
                     if !ends && code(name) & u64::from(mask) != 0 {
-                        let parameter = |place: usize| {
-                            line.get(place).map_or(0, |text| text::number(text, word, labels))
-                        };
+                        let parameter =
+                            |place: usize| line.get(place).map_or(0, |text| text::number(text, word, labels));
                         raised = vec![code(name), parameter(2), parameter(3)];
                     }
                 }
@@ -219,6 +222,7 @@ impl Case {
                     let below = after.stack.get(raised.len() + top.len()..).unwrap_or(&[]);
                     expected.stack = [&top[..], below].concat();
                     let whole = (depth + raised.len()) % STACK_WORDS;
+                    wrapped = whole < raised.len();
                     assert_eq!(after.stack.len(), whole, "{}: depth", self.name);
                 }
                 "trace" => expected.trace.extend(text::bytes(&line[1..], word, labels)),
@@ -244,6 +248,9 @@ impl Case {
         }
         assert!(!expected.end.is_empty(), "{}: no end", self.name);
         expected.stack = [raised, expected.stack].concat();
+        if wrapped {
+            expected.stack.truncate(after.stack.len());
+        }
         expected
     }
 }
