@@ -39,6 +39,16 @@ pub(crate) enum Command {
     Check(Check),
     /// List modules and the functions in them that can be probed
     List(List),
+    /// Put probes in and return; a background session keeps them
+    Insert(Insert),
+    /// Take probes out that were inserted
+    Remove(Remove),
+    /// Show the probes that are inserted
+    Query(Query),
+    /// Show or reset the variables of inserted programs
+    Getvars(GetVars),
+    /// Show or stop the background session
+    Session(Session),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -133,6 +143,107 @@ pub(crate) struct List {
     pub(crate) pid: Option<i32>,
 }
 
+/// Put probes in and return; a background session keeps them
+///
+/// Without -p they are for every process of yours that maps the module, now or later: children of probed processes at
+/// once, others within a tenth of a second of their start (a second, if they load the module late). Records go to the
+/// kernel log, or to the file given with -o.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes insert count.rpn
+  dprobes --insert count.rpn --merge             the same command, as the original spelled it
+  dprobes insert -p 4711 -o records.txt malloc.rpn")]
+pub(crate) struct Insert {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    /// Add to the probes that the module has; a probepoint that both have is taken from the file
+    #[arg(short, long, conflicts_with = "replace")]
+    pub(crate) merge: bool,
+    /// Put these in the place of the probes that the module has
+    #[arg(short = 'c', long)]
+    pub(crate) replace: bool,
+    /// For these processes and their children only
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL [default: PID]
+    #[arg(short, long, value_name = "ITEMS", num_args = 1.., value_parser = items, value_delimiter = ',')]
+    pub(crate) log: Vec<String>,
+    /// Where records go
+    #[arg(long, value_name = "TARGET", default_value = "klog", value_parser = log_target)]
+    pub(crate) log_target: String,
+    /// Write records to the end of a file instead
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Do not verify opcodes and instruction boundaries
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
+}
+
+/// Take probes out that were inserted
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// Show the probes that are inserted
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// With the programs' code and variables
+    #[arg(short = 'x', long)]
+    pub(crate) extended: bool,
+}
+
+/// Show or reset the variables of inserted programs
+///
+/// Processes are not stopped for it.
+#[derive(Debug, Args)]
+pub(crate) struct GetVars {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Local variables only
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Global variables only
+    #[arg(long)]
+    pub(crate) global: bool,
+    /// Those of this range of indices, both included
+    #[arg(short, long, value_name = "FROM-TO", value_parser = range)]
+    pub(crate) index: Option<(usize, usize)>,
+    /// Set them to zero
+    #[arg(long)]
+    pub(crate) reset: bool,
+}
+
+/// Show or stop the background session
+#[derive(Debug, Args)]
+pub(crate) struct Session {
+    #[command(subcommand)]
+    pub(crate) action: SessionAction,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum SessionAction {
+    /// Say whether there is a session
+    Status,
+    /// Take all probes out and end the session
+    Stop,
+}
+
+/// Which programs are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Those of this module
+    #[arg(short, long, value_name = "MODULE", conflicts_with = "all", required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+    /// All
+    #[arg(short, long)]
+    pub(crate) all: bool,
+}
+
 /// A probe program and how it is compiled.
 #[derive(Debug, Args)]
 pub(crate) struct Program {
@@ -191,6 +302,32 @@ fn definition(text: &str) -> Result<(String, String), String> {
         return Err(format!("`{key}` is no name; KEY=VALUE expected, as in -D LIMIT=4096"));
     }
     Ok((key.to_owned(), value.trim().to_owned()))
+}
+
+/// Checks header items, and keeps their names.
+fn items(text: &str) -> Result<String, String> {
+    Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Reads a log target.
+fn log_target(text: &str) -> Result<String, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "klog" => Ok("klog".to_owned()),
+        "com1" | "com2" | "ltt" | "evl" => Err(format!(
+            "{} is not built yet; klog, or -o FILE, takes the records",
+            text.to_ascii_uppercase()
+        )),
+        _ => Err("the targets are KLOG, COM1, COM2, LTT and EVL".to_owned()),
+    }
+}
+
+/// Reads a range of indices.
+fn range(text: &str) -> Result<(usize, usize), String> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    match (from.trim().parse(), to.trim().parse()) {
+        (Ok(from), Ok(to)) if from <= to => Ok((from, to)),
+        _ => Err("a range is written as FROM-TO, as in 0-7".to_owned()),
+    }
 }
 
 /// Reads a time; a bare number means seconds.

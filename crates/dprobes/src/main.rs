@@ -13,6 +13,7 @@ mod list;
 mod man;
 mod output;
 mod program;
+mod service;
 mod session;
 mod stats;
 mod summary;
@@ -23,12 +24,17 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(service::modern(std::env::args_os().collect()));
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
         Command::Check(check) => check::check(&check),
         Command::List(list) => list::list(&list),
+        Command::Insert(insert) => service::insert(&insert),
+        Command::Remove(remove) => service::remove(&remove),
+        Command::Query(query) => service::query(&query),
+        Command::Getvars(getvars) => service::getvars(&getvars),
+        Command::Session(session) => service::session(&session),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -43,6 +49,12 @@ fn main() -> ExitCode {
 pub(crate) struct Failure {
     message: String,
     status: u8,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message.trim_end())
+    }
 }
 
 impl Failure {

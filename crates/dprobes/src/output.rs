@@ -51,7 +51,7 @@ impl Output {
 }
 
 impl Observer for Output {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
+    fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
         let result = trace::write_text(record, self.items, &mut self.sink);
         if let Err(error) = &result {
             self.fail(error);
@@ -60,28 +60,33 @@ impl Observer for Output {
     }
 
     fn note(&mut self, note: &Note) {
-        match note {
-            Note::Armed { pid, module, probes } if self.tells_armed => {
-                tell(&format!(
-                    "{} armed in {} of process {pid}",
-                    crate::summary::count(*probes as u64, "probe"),
-                    module.display()
-                ));
-            }
-            Note::Armed { .. } => {}
-            Note::Waiting { pid, module } => {
-                tell(&format!("`{module}` is not mapped in process {pid}; waiting for it to be loaded"));
-            }
-            Note::Remark { point, remark } => tell(&format!("note: {point}: {remark}")),
-            Note::NotProbed { pid, reason } => {
-                tell(&format!("warning: process {pid} is not probed: {reason}"))
-            }
-            Note::Other(text) => tell(&format!("warning: {text}")),
+        if self.tells_armed || !matches!(note, Note::Armed { .. }) {
+            tell(&text(note));
         }
     }
 
     fn idle(&mut self) {
         self.flush();
+    }
+}
+
+/// A message as text.
+pub(crate) fn text(note: &Note) -> String {
+    match note {
+        Note::Armed { pid, module, probes } => {
+            format!(
+                "{} armed in {} of process {pid}",
+                crate::summary::count(*probes as u64, "probe"),
+                module.display()
+            )
+        }
+        Note::Waiting { pid, module } => {
+            format!("`{module}` is not mapped in process {pid}; waiting for it to be loaded")
+        }
+        Note::Remark { point, remark } => format!("note: {point}: {remark}"),
+        Note::NotProbed { pid, reason } => format!("warning: process {pid} is not probed: {reason}"),
+        Note::Exit(text) => text.clone(),
+        Note::Other(text) => format!("warning: {text}"),
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
-    let mut tracer =
-        Tracer::new(vec![object], options(&arguments.tracing), Some(front.ledger.clone()), &mut output);
+    let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    tracer.insert(object, options(&arguments.tracing), None);
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
@@ -77,8 +77,8 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
-    let mut tracer =
-        Tracer::new(vec![object], options(&arguments.tracing), Some(front.ledger.clone()), &mut output);
+    let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    tracer.insert(object, options(&arguments.tracing), None);
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);

@@ -36,10 +36,50 @@ pub(crate) fn text(report: &Report) -> String {
             probe.state.name()
         );
     }
-    for (name, values) in [("lv", &report.locals), ("gv", &report.globals)] {
-        for (index, value) in values.iter().enumerate().filter(|(_, value)| **value != 0) {
-            let _ = writeln!(text, "{name}[{index}] = {value} ({value:#x})");
-        }
+    text.push_str(&variables("lv", &report.locals));
+    text.push_str(&variables("gv", &report.globals));
+    text
+}
+
+/// The variables that are not zero, a line each.
+pub(crate) fn variables(name: &str, values: &[u64]) -> String {
+    let values: Vec<(usize, u64)> =
+        values.iter().copied().enumerate().filter(|(_, value)| *value != 0).collect();
+    indexed(name, &values)
+}
+
+/// Variables with their indices, a line each.
+pub(crate) fn indexed(name: &str, values: &[(usize, u64)]) -> String {
+    values.iter().map(|(index, value)| format!("{name}[{index}] = {value} ({value:#x})\n")).collect()
+}
+
+/// An inserted program: a line for itself and one for each probepoint.
+pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
+    let object = program.object;
+    let mut text = format!(
+        "{}: major {}, id {}, {}, {}\n",
+        object.module,
+        object.major,
+        object.id,
+        count(u64::from(object.vars), "variable"),
+        count(object.probes.len() as u64, "probe")
+    );
+    for (definition, (address, state, counts)) in object.probes.iter().zip(&program.probes) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  {:24} minor {:<5} {:18} {:8} hits {} runs {} ignored {} missed {} logged {} dropped {}",
+            definition.point,
+            definition.minor,
+            address.map_or_else(|| "-".to_owned(), |address| format!("{address:#x}")),
+            state.name(),
+            counts.hits,
+            counts.runs,
+            counts.ignored,
+            counts.missed,
+            counts.logged,
+            counts.dropped
+        );
     }
     text
 }

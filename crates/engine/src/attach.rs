@@ -1,6 +1,7 @@
 //! The beginning of a session: a process is found or started.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use process::{Error as ProcessError, Running, Status, Surroundings};
 
@@ -32,44 +33,34 @@ impl Tracer<'_> {
     /// # Errors
     /// There is no such process, it cannot be traced, or a probe cannot be placed.
     pub fn attach(&mut self, pid: i32) -> Result<(), Error> {
-        let status = suitable(pid)?;
-        let refused = self.refusals(pid)?;
+        let thread = suitable(pid)?;
+        let refused = self.refusals(thread)?;
         if !refused.is_empty() {
             return Err(Error::Refused(refused));
         }
-        let mut space = Space::open(pid, false, self.ledger.clone())?;
+        let mut space = Space::open(thread, false, self.ledger.clone())?;
         space.members = 0;
         let number = self.add_space(space);
-        // A vfork child, say, runs on the same memory and would meet the same probes.
-        for process in std::iter::once(status.tgid).chain(process::memory_sharers(pid)) {
-            self.seize_all(process, number)?;
+        self.seize_process(pid, number)?;
+        // A vfork child, say, runs on the same memory and would meet the same probes. The process may have made one
+        // before it was traced, and one that was may have ended by now.
+        for process in process::memory_sharers(thread).into_iter().filter(|&process| process != pid) {
+            match self.seize_process(process, number) {
+                Err(Error::Process(error)) if error.is_gone() => {}
+                result => result?,
+            }
         }
         self.ask_one(number);
         Ok(())
     }
 
     /// Traces all threads of a process, also those that are born meanwhile.
-    fn seize_all(&mut self, pid: i32, number: u32) -> Result<(), Error> {
+    fn seize_process(&mut self, pid: i32, number: u32) -> Result<(), Error> {
+        let mut quiet = 0;
         for _ in 0..ROUNDS {
-            let mut found = false;
-            for tid in process::threads(pid)? {
-                if self.threads.contains_key(&tid) {
-                    continue;
-                }
-                let running = match Running::seize(tid) {
-                    Ok(running) => running,
-                    // It has ended, or its parent, traced already, has brought it under the tracer.
-                    Err(error) if error.is_gone() || process::is_traced_here(tid) => continue,
-                    Err(ProcessError::Refused { cause, .. }) => return Err(refusal(pid, &cause).into()),
-                    Err(error) => return Err(error.into()),
-                };
-                found = true;
-                self.threads.insert(tid, Tracked::new(tid, pid, Some(number), Activity::Running(running)));
-                if let Some(space) = self.spaces.get_mut(&number) {
-                    space.members += 1;
-                }
-            }
-            if !found {
+            // Twice: a list that is read while threads end may lack others.
+            quiet = if self.seize_threads(pid, number)? { 0 } else { quiet + 1 };
+            if quiet == 2 {
                 return Ok(());
             }
         }
@@ -79,16 +70,79 @@ impl Tracer<'_> {
         }
         .into())
     }
+
+    /// Traces what was being born while its parent began to be traced, before its process is changed.
+    pub(crate) fn seize_strays(&mut self, tid: i32, number: u32) {
+        let Some(pid) = self.threads.get(&tid).map(|tracked| tracked.identity.pid) else { return };
+        if let Err(Error::Process(error)) = self.seize_threads(pid, number) {
+            self.tell_failure(Err(error));
+        }
+    }
+
+    /// Traces the threads of a process that are not traced yet. Says whether there were any.
+    fn seize_threads(&mut self, pid: i32, number: u32) -> Result<bool, Error> {
+        let mut found = false;
+        for tid in process::threads(pid)? {
+            if self.threads.contains_key(&tid) {
+                continue;
+            }
+            let Some(running) = seize(tid, pid)? else { continue };
+            found = true;
+            self.threads.insert(tid, Tracked::new(tid, pid, Some(number), Activity::Running(running)));
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.members += 1;
+            }
+        }
+        Ok(found)
+    }
 }
 
-/// Whether a process can be traced at all, as far as can be seen from outside.
-fn suitable(pid: i32) -> Result<Status, ProcessError> {
+/// Traces a thread; none if it has ended, or if its parent, traced already, has brought it under the tracer.
+fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
+    /// The kernel's refusal of a thread that is just ending is the same as of one that must not be traced.
+    const TRIES: u32 = 20;
+    // The kernel lets an attempt on one that has ended wait, too, while another thread executes a new program, which
+    // in turn waits for the threads that are traced already.
+    if Status::read(tid).is_ok_and(|status| status.has_ended()) {
+        return Ok(None);
+    }
+    for last in (0..TRIES).map(|tried| tried + 1 == TRIES) {
+        match Running::seize(tid) {
+            Ok(running) => return Ok(Some(running)),
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(ProcessError::Refused { cause, .. }) => match Status::read(tid) {
+                Ok(status) if !status.has_ended() && !process::is_traced_here(tid) => {
+                    if last {
+                        return Err(refusal(pid, &cause));
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => return Ok(None),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The first thread of a process that runs: its own first one may have ended before the others.
+fn living_thread(pid: i32) -> Result<(i32, Status), ProcessError> {
     let status = Status::read(pid)?;
+    if !status.has_ended() {
+        return Ok((pid, status));
+    }
+    let others = process::threads(pid)?.into_iter().filter_map(|tid| Some((tid, Status::read(tid).ok()?)));
+    Ok(others.into_iter().find(|(_, other)| !other.has_ended()).unwrap_or((pid, status)))
+}
+
+/// Whether a process can be traced at all, as far as can be seen from outside: a thread of it.
+fn suitable(pid: i32) -> Result<i32, ProcessError> {
+    let (thread, status) = living_thread(pid)?;
     let refuse = |reason: &str| Err(ProcessError::Unsuitable { pid, reason: reason.to_owned() });
     if status.tgid == std::process::id() as i32 {
         return refuse("it is dprobes itself");
     }
-    if status.state == 'Z' || status.state == 'X' {
+    if status.has_ended() {
         return refuse("it has ended and only waits for its parent");
     }
     if status.kernel {
@@ -104,7 +158,7 @@ fn suitable(pid: i32) -> Result<Status, ProcessError> {
     if status.tgid != pid {
         return refuse(&format!("it is a thread of process {}; give that", status.tgid));
     }
-    Ok(status)
+    Ok(thread)
 }
 
 /// Why the kernel refuses to let a process be traced.

@@ -106,6 +106,11 @@ impl Tracer<'_> {
             space.members += 1;
             return Some(number);
         }
+        for program in &mut self.programs {
+            if let Some(only) = program.only.as_mut().filter(|only| only.contains(&parent_pid)) {
+                only.insert(pid);
+            }
+        }
         match space.copy(child) {
             Ok(copy) => {
                 // Where that was for an unmapped module, the parent's own site is to be forgotten.
@@ -176,15 +181,19 @@ impl Tracer<'_> {
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         self.announce_untold(&thread);
-        // It runs no more of the program. Its end may come much later: a process's first thread waits for the others.
-        if let Some(tracked) = self.threads.get_mut(&thread.tid()) {
+        self.set_out(thread.tid());
+        self.resume(thread, 0);
+        checked
+    }
+
+    /// A thread runs no more of the program. Its end may come much later: a process's first thread waits for the others.
+    pub(crate) fn set_out(&mut self, tid: i32) {
+        if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
             if let Some(space) = tracked.space.take() {
                 self.leave_space(space);
             }
         }
-        self.resume(thread, 0);
-        checked
     }
 
     /// A thread that was killed before it could tell of its child ends; afterwards nobody would know whose copy of

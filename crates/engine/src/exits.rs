@@ -1,15 +1,66 @@
-//! Exits to other debug facilities (`exit n`).
+//! Exits to other debug facilities (`exit n` of the language; seed 001, RPN Execution Group).
+//!
+//! | `exit` | facility | here |
+//! |---|---|---|
+//! | 1 | the kernel debugger | of kernel probes only: the handler just ends, which is told once |
+//! | 2 | a crash dump of the machine | likewise |
+//! | 3 | a core dump of the process | written while the process waits; then it runs on |
 
-use process::Registers;
+use process::{Registers, Stopped};
 
 use crate::observer::Note;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Calls the facility that a handler has asked for, for the thread that hit its probe. `codes`: the major and
-    /// minor code, which messages begin with. `registers`: the thread's at the probed instruction.
-    pub(crate) fn exit_to(&mut self, _tid: i32, _facility: u8, codes: (u32, u32), _registers: &Registers) {
-        let (major, minor) = codes;
-        self.tell_once(Note::Other(format!("DProbes({major},{minor}) exit")));
+    /// Calls the facility that the handler of a probe, named by its program's number and its own, has asked for.
+    /// `codes`: the major and minor code, which messages begin with. `thread` hit the probe; `registers` are as the
+    /// handler leaves them, at the probed instruction.
+    pub(crate) fn exit_to(
+        &mut self,
+        facility: u8,
+        probe: (usize, usize),
+        codes: (u32, u32),
+        thread: &Stopped,
+        registers: &Registers,
+    ) {
+        let head = format!("DProbes({},{})", codes.0, codes.1);
+        match facility {
+            1 => self.kernel_only(probe, &head, "exit 1: the kernel debugger"),
+            2 => self.kernel_only(probe, &head, "exit 2: a crash dump"),
+            3 => self.exit_to_core(&head, thread, registers),
+            // The assembler refuses other numbers, and the interpreter raises INVALID_OPERAND.
+            _ => {}
+        }
+    }
+
+    /// Says, once for a probe, that a facility is none of user probes.
+    fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
+        if self.told.insert(format!("{probe:?} {facility}")) {
+            let text = format!("{head} {facility} is for kernel probes only; the handler ends as by `exit`");
+            self.observer.note(&Note::Exit(text));
+        }
+    }
+
+    /// Writes a core dump of the process, and says where or why not.
+    fn exit_to_core(&mut self, head: &str, thread: &Stopped, registers: &Registers) {
+        let tid = thread.tid();
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let text = match self.dump_core(pid, thread, registers) {
+            Ok(written) => {
+                let left_out: Vec<String> = written.left_out.iter().map(i32::to_string).collect();
+                let without = match left_out.is_empty() {
+                    true => String::new(),
+                    false => {
+                        format!(
+                            "; without thread {}, which the kernel does not let stop",
+                            left_out.join(", ")
+                        )
+                    }
+                };
+                format!("{head} core dump of process {pid} written to {}{without}", written.path.display())
+            }
+            Err(reason) => format!("{head} core dump of process {pid} failed: {reason}"),
+        };
+        self.observer.note(&Note::Exit(text));
     }
 }

@@ -54,7 +54,7 @@ impl Tracer<'_> {
         let segments = registers;
         let records = match again {
             Some(waiting) => waiting.records,
-            None => self.run_handlers(tid, address, &mut registers),
+            None => self.run_handlers(&thread, address, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
         self.execute(thread, waiting, &segments)?;
@@ -62,14 +62,15 @@ impl Tracer<'_> {
     }
 
     /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
-    fn run_handlers(&mut self, tid: i32, address: u64, registers: &mut Registers) -> Vec<Pending> {
+    fn run_handlers(&mut self, thread: &Stopped, address: u64, registers: &mut Registers) -> Vec<Pending> {
+        let tid = thread.tid();
         let mut records = Vec::new();
         let mut place = 0;
         // By number: a handler may take its own probe out.
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
             if let Use::Probe { program, probe } = wanted {
-                records.extend(self.run_handler(tid, program, probe, registers));
+                records.extend(self.run_handler(thread, program, probe, registers));
             }
         }
         let over: Vec<Use> = records_over(&self.programs, self.space_uses(tid, address));
@@ -93,7 +94,7 @@ impl Tracer<'_> {
     /// Counts a hit of one probe and runs its handler if it is due: what it logged.
     fn run_handler(
         &mut self,
-        tid: i32,
+        thread: &Stopped,
         program_number: usize,
         number: usize,
         registers: &mut Registers,
@@ -111,7 +112,7 @@ impl Tracer<'_> {
         }
         probe.counts.runs += 1;
         let last = probe.counts.runs >= definition.maxhits;
-        let tracked = self.threads.get_mut(&tid)?;
+        let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
         let object = &program.object;
@@ -123,7 +124,7 @@ impl Tracer<'_> {
             logmax: object.logmax,
             mask: definition.mask,
             locals: &program.locals,
-            globals: &program.globals,
+            globals: self.globals.of(object),
             excpt_log: object.excpt_log,
             autostacktrace: object.autostacktrace,
             heap: definition.heap,
@@ -139,7 +140,7 @@ impl Tracer<'_> {
         // `logmax = 0`: nothing is logged at all.
         let kept = outcome.end != End::Abort && object.logmax > 0;
         let pending = kept.then(|| {
-            let mut record = header(self.options.items, &before, &mut tracked.identity);
+            let mut record = header(program.options.items, &before, &mut tracked.identity);
             record.major = outcome.major.unwrap_or(object.major);
             record.minor = outcome.minor.unwrap_or(definition.minor);
             record.word = object.word().bytes();
@@ -149,13 +150,13 @@ impl Tracer<'_> {
         });
         if let End::ExitTo(facility) = outcome.end {
             let codes = (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
-            self.exit_to(tid, facility, codes, &before);
+            self.exit_to(facility, (program_number, number), codes, thread, registers);
         }
         pending
     }
 
     /// Takes a probe that is over out of all processes.
-    fn retire(&mut self, wanted: Use) {
+    pub(crate) fn retire(&mut self, wanted: Use) {
         let mut disarmed = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
@@ -241,8 +242,8 @@ impl Tracer<'_> {
     /// Writes records whose instruction has completed.
     pub(crate) fn commit(&mut self, records: Vec<Pending>) {
         for pending in records {
-            let written = self.observer.record(&pending.record);
             if let Use::Probe { program, probe } = pending.wanted {
+                let written = self.observer.record(program, &pending.record);
                 let counts = &mut self.programs[program].probes[probe].counts;
                 match written {
                     Ok(()) => counts.logged += 1,

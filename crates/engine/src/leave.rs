@@ -12,11 +12,15 @@ use process::{Status, Stop, Stopped};
 use crate::observer::Note;
 use crate::program::State;
 use crate::report::Report;
+use crate::space::Space;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Activity;
 
 /// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Rounds without news after which threads are looked for that have ended unreported.
+const LOOK_AFTER: u32 = 64;
 
 /// The bit of SIGTRAP in a signal set.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
@@ -29,6 +33,13 @@ impl Tracer<'_> {
             .iter()
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
+        self.leave_all(control);
+        control.wants_ticks.store(false, Ordering::Relaxed);
+        self.report(&report_states)
+    }
+
+    /// Takes the probes out of all processes and lets them go.
+    pub(crate) fn leave_all(&mut self, control: &Control) {
         self.leaving = true;
         for space in self.spaces.values_mut() {
             space.disarm_all();
@@ -39,11 +50,17 @@ impl Tracer<'_> {
             }
         }
         let end = Instant::now() + PATIENCE;
+        let mut idle = 0;
         while self.anyone_left() && Instant::now() < end {
             if !self.step(control, false) {
+                idle += 1;
+                if idle % LOOK_AFTER == 0 {
+                    self.look_after_ended();
+                }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+        self.drop_anchors();
         let left = self.threads.iter().filter(|(_, tracked)| !tracked.exiting).map(|(&tid, _)| tid);
         for tid in left.collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
@@ -51,8 +68,15 @@ impl Tracer<'_> {
                  mapped for the probes stays in its process"
             )));
         }
-        control.wants_ticks.store(false, Ordering::Relaxed);
-        self.report(&report_states)
+    }
+
+    /// A process's first thread that was killed on its way out has ended without a stop, and nothing more is reported
+    /// of it while others live.
+    fn look_after_ended(&mut self) {
+        let ended = |tid: &i32| Status::read(*tid).is_ok_and(|status| status.has_ended());
+        for tid in self.threads.keys().copied().filter(ended).collect::<Vec<_>>() {
+            self.set_out(tid);
+        }
     }
 
     /// Whether there are threads that have not been let go and are not about to end.
@@ -72,26 +96,60 @@ impl Tracer<'_> {
         // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
         let status = Status::read(tid)?;
         if status.own_pending & !status.blocked & SIGTRAP_BIT != 0 {
+            // It is not asked to stop meanwhile: that would come first, again and again.
             let running = thread.resume(0);
-            if let Some(tracked) = self.threads.get_mut(&tid) {
-                tracked.asked = running.interrupt().is_ok();
-                tracked.activity = Activity::Running(running);
-            }
+            self.set_activity(tid, Activity::Running(running));
             return Ok(());
         }
         self.bring_home(&mut thread)?;
-        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
-        if let Some(number) = number
-            && self.spaces.get(&number).is_some_and(|space| space.members == 1)
-        {
-            thread = self.unmap(number, thread)?;
+        let Some(tracked) = self.threads.remove(&tid) else { return Ok(()) };
+        let Some(number) = tracked.space else {
+            thread.detach(0);
+            return Ok(());
+        };
+        // Not for a vfork child: its parent, the other one there, cannot stop before it has gone on.
+        let has_siblings = self
+            .threads
+            .values()
+            .any(|other| other.space == Some(number) && other.identity.pid == tracked.identity.pid);
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok(()) };
+        if space.members == 1 {
+            return self.weigh(number, thread);
         }
-        self.threads.remove(&tid);
-        if let Some(number) = number {
-            self.leave_space(number);
+        if has_siblings && space.anchor.is_none() && !space.areas.is_empty() {
+            space.anchor = Some(thread);
+            return Ok(());
         }
+        self.leave_space(number);
         thread.detach(0);
         Ok(())
+    }
+
+    /// Lets the last thread of an address space go, after it has unmapped the slots.
+    pub(crate) fn weigh(&mut self, number: u32, thread: Stopped) -> Result<(), process::Error> {
+        let thread = self.unmap(number, thread);
+        self.spaces.remove(&number);
+        thread?.detach(0);
+        Ok(())
+    }
+
+    /// A thread that was kept to unmap slots has been killed.
+    pub(crate) fn lose_anchor(&mut self, tid: i32) {
+        let held = |space: &Space| space.anchor.as_ref().is_some_and(|anchor| anchor.tid() == tid);
+        let number = self.spaces.iter().find(|(_, space)| held(space)).map(|(&number, _)| number);
+        if let Some(number) = number {
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.anchor = None;
+            }
+            self.leave_space(number);
+        }
+    }
+
+    /// Lets threads go that were kept for others, which could not be stopped.
+    fn drop_anchors(&mut self) {
+        for anchor in self.spaces.values_mut().filter_map(|space| space.anchor.take()) {
+            anchor.detach(0);
+        }
     }
 
     /// Unmaps the slot areas of an address space whose last thread this is.
@@ -112,7 +170,10 @@ impl Tracer<'_> {
             thread.restore_seccomp()?;
         }
         // The call has settled it once more: a wait that the kernel does not restart is to be restarted again.
-        self.bring_home(&mut thread)?;
+        let mut registers = thread.registers()?;
+        if crate::restart::restart(thread.tid(), &mut registers) {
+            thread.set_registers(&registers)?;
+        }
         Ok(thread)
     }
 }

@@ -25,13 +25,16 @@
 //! # Where what is
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
-//! processes, exec) or `leave` (the end). `modules` finds modules and arms what `place` has planned; `loader` makes
+//! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
+//! writes core dumps. `modules` finds modules and arms what `place` has planned; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
-//! memory they run in, `tracked` a thread. `pace` decides how the tracer waits, and `ledger` is what
+//! memory they run in, `tracked` a thread. `service` inserts and
+//! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
 
 mod attach;
 mod births;
+mod dump;
 mod error;
 mod exits;
 mod hit;
@@ -46,6 +49,7 @@ mod place;
 mod program;
 mod report;
 mod restart;
+mod service;
 mod signal;
 mod site;
 mod slots;
@@ -57,6 +61,7 @@ pub use error::{Error, Refused};
 pub use ledger::Ledger;
 pub use observer::{Note, Observer};
 pub use process::Surroundings;
-pub use program::{Counts, State};
+pub use program::{Counts, Options, State};
 pub use report::{ProbeReport, Report};
-pub use tracer::{Control, Options, Tracer};
+pub use service::{Inserted, Variables};
+pub use tracer::{Control, Tracer};

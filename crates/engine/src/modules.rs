@@ -8,11 +8,11 @@ use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
 use crate::error::{Error, Refused};
 use crate::loader;
 use crate::observer::Note;
-use crate::place::{self, Checks, Plan};
+use crate::place::{self, Checks, Plan, Text};
 use crate::program::{Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area, Growth};
-use crate::space::ModuleKey;
+use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
 
 /// Places tried for a slot area before it is given up: another thread may take one first.
@@ -36,6 +36,9 @@ impl Tracer<'_> {
         };
         if let Some(space) = self.spaces.get_mut(&number) {
             space.stale = false;
+            if !space.watched && !space.starting {
+                self.seize_strays(tid, number);
+            }
         }
         let modules = match process::modules(tid, &mut self.images) {
             Ok(modules) => modules,
@@ -60,23 +63,33 @@ impl Tracer<'_> {
 
     /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
-        let memory = process::Memory::open(pid)?;
-        let modules = process::modules(pid, &mut self.images)?;
-        let checks = self.checks(pid);
         let mut refused = Vec::new();
-        for (number, program) in self.programs.iter().enumerate() {
-            for module in modules.iter().filter(|module| is_named(module, &program.object.module, pid)) {
-                refused.extend(place::plan(number, program, module, &memory, checks).refused);
-            }
+        for number in 0..self.programs.len() {
+            refused.extend(self.refusals_of(number, pid)?);
         }
         Ok(refused)
     }
 
-    fn checks(&self, tid: i32) -> Checks {
-        Checks {
-            opcodes: self.options.verify_opcodes,
-            shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack),
+    /// The same for one program.
+    pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
+        let memory = process::Memory::open(pid)?;
+        let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
+        let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
+        let text = Text { memory: &memory, sites: space.map(|space| &space.sites) };
+        let modules = process::modules(pid, &mut self.images)?;
+        let checks = self.checks(pid);
+        let program = &self.programs[number];
+        if !program.is_for(pid) {
+            return Ok(Vec::new());
         }
+        let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
+        let named = modules.iter().filter(|module| is_named(module, &program.object.module, pid));
+        Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
+    }
+
+    /// How the probes of a process are checked; each program says whether opcodes are.
+    fn checks(&self, tid: i32) -> Checks {
+        Checks { opcodes: true, shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack) }
     }
 
     /// A process that cannot be probed is followed all the same; the first one is a failure.
@@ -92,21 +105,23 @@ impl Tracer<'_> {
 
     /// Whether no program has begun with the probes in: then an error ends the session.
     fn is_first(&self) -> bool {
-        self.begun.is_empty()
+        self.begun.is_empty() && !self.serving
     }
 
     /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
     /// anew in the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let keys: Vec<ModuleKey> = modules.iter().map(key).collect();
+        let keys: Vec<ModuleKey> = modules.iter().map(module_key).collect();
         space.placed.retain(|(_, placed)| keys.contains(placed));
         let gone: Vec<u64> = space
             .sites
             .iter()
             .filter(|(address, armed)| {
-                let mapped = modules.iter().any(|module| module.contains(**address));
-                !mapped || armed.refresh(&space.code.memory).is_err()
+                let mapped = modules
+                    .iter()
+                    .any(|module| module.contains(**address) && module_key(module) == armed.site().module);
+                !mapped || !armed.refresh(&space.code.memory).unwrap_or(false)
             })
             .map(|(&address, _)| address)
             .collect();
@@ -120,22 +135,26 @@ impl Tracer<'_> {
     /// Plans what is to be armed in modules that were not there before.
     fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
         let checks = self.checks(tid);
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
         let mut works = Vec::new();
-        for (program_number, program) in self.programs.iter().enumerate() {
+        for (program_number, program) in
+            self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
+        {
+            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
-                let here = (program_number, key(module));
+                let here = (program_number, module_key(module));
                 if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
                     continue;
                 }
                 space.placed.insert(here);
-                let plan = place::plan(program_number, program, module, &space.code.memory, checks);
+                let plan = place::plan(program_number, program, module, space.text(), checks);
                 works.push(Work { module: module.clone(), program: Some(program_number), plan });
             }
         }
         if !space.watched {
             space.watched = true;
-            works.extend(own_sites(tid, modules, &space.code.memory, space.starting, checks));
+            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
         }
         works
     }
@@ -232,8 +251,14 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let taken: Vec<_> =
-            mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).collect();
+        // A program that has just begun has no heap yet, and must find room for it.
+        let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
+        let mut taken: Vec<_> = mappings
+            .iter()
+            .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
+            .chain(heap)
+            .collect();
+        taken.sort_by_key(|&(start, ..)| start);
         let near = planned.first().map_or(module.bias, |site| site.0.address);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
         for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {
@@ -328,6 +353,9 @@ impl Tracer<'_> {
         }
         self.begun.insert(number);
         for (program_number, program) in self.programs.iter().enumerate() {
+            if !program.is_for(pid) {
+                continue;
+            }
             let module = &program.object.module;
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mapped = modules.iter().any(|other| is_named(other, module, tid));
@@ -340,26 +368,20 @@ impl Tracer<'_> {
 
 /// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
 /// at its first instruction.
-fn own_sites(
-    tid: i32,
-    modules: &[Module],
-    memory: &process::Memory,
-    starting: bool,
-    checks: Checks,
-) -> Vec<Work> {
+fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
     let main = main_module(tid, modules);
     let mut works = Vec::new();
     for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
         let mut plan = Plan::default();
         for vaddr in loader::after_mmap(&module.image) {
-            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, memory, checks));
+            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, text, checks));
         }
         works.push(Work { module: module.clone(), program: None, plan });
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
-        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, memory, checks));
+        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, text, checks));
         works.push(Work { module: main.clone(), program: None, plan });
     }
     works
@@ -387,11 +409,6 @@ fn set_armed(programs: &mut [Program], uses: &[Use], address: u64) {
 fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
     let path = std::fs::read_link(format!("/proc/{tid}/exe")).ok()?;
     modules.iter().find(|module| module.path == path)
-}
-
-/// What a module is known by in its address space.
-fn key(module: &Module) -> ModuleKey {
-    (module.device, module.inode, module.bias)
 }
 
 /// The addresses in both ranges.

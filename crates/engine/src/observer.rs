@@ -7,11 +7,11 @@ use trace::Record;
 
 /// Takes what the engine has to say, as it happens.
 pub trait Observer {
-    /// Takes a record whose instruction has completed.
+    /// Takes a record of a program, by its number, whose instruction has completed.
     ///
     /// # Errors
     /// The record could not be written; it is counted as dropped.
-    fn record(&mut self, record: &Record) -> io::Result<()>;
+    fn record(&mut self, program: usize, record: &Record) -> io::Result<()>;
 
     /// Takes a message.
     fn note(&mut self, note: &Note);
@@ -53,6 +53,8 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// What came of a handler's exit to another facility, in the form of the kernel's log: `DProbes(major,minor) ...`.
+    Exit(String),
     /// Anything else worth a line.
     Other(String),
 }

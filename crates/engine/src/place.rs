@@ -1,15 +1,35 @@
 //! Where a program's probepoints are in a module of a process: checked, nothing changed.
 
+use std::collections::HashMap;
+
 use process::{Function, FunctionKind, Memory, Misplaced, Module};
 use rpn::Location;
 
 use crate::error::Refused;
 use crate::observer::Note;
 use crate::program::Program;
-use crate::site::{INT3, Planned, Use};
+use crate::site::{Armed, INT3, LONGEST, Planned, Use};
+use crate::space::module_key;
 
-/// The longest instruction of the processor, in bytes.
-const LONGEST: usize = 15;
+/// The code of a process as the program wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text<'a> {
+    pub(crate) memory: &'a Memory,
+    /// The sites whose first byte is `int3` just now.
+    pub(crate) sites: Option<&'a HashMap<u64, Armed>>,
+}
+
+impl Text<'_> {
+    fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.memory.peek(address, into)?;
+        for (place, byte) in into.iter_mut().enumerate().filter(|(_, byte)| **byte == INT3) {
+            if let Some(armed) = self.sites.and_then(|sites| sites.get(&(address + place as u64))) {
+                *byte = armed.site().original();
+            }
+        }
+        Ok(())
+    }
+}
 
 /// What was found for one program in one module.
 #[derive(Debug, Default)]
@@ -36,11 +56,11 @@ pub(crate) fn plan(
     number: usize,
     program: &Program,
     module: &Module,
-    memory: &Memory,
+    text: Text<'_>,
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
-    let critical = critical_sections(module, memory);
+    let critical = critical_sections(module, text.memory);
     for (probe, definition) in program.object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
@@ -48,7 +68,7 @@ pub(crate) fn plan(
         let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });
         let wanted = Use::Probe { program: number, probe };
         let planned = locate(&definition.location, module, &mut remark)
-            .and_then(|vaddr| site(definition.opcode, vaddr, wanted, module, memory, checks))
+            .and_then(|vaddr| site(definition.opcode, vaddr, wanted, module, text, checks))
             .and_then(|planned| not_critical(planned, &critical));
         match planned {
             Ok(planned) => plan.planned.push(planned),
@@ -124,7 +144,7 @@ pub(crate) fn site(
     vaddr: u64,
     wanted: Use,
     module: &Module,
-    memory: &Memory,
+    text: Text<'_>,
     checks: Checks,
 ) -> Result<Planned, String> {
     let address = module.address(vaddr);
@@ -134,7 +154,7 @@ pub(crate) fn site(
     let mut bytes = [0; LONGEST];
     let bytes = (1..=LONGEST)
         .rev()
-        .find(|&length| memory.peek(address, &mut bytes[..length]).is_ok())
+        .find(|&length| text.peek(address, &mut bytes[..length]).is_ok())
         .map(|length| &bytes[..length])
         .ok_or_else(|| format!("the memory at {address:#x} cannot be read"))?;
     if let Some(expected) = opcode.filter(|&expected| checks.opcodes && expected != u32::from(bytes[0])) {
@@ -157,7 +177,7 @@ pub(crate) fn site(
             displaced.text()
         ));
     }
-    Ok(Planned::new(address, displaced, bytes[0], wanted))
+    Ok(Planned::new(module_key(module), displaced, wanted))
 }
 
 /// Why a place is not the start of an instruction.

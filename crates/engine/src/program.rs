@@ -1,16 +1,56 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpn::Object;
+use trace::Items;
+
+/// How a program is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether opcodes and instruction boundaries are verified.
+    pub verify_opcodes: bool,
+    /// The header items of records.
+    pub items: Items,
+}
 
 /// A compiled program with its variables and counters. All processes share them.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) object: Object,
+    pub(crate) options: Options,
     pub(crate) locals: Box<[AtomicU64]>,
-    pub(crate) globals: Box<[AtomicU64]>,
     pub(crate) probes: Vec<Probe>,
+    /// The processes it is for, with their descendants; `None`: all that are followed.
+    pub(crate) only: Option<HashSet<i32>>,
+    /// Whether it is inserted; a program that was removed keeps its number and its counts.
+    pub(crate) inserted: bool,
+}
+
+/// The global variables: one array for all programs. It grows to the largest number that a program has asked for
+/// and keeps its values as long as the tracer lives.
+#[derive(Debug, Default)]
+pub(crate) struct Globals {
+    values: Vec<AtomicU64>,
+}
+
+impl Globals {
+    /// Makes sure that there are this many.
+    pub(crate) fn grow(&mut self, count: u16) {
+        let count = usize::from(count).max(self.values.len());
+        self.values.resize_with(count, AtomicU64::default);
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[AtomicU64] {
+        &self.values
+    }
+
+    /// Those that a program can use.
+    pub(crate) fn of(&self, program: &Object) -> &[AtomicU64] {
+        &self.values[..usize::from(program.gvars).min(self.values.len())]
+    }
 }
 
 /// One probepoint of a program, in all processes together.
@@ -75,14 +115,20 @@ pub struct Counts {
 }
 
 impl Program {
-    pub(crate) fn new(object: Object) -> Program {
-        let variables = |count: u16| (0..count).map(|_| AtomicU64::new(0)).collect();
+    pub(crate) fn new(object: Object, options: Options, only: Option<HashSet<i32>>) -> Program {
         Program {
-            locals: variables(object.vars),
-            globals: variables(object.gvars),
+            locals: (0..object.vars).map(|_| AtomicU64::new(0)).collect(),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             object,
+            options,
+            only,
+            inserted: true,
         }
+    }
+
+    /// Whether it is to be placed in a process.
+    pub(crate) fn is_for(&self, pid: i32) -> bool {
+        self.inserted && self.only.as_ref().is_none_or(|only| only.contains(&pid))
     }
 
     /// The values of a set of variables now.

@@ -54,8 +54,8 @@ impl Tracer<'_> {
                 });
             }
             report.locals.extend(Program::values(&program.locals));
-            report.globals.extend(Program::values(&program.globals));
         }
+        report.globals = Program::values(self.globals.all());
         report
     }
 }

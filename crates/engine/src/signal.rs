@@ -156,7 +156,7 @@ impl Tracer<'_> {
 }
 
 /// Puts a thread that is somewhere in a site's slot where the unprobed program would be.
-fn show(place: Place, site: u64, registers: &mut Registers) {
+pub(crate) fn show(place: Place, site: u64, registers: &mut Registers) {
     let mut shown = crate::machine::to_patch(registers);
     if place.mend(site, &mut shown) {
         crate::machine::from_patch(&shown, registers);

@@ -11,6 +11,10 @@ use patch::{Displaced, Slot};
 use process::Memory;
 
 use crate::ledger::{Entered, Ledger};
+use crate::space::ModuleKey;
+
+/// The longest instruction of the processor, in bytes.
+pub(crate) const LONGEST: usize = 15;
 
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;
@@ -36,6 +40,8 @@ pub(crate) enum Use {
 pub(crate) struct Site {
     /// Its address.
     pub(crate) address: u64,
+    /// The module it is in.
+    pub(crate) module: ModuleKey,
     /// Its instruction, ready to be emulated or run elsewhere.
     pub(crate) displaced: Displaced,
     /// Its slot, once it has one.
@@ -56,6 +62,11 @@ pub(crate) struct OwnUses {
 }
 
 impl Site {
+    /// The first byte of the instruction, in place of which `int3` stands while it is armed.
+    pub(crate) fn original(&self) -> u8 {
+        self.original
+    }
+
     pub(crate) fn own_uses(&self) -> OwnUses {
         OwnUses { mapped: self.uses.contains(&Use::Mapped), entry: self.uses.contains(&Use::Entry) }
     }
@@ -89,8 +100,16 @@ impl Code {
 pub(crate) struct Disarmed(Site);
 
 impl Planned {
-    pub(crate) fn new(address: u64, displaced: Displaced, original: u8, wanted: Use) -> Planned {
-        Planned(Site { address, displaced, slot: None, uses: vec![wanted], original })
+    pub(crate) fn new(module: ModuleKey, displaced: Displaced, wanted: Use) -> Planned {
+        let original = displaced.original()[0];
+        Planned(Site {
+            address: displaced.address(),
+            module,
+            displaced,
+            slot: None,
+            uses: vec![wanted],
+            original,
+        })
     }
 
     /// Writes the `int3`.
@@ -130,11 +149,18 @@ impl Armed {
         memory.peek(self.0.address, &mut byte).is_ok() && byte[0] == INT3
     }
 
-    /// Makes sure that the `int3` is there, after the module may have been mapped anew.
-    pub(crate) fn refresh(&self, memory: &Memory) -> io::Result<()> {
-        let mut byte = [0];
-        memory.peek(self.0.address, &mut byte)?;
-        if byte[0] == self.0.original { memory.poke(self.0.address, &[INT3]) } else { Ok(()) }
+    /// Makes sure that the `int3` is there, after the module may have been mapped anew. Says whether the instruction
+    /// is still the one that the site was made for.
+    pub(crate) fn refresh(&self, memory: &Memory) -> io::Result<bool> {
+        let original = self.0.displaced.original();
+        let mut bytes = [0; LONGEST];
+        let bytes = &mut bytes[..original.len()];
+        memory.peek(self.0.address, bytes)?;
+        if bytes == original {
+            memory.poke(self.0.address, &[INT3])?;
+            return Ok(true);
+        }
+        Ok(bytes[0] == INT3 && bytes[1..] == original[1..])
     }
 
     /// Forgets a site whose module is no longer mapped.

@@ -4,14 +4,20 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
-use process::{Error, Memory};
+use process::{Error, Memory, Module, Stopped};
 
 use crate::ledger::Ledger;
+use crate::place::Text;
 use crate::site::{Armed, Code, Disarmed, Site};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
+
+/// What a module is known by in its address space.
+pub(crate) fn module_key(module: &Module) -> ModuleKey {
+    (module.device, module.inode, module.bias)
+}
 
 /// One address space and what was done to it.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub(crate) struct Space {
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
+    /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
+    pub(crate) anchor: Option<Stopped>,
     /// Whether the dynamic linker is watched.
     pub(crate) watched: bool,
     /// Whether its program has not begun: it still runs in the dynamic linker.
@@ -46,6 +54,7 @@ impl Space {
             areas: Vec::new(),
             syscall: None,
             placed: HashSet::new(),
+            anchor: None,
             watched: false,
             starting,
             stale: true,
@@ -72,6 +81,7 @@ impl Space {
             areas: self.areas.clone(),
             syscall: self.syscall,
             placed: self.placed.clone(),
+            anchor: None,
             watched: self.watched,
             starting: self.starting,
             stale: false,
@@ -85,6 +95,11 @@ impl Space {
             copy.stale = true;
         }
         Ok(copy)
+    }
+
+    /// The code as the program wrote it.
+    pub(crate) fn text(&self) -> Text<'_> {
+        Text { memory: &self.code.memory, sites: Some(&self.sites) }
     }
 
     /// The site at an address, armed or not any more.

@@ -1,14 +1,12 @@
 //! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
-use rpn::Object;
-use trace::Items;
 use vm::State as Machine;
 
 use crate::births::Newborn;
@@ -16,18 +14,9 @@ use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
-use crate::program::Program;
+use crate::program::{Globals, Program};
 use crate::space::Space;
 use crate::tracked::{Activity, Tracked};
-
-/// How a session traces.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether opcodes and instruction boundaries are verified.
-    pub verify_opcodes: bool,
-    /// The header items of records.
-    pub items: Items,
-}
 
 /// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
 /// also interrupts the tracer's wait, by a signal to its thread.
@@ -42,7 +31,7 @@ pub struct Control {
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
-    pub(crate) options: Options,
+    pub(crate) globals: Globals,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) machine: Box<Machine>,
@@ -53,6 +42,9 @@ pub struct Tracer<'a> {
     pub(crate) newborn: HashMap<i32, Newborn>,
     /// The address spaces of new threads that their parent told of before they stopped.
     pub(crate) announced: HashMap<i32, Option<u32>>,
+    /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
+    /// still to be waited for; until then they stay as they are.
+    pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
     /// Whether the session is ending.
     pub(crate) leaving: bool,
@@ -63,6 +55,8 @@ pub struct Tracer<'a> {
     pub(crate) statuses: HashMap<i32, i32>,
     /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
     pub(crate) waiting: bool,
+    /// Whether requests are served meanwhile.
+    pub(crate) serving: bool,
     pace: Pace,
     /// The address spaces whose program has begun with the probes in.
     pub(crate) begun: HashSet<u32>,
@@ -79,17 +73,13 @@ impl std::fmt::Debug for Tracer<'_> {
 }
 
 impl<'a> Tracer<'a> {
-    /// A tracer of the programs given, following no process yet. It must be used by the thread that made it. What
-    /// it changes is entered in the ledger, if there is one.
-    pub fn new(
-        programs: Vec<Object>,
-        options: Options,
-        ledger: Option<Rc<Ledger>>,
-        observer: &'a mut dyn Observer,
-    ) -> Tracer<'a> {
+    /// A tracer without programs, following no process yet. It must be used by the thread that made it. What it
+    /// changes is entered in the ledger, if there is one.
+    pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
+        process::allow_many_files();
         Tracer {
-            programs: programs.into_iter().map(Program::new).collect(),
-            options,
+            programs: Vec::new(),
+            globals: Globals::default(),
             ledger,
             observer,
             machine: Box::new(Machine::new()),
@@ -98,12 +88,14 @@ impl<'a> Tracer<'a> {
             next_space: 0,
             newborn: HashMap::new(),
             announced: HashMap::new(),
+            held: VecDeque::new(),
             images: ImageCache::default(),
             leaving: false,
             failure: None,
             started: HashSet::new(),
             statuses: HashMap::new(),
             waiting: false,
+            serving: false,
             pace: Pace::new(),
             begun: HashSet::new(),
             told_waiting: HashSet::new(),
@@ -141,12 +133,12 @@ impl<'a> Tracer<'a> {
             Ok(Some(event)) => {
                 self.pace.event();
                 self.answer(event);
-                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 true
             }
             Ok(None) => {
                 self.tick();
-                control.wants_ticks.store(self.waiting, Ordering::Relaxed);
+                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 false
             }
             Err(process::Error::Gone { .. }) => {
@@ -164,7 +156,10 @@ impl<'a> Tracer<'a> {
     }
 
     /// The next event, for which the tracer sleeps or looks, as is faster just now.
-    fn next_event(&self, block: bool) -> Result<Option<Event>, process::Error> {
+    fn next_event(&mut self, block: bool) -> Result<Option<Event>, process::Error> {
+        if let Some(event) = self.held.pop_front() {
+            return Ok(Some(event));
+        }
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
                 if let Some(event) = process::wait(false)? {
@@ -185,9 +180,8 @@ impl<'a> Tracer<'a> {
         match self.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
-                if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
-                    tracked.asked = false;
-                }
+                // Whatever the stop: the kernel takes it for the one that was asked for.
+                tracked.asked = false;
             }
             None => {
                 if let Stop::Exec { .. } = stop {
@@ -250,14 +244,18 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run.
+    /// Lets a thread run; when the session is ending, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         let running = thread.resume(signal);
-        self.set_activity(tid, Activity::Running(running));
+        let asked = self.leaving && running.interrupt().is_ok();
+        if let Some(tracked) = self.threads.get_mut(&tid) {
+            tracked.asked = asked;
+            tracked.activity = Activity::Running(running);
+        }
     }
 
-    fn set_activity(&mut self, tid: i32, activity: Activity) {
+    pub(crate) fn set_activity(&mut self, tid: i32, activity: Activity) {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.activity = activity;
         }
@@ -284,6 +282,11 @@ impl<'a> Tracer<'a> {
             space.members -= 1;
             if space.members == 0 {
                 self.spaces.remove(&number);
+            } else if space.members == 1
+                && let Some(anchor) = space.anchor.take()
+            {
+                let gone = self.weigh(number, anchor);
+                self.tell_failure(gone);
             }
         }
     }
@@ -294,6 +297,7 @@ impl<'a> Tracer<'a> {
             self.statuses.insert(tid, status);
         }
         self.newborn.remove(&tid);
+        self.lose_anchor(tid);
         if let Some(Some(space)) = self.announced.remove(&tid) {
             self.leave_space(space);
         }

@@ -12,13 +12,16 @@
 
 mod elf;
 mod error;
+mod files;
 mod maps;
 mod memory;
 mod module;
+mod pages;
 mod ptrace;
 mod registers;
 mod remote;
 mod start;
+mod stat;
 mod tasks;
 mod thread;
 
@@ -27,13 +30,17 @@ pub use elf::{
     Segment, Version,
 };
 pub use error::Error;
-pub use maps::{Mapping, maps};
+pub use files::allow_many_files;
+pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
+pub use pages::{Page, PageMap, Run};
 pub use registers::Registers;
 pub use remote::find_syscall;
 pub use start::{Surroundings, start};
+pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, blocked_at, children, is_traced_here, memory_sharers, name, processor, same_memory, threads,
+    Status, blocked_at, children, heap_start, is_traced_here, memory_sharers, name, processor, same_memory,
+    threads,
 };
-pub use thread::{Birth, Event, Running, Stop, Stopped, wait};
+pub use thread::{Birth, Event, Running, Stop, Stopped, look_at, wait};

@@ -10,7 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -77,6 +77,52 @@ pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
             })
         })
         .collect()
+}
+
+/// A mapping with what the kernel has been told, or knows itself, of its pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// The mapping.
+    pub mapping: Mapping,
+    /// It is to be left out of core dumps: madvise(MADV_DONTDUMP), or memory of a device, which must not be read.
+    pub undumpable: bool,
+}
+
+/// The mappings of a process, with their marks, as `/proc/PID/smaps` has them. The kernel counts all pages of the
+/// process for it, which takes milliseconds per GiB.
+///
+/// # Errors
+///
+/// As [`maps`].
+pub fn marked(pid: i32) -> Result<Vec<Marked>, ModuleError> {
+    let failed = |what: &str, cause| ModuleError::Process {
+        pid,
+        action: format!("{what} the marks of the mappings"),
+        cause,
+    };
+    let file = File::open(format!("/proc/{pid}/smaps")).map_err(|cause| failed("open", cause))?;
+    let mut text = BufReader::new(file.take(MAPS));
+    let mut marked: Vec<Marked> = Vec::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if text.read_until(b'\n', &mut line).map_err(|cause| failed("read", cause))? == 0 {
+            return Ok(marked);
+        }
+        mark(line.strip_suffix(b"\n").unwrap_or(&line), &mut marked);
+    }
+}
+
+/// Understands one line of `smaps`: it begins a mapping, or says something of the last one.
+fn mark(line: &[u8], marked: &mut Vec<Marked>) {
+    if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+        let undumpable = flags.split(|byte| *byte == b' ').any(|flag| matches!(flag, b"dd" | b"io" | b"pf"));
+        if let Some(last) = marked.last_mut() {
+            last.undumpable = undumpable;
+        }
+    } else if let Some(mapping) = parse(line) {
+        marked.push(Marked { mapping, undumpable: false });
+    }
 }
 
 /// Understands one line.
@@ -194,6 +240,29 @@ mod tests {
         assert!(mapping.executable);
         assert_eq!(mapping.path.as_deref(), Some(std::env::current_exe().unwrap().as_path()));
         assert!(maps.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn marks() {
+        let mut all = Vec::new();
+        let text: &[u8] = b"1000-2000 r--p 00000000 00:00 0                          [vvar]\n\
+                     Size:                  4 kB\nVmFlags: rd mr pf io de dd sd \n\
+                     2000-3000 rw-p 00000000 00:00 0 \nRss: 4 kB\nVmFlags: rd wr mr mw me ac sd";
+        for line in text.split(|byte| *byte == b'\n') {
+            mark(line, &mut all);
+        }
+        let seen: Vec<_> = all.iter().map(|one| (one.mapping.start, one.undumpable)).collect();
+        assert_eq!(seen, [(0x1000, true), (0x2000, false)]);
+    }
+
+    #[test]
+    fn our_own_marks() {
+        let marked = marked(std::process::id() as i32).unwrap();
+        let data = &raw const marked as u64;
+        let stack = marked.iter().find(|one| one.mapping.contains(data)).expect("the stack is mapped");
+        assert!(!stack.undumpable && stack.mapping.writable);
+        let vvar = marked.iter().find(|one| one.mapping.label.as_deref() == Some("[vvar]"));
+        assert!(vvar.is_none_or(|one| one.undumpable));
     }
 
     #[test]

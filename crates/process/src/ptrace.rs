@@ -3,7 +3,7 @@
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};
 
-use libc::{c_int, c_uint, c_void, pid_t, siginfo_t, user_regs_struct};
+use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_regs_struct};
 
 use crate::{Error, Registers};
 
@@ -80,6 +80,31 @@ pub(crate) fn registers(tid: pid_t) -> Result<Registers, Error> {
     }
     // SAFETY: the request succeeded, so the structure is filled.
     Ok(Registers::from_raw(unsafe { raw.assume_init() }))
+}
+
+/// Room for a register set. The largest, the extended state with AMX tiles, has 11 KiB.
+const REGISTER_SET: usize = 1 << 16;
+
+/// A register set of a stopped thread, named by the type of the note that holds it in a core file, in the layout
+/// that it has there.
+pub(crate) fn register_set(tid: pid_t, note: c_int) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0u8; REGISTER_SET];
+    let mut place = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most `iov_len` bytes at `iov_base`, which `bytes` has, and the number of bytes
+    // written in `iov_len`.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETREGSET,
+            tid,
+            without_provenance_mut::<c_void>(note as usize),
+            std::ptr::from_mut(&mut place),
+        )
+    };
+    if result == -1 {
+        return Err(Error::last("reading a register set", tid));
+    }
+    bytes.truncate(place.iov_len);
+    Ok(bytes)
 }
 
 /// Sets the registers of a stopped thread.

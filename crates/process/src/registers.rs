@@ -71,6 +71,18 @@ impl Registers {
         ]
     }
 
+    /// All 27 words in the order of `struct user_regs_struct`, which is also that of a core file's NT_PRSTATUS note:
+    /// r15, r14, r13, r12, rbp, rbx, r11 to r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, flags, rsp, ss, the bases
+    /// of fs and gs, ds, es, fs, gs.
+    pub fn words(&self) -> [u64; 27] {
+        let r = &self.raw;
+        [
+            r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi,
+            r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds, r.es, r.fs,
+            r.gs,
+        ]
+    }
+
     /// Sets the sixteen general registers, in the order of [`Registers::general`].
     pub fn set_general(&mut self, values: &[u64; 16]) {
         let r = &mut self.raw;

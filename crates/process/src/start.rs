@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::{Error, Running};
+use crate::{Error, Running, files};
 
 /// What a started command gets besides the caller's standard streams, environment and directory.
 #[derive(Clone, Copy)]
@@ -24,7 +24,8 @@ impl std::fmt::Debug for Surroundings {
 
 /// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
 /// returned thread is [`crate::Stop::Exec`]. The child gets the default action for SIGPIPE (which the Rust runtime
-/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores).
+/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores), and
+/// the limit of open files from before [`crate::allow_many_files`].
 ///
 /// # Errors
 /// The command cannot be executed ([`Error::Start`]), or tracing it is refused.
@@ -42,6 +43,7 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
 
+    let open_files = files::inherited();
     let (go_read, go_write) = pipe().map_err(fail)?;
     let (error_read, error_write) = pipe().map_err(fail)?;
     // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
@@ -63,6 +65,9 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
             libc::signal(libc::SIGTTOU, libc::SIG_DFL);
             if let Some(group) = surroundings.group {
                 libc::setpgid(0, group);
+            }
+            if let Some(limit) = open_files {
+                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
             }
             libc::sigprocmask(libc::SIG_SETMASK, &surroundings.signal_mask, std::ptr::null_mut());
             libc::execvp(pointers[0], pointers.as_ptr());

@@ -26,6 +26,8 @@ pub struct Status {
     pub tracer: i32,
     /// The user: real user id.
     pub uid: u32,
+    /// The group: real group id.
+    pub gid: u32,
     /// Its state: R, S, D, T, t, Z, X.
     pub state: char,
     /// 0: no seccomp, 1: strict, 2: filter.
@@ -60,6 +62,11 @@ impl Status {
         Ok(Status::parse(&String::from_utf8_lossy(&text)))
     }
 
+    /// Whether the thread has ended, and only waits for its parent or for the other threads of its process.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// What the text of a status file says.
     fn parse(text: &str) -> Status {
         // A kernel thread has no memory, hence no such line.
@@ -75,6 +82,10 @@ impl Status {
                 "TracerPid" => status.tracer = number(),
                 "Uid" => {
                     status.uid =
+                        value.split_ascii_whitespace().next().and_then(|id| id.parse().ok()).unwrap_or(0)
+                }
+                "Gid" => {
+                    status.gid =
                         value.split_ascii_whitespace().next().and_then(|id| id.parse().ok()).unwrap_or(0)
                 }
                 "State" => status.state = value.chars().next().unwrap_or('?'),
@@ -130,13 +141,23 @@ pub fn name(tid: i32) -> String {
     String::from_utf8_lossy(text.strip_suffix(b"\n").unwrap_or(&text)).into_owned()
 }
 
-/// The processor a thread ran on last, as its stat file gives it.
+/// The processor a thread ran on last.
 pub fn processor(tid: i32) -> Option<u32> {
+    stat(tid, 39)?.parse().ok()
+}
+
+/// Where the heap of a process begins, which grows up from there, also if it has none yet (brk(2)).
+pub fn heap_start(tid: i32) -> Option<u64> {
+    stat(tid, 47)?.parse().ok().filter(|&start| start != 0)
+}
+
+/// A field of a thread's stat file, by its number in proc_pid_stat(5), from 3 on.
+fn stat(tid: i32, field: usize) -> Option<String> {
     let text = fs::read(format!("/proc/{tid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name, in parentheses, may hold anything; the processor is field 39, the 37th after it.
+    // The name, in parentheses, may hold anything; it is field 2.
     let after = text.get(text.rfind(')')? + 1..)?;
-    after.split_ascii_whitespace().nth(36)?.parse().ok()
+    after.split_ascii_whitespace().nth(field.checked_sub(3)?).map(str::to_owned)
 }
 
 /// Whether two threads share their memory; `None` where the kernel does not say.
@@ -153,7 +174,11 @@ pub fn same_memory(one: i32, other: i32) -> Option<bool> {
 pub fn memory_sharers(pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let others = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    others.filter(|&other| other != pid && same_memory(pid, other) == Some(true)).collect()
+    // What has no memory (kernel threads, what has ended) has the same none.
+    let has_memory = |other| Status::read(other).is_ok_and(|status| !status.kernel);
+    others
+        .filter(|&other| other != pid && same_memory(pid, other) == Some(true) && has_memory(other))
+        .collect()
 }
 
 #[cfg(test)]
@@ -162,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_status_file_is_understood() {
-        let text = "Name:\ta: b\nState:\tS (sleeping)\nTgid:\t42\nTracerPid:\t7\nUid:\t1000\t0\t0\t0\nVmSize:\t 1 kB\n\
+        let text = "Name:\ta: b\nState:\tS (sleeping)\nTgid:\t42\nTracerPid:\t7\nUid:\t1000\t0\t0\t0\nGid:\t50\t0\t0\t0\nVmSize:\t 1 kB\n\
                     SigPnd:\t0000000000000010\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000001\n\
                     SigIgn:\t0000000000001000\nSigCgt:\t0000000180000000\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n";
         let status = Status::parse(text);
@@ -170,6 +195,7 @@ mod tests {
             (status.tgid, status.tracer, status.uid, status.state, status.seccomp),
             (42, 7, 1000, 'S', 2)
         );
+        assert_eq!(status.gid, 50);
         assert_eq!((status.pending, status.own_pending, status.blocked), (0x4010, 0x10, 1));
         assert_eq!((status.ignored, status.caught), (0x1000, 0x1_8000_0000));
         assert!(!status.kernel && status.shadow_stack);
@@ -183,6 +209,7 @@ mod tests {
         assert!(!status.kernel);
         assert!(threads(pid).expect("own threads").contains(&pid));
         assert!(processor(pid).is_some());
+        assert!(heap_start(pid).is_some());
         assert!(!name(pid).is_empty());
         assert!(memory_sharers(pid).is_empty());
     }

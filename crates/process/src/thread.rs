@@ -5,11 +5,12 @@
 //! into the news that the thread has ended.
 
 use std::io;
+use std::time::Duration;
 
 use libc::{c_int, pid_t, siginfo_t};
 
 use crate::ptrace::{self, SYSCALL_STOP};
-use crate::{Error, Registers};
+use crate::{Error, Registers, Status};
 
 /// What is reported of every traced thread: its children, its exec, its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
@@ -103,7 +104,8 @@ impl Running {
         self.tid
     }
 
-    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`].
+    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`], unless the thread stops for another
+    /// reason first: the kernel lets that do.
     ///
     /// # Errors
     /// The thread is gone.
@@ -132,6 +134,24 @@ impl Stopped {
     /// The thread has been killed, or a segment register's value is not valid.
     pub fn set_registers(&mut self, registers: &Registers) -> Result<(), Error> {
         ptrace::set_registers(self.tid, registers)
+    }
+
+    /// Its floating point and SSE registers, as `fxsave` lays them out and a core file's NT_PRFPREG note holds them.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn floating_point(&self) -> Result<Vec<u8>, Error> {
+        ptrace::register_set(self.tid, libc::NT_PRFPREG)
+    }
+
+    /// Its extended registers, as `xsave` lays them out and a core file's NT_X86_XSTATE note holds them.
+    ///
+    /// # Errors
+    /// The thread has been killed, or the processor has no such registers.
+    pub fn extended_state(&self) -> Result<Vec<u8>, Error> {
+        /// The note's type (include/uapi/linux/elf.h).
+        const NT_X86_XSTATE: c_int = 0x202;
+        ptrace::register_set(self.tid, NT_X86_XSTATE)
     }
 
     /// What the signal about to be delivered carries.
@@ -199,13 +219,13 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
     pub fn settle(self) -> Result<(Stopped, Stop), Error> {
-        ptrace::interrupt(self.tid)?;
-        ptrace::resume(self.tid, 0)?;
         loop {
+            // Again after every other stop, which uses it up.
+            ptrace::interrupt(self.tid)?;
+            ptrace::resume(self.tid, 0)?;
             let (stopped, stop) = self.next_stop()?;
-            match stop {
-                Stop::Interrupt | Stop::Group(_) => return Ok((stopped, stop)),
-                _ => ptrace::resume(self.tid, 0)?,
+            if let Stop::Interrupt | Stop::Group(_) = stop {
+                return Ok((stopped, stop));
             }
         }
     }
@@ -239,21 +259,36 @@ impl Stopped {
 }
 
 /// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
+///
+/// The kernel must not be asked to wait for it: the first thread of a process, if it is killed on its way out, ends
+/// without a stop, and its end is not reported before the other threads have ended; these may be waiting for the tracer.
 fn has_ended(tid: pid_t) -> bool {
-    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
-    loop {
-        // SAFETY: all zeros are a siginfo_t, and it is valid for the call.
-        let (result, info) = unsafe {
+    /// Looks before the first pause, and after which a pause is so long that a look into /proc is cheap.
+    const BRISK: u32 = 64;
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+    for look in 0u32.. {
+        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is filled.
+        let (result, info, pid) = unsafe {
             let mut info: siginfo_t = std::mem::zeroed();
-            (libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags), info)
+            let result = libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags);
+            (result, info, info.si_pid())
         };
-        if result == 0 {
-            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
-        }
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        if result != 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return true;
         }
+        if result == 0 && pid != 0 {
+            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+        }
+        if look < BRISK {
+            std::thread::yield_now();
+        } else {
+            if Status::read(tid).is_ok_and(|status| status.has_ended()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_micros(100 * u64::from((look / BRISK).min(20))));
+        }
     }
+    true
 }
 
 /// Waits for news of any traced thread. `None`: a signal to the caller has interrupted the wait, or, with
@@ -262,15 +297,27 @@ fn has_ended(tid: pid_t) -> bool {
 /// # Errors
 /// There are no traced threads ([`Error::Gone`] of -1).
 pub fn wait(block: bool) -> Result<Option<Event>, Error> {
+    wait_for(-1, if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG })
+}
+
+/// Looks for news of one traced thread, without waiting.
+///
+/// # Errors
+/// The thread is not traced by the caller ([`Error::Gone`]).
+pub fn look_at(tid: pid_t) -> Result<Option<Event>, Error> {
+    wait_for(tid, libc::__WALL | libc::WNOHANG)
+}
+
+/// News of one traced thread, or with -1 of any.
+fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
     let mut status = 0;
-    let flags = if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG };
     // SAFETY: `status` is valid for the call.
-    let tid = unsafe { libc::waitpid(-1, &mut status, flags) };
+    let tid = unsafe { libc::waitpid(wanted, &mut status, flags) };
     match tid {
         0 => Ok(None),
         -1 => match io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => Ok(None),
-            _ => Err(Error::Gone { pid: -1 }),
+            _ => Err(Error::Gone { pid: wanted }),
         },
         tid => event(tid, status).map(Some),
     }

@@ -96,6 +96,10 @@ fn malloc_dump_takes_a_core_dump_and_the_program_goes_on() {
     let script = "import ctypes; ctypes.CDLL(None).malloc(0x20000000); print('went on')";
     let outcome = unchanged("malloc_dump", &[&python.to_string_lossy(), "-c", script]);
     assert_eq!(outcome.stdout, "went on\n");
+    assert!(
+        outcome.stderr.contains("core dump of process") && outcome.stderr.contains("written"),
+        "{outcome:#?}"
+    );
     assert_eq!(outcome.stats.logged(1), 1, "{outcome:#?}");
 }
 

@@ -131,3 +131,19 @@ fn a_signal_before_the_instruction_of_a_removed_probe_does_not_lose_its_record()
         }
     }
 }
+
+#[test]
+fn a_signal_that_ends_dprobes_run_takes_the_probes_out_first() {
+    let program = need!("signals", target("tight"), "gcc");
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let running =
+            Run::new(&counting(&program, ["work"])).start([program.as_os_str(), "400000000".as_ref()]);
+        std::thread::sleep(Duration::from_millis(500));
+        // SAFETY: kill takes no pointers; dprobes is our child and was not reaped.
+        assert_eq!(unsafe { libc::kill(running.pid() as i32, signal) }, 0);
+        let outcome = running.end();
+        assert!(outcome.stats.hits(1) > 0, "{outcome:#?}");
+        assert!(outcome.stderr.contains("summary"), "{outcome:#?}");
+        assert_ne!(outcome.status.code(), Some(0), "{outcome:#?}");
+    }
+}

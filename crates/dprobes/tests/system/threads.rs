@@ -8,7 +8,7 @@ fn threads_born_while_attached_are_counted_and_those_dying_do_no_harm() {
     let mut server = Server::start(&program, [] as [&str; 0]);
     let pid = server.pid();
     assert_eq!(server.ask("pid"), format!("pid {pid}"));
-    for round in 0..5 {
+    for round in 0..15 {
         let mut attached = attach(pid, &counting(&program, ["threads_work"]), &[]);
         attached.wait_for(pid, &program, "threads_work");
         assert_eq!(server.ask("run 100"), "done 1000");

@@ -77,9 +77,36 @@ impl Run {
 
     /// Runs the program and waits for its end.
     #[track_caller]
-    pub(crate) fn on<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, words: I) -> Outcome {
+    pub(crate) fn on<I: IntoIterator<Item: AsRef<OsStr>>>(self, words: I) -> Outcome {
+        self.start(words).end()
+    }
+
+    /// Starts the program.
+    #[track_caller]
+    pub(crate) fn start<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, words: I) -> Running {
         self.command.arg("--").args(words);
-        let (status, stdout, stderr) = run(&mut self.command);
+        let said = format!("{:?}", self.command);
+        Running { child: spawn(&mut self.command), scratch: self.scratch, said }
+    }
+}
+
+/// A `dprobes run` that has not ended yet.
+pub(crate) struct Running {
+    child: Child,
+    scratch: Scratch,
+    said: String,
+}
+
+impl Running {
+    /// The process of dprobes itself.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn end(self) -> Outcome {
+        let (status, stdout, stderr) = finish(self.child, &self.said);
         outcome(&self.scratch, status, stdout, stderr)
     }
 }
@@ -97,10 +124,14 @@ pub(crate) fn outcome(scratch: &Scratch, status: ExitStatus, stdout: String, std
 /// Runs a command with nothing on standard input; gives its status, standard output and standard error.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> (ExitStatus, String, String) {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = format!("{command:?}");
-    finish(child, &said)
+    finish(spawn(command), &said)
+}
+
+#[track_caller]
+fn spawn(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// Waits for a child started in a process group of its own, reading what it writes.

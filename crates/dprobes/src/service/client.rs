@@ -1,0 +1,149 @@
+//! The commands that talk to the session.
+
+use std::io::{BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::daemon;
+use super::protocol::{self, Mode, Reply, Request};
+use super::socket;
+use crate::Failure;
+use crate::arguments::{GetVars, Insert, Query, Remove, Session, SessionAction, Which};
+
+/// How long a session may take to begin.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Puts a program in and returns; the probes stay.
+pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
+    crate::program::compile_to_insert(&arguments.program)?;
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    };
+    let mode = match (arguments.merge, arguments.replace) {
+        (true, _) => Mode::Merge,
+        (_, true) => Mode::Replace,
+        _ => Mode::New,
+    };
+    let request = Request::Insert(protocol::Insert {
+        file: absolute(&arguments.program.file)?,
+        defines: arguments.program.define.clone(),
+        includes: arguments
+            .program
+            .include
+            .iter()
+            .map(|path| absolute(path))
+            .collect::<Result<Vec<PathBuf>, _>>()?,
+        verify_opcodes: !arguments.dont_verify_opcodes,
+        items: (!arguments.log.is_empty()).then(|| arguments.log.join(",")),
+        mode,
+        processes: arguments.pid.clone(),
+        output: arguments.output.as_deref().map(absolute).transpose()?,
+    });
+    let stream = match connect()? {
+        Some(stream) => stream,
+        None => begin()?,
+    };
+    show(ask(&stream, &request)?)
+}
+
+/// Takes programs out.
+pub(crate) fn remove(arguments: &Remove) -> Result<ExitCode, Failure> {
+    let name = arguments.which.name()?;
+    with_session(&Request::Remove { name }, "nothing is inserted")
+}
+
+/// Shows what is inserted.
+pub(crate) fn query(arguments: &Query) -> Result<ExitCode, Failure> {
+    let name = arguments.which.name()?;
+    with_session(&Request::Query { name, extended: arguments.extended }, "nothing is inserted")
+}
+
+/// Shows variables, or resets them.
+pub(crate) fn getvars(arguments: &GetVars) -> Result<ExitCode, Failure> {
+    let request = Request::GetVars(protocol::GetVars {
+        name: arguments.which.name()?,
+        local: arguments.local,
+        global: arguments.global,
+        range: arguments.index,
+        reset: arguments.reset,
+    });
+    with_session(&request, "nothing is inserted")
+}
+
+/// Shows or ends the session.
+pub(crate) fn session(arguments: &Session) -> Result<ExitCode, Failure> {
+    match arguments.action {
+        SessionAction::Status => with_session(&Request::Status, "there is no session"),
+        SessionAction::Stop => with_session(&Request::Stop, "there is no session"),
+    }
+}
+
+impl Which {
+    /// The module that is meant, or `None` for all.
+    fn name(&self) -> Result<Option<String>, Failure> {
+        match (&self.name, self.all) {
+            (Some(name), false) => Ok(Some(name.clone())),
+            (None, true) => Ok(None),
+            _ => Err(Failure::new("either --name MODULE or --all is needed").with_status(2)),
+        }
+    }
+}
+
+fn connect() -> Result<Option<UnixStream>, Failure> {
+    socket::connect().map_err(|error| Failure::new(format!("the session: {error}")))
+}
+
+/// Asks the session that there is. Without one, `without` is said.
+fn with_session(request: &Request, without: &str) -> Result<ExitCode, Failure> {
+    match connect()? {
+        Some(stream) => show(ask(&stream, request)?),
+        None => Err(Failure::new(without)),
+    }
+}
+
+/// Starts a session and connects to it.
+fn begin() -> Result<UnixStream, Failure> {
+    // SAFETY: the process has one thread, so that the child may do anything.
+    match unsafe { libc::fork() } {
+        -1 => return Err(Failure::new(format!("fork: {}", std::io::Error::last_os_error()))),
+        0 => {
+            let ended = daemon::become_session();
+            if let Err(failure) = &ended {
+                eprintln!("{failure}");
+            }
+            std::process::exit(i32::from(ended.is_err()));
+        }
+        _ => {}
+    }
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(stream) = connect()? {
+            return Ok(stream);
+        }
+        if Instant::now() > end {
+            return Err(Failure::new("the session does not begin"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends a request and waits for its answer.
+fn ask(stream: &UnixStream, request: &Request) -> Result<Reply, Failure> {
+    let lost = |error: std::io::Error| Failure::new(format!("the session does not answer: {error}"));
+    protocol::write(request, &mut &*stream).map_err(lost)?;
+    protocol::read(&mut BufReader::new(stream)).map_err(lost)
+}
+
+/// Shows an answer.
+fn show(reply: Reply) -> Result<ExitCode, Failure> {
+    for warning in &reply.warnings {
+        crate::output::tell(&format!("warning: {warning}"));
+    }
+    if !reply.done {
+        return Err(Failure::new(reply.text.trim_end()));
+    }
+    let _ = std::io::stdout().write_all(reply.text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}

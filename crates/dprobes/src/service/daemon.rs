@@ -1,0 +1,360 @@
+//! The session itself: one thread traces and answers, another takes requests from the socket.
+
+use std::cell::RefCell;
+use std::fs::OpenOptions;
+use std::io::BufReader;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use engine::{Options, Tracer, Variables};
+use trace::Items;
+
+use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
+use super::scan::{self, Scanner};
+use super::sink::{self, Shared, Sinks};
+use super::socket::{self, Home};
+use crate::control::Watch;
+use crate::{Failure, front, summary};
+
+/// How long an insert waits for its probes to be in.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a client may take to say what it wants.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the session rests where it follows nothing.
+const REST: Duration = Duration::from_millis(10);
+
+/// A request, and where its answer goes.
+type Call = (Request, Sender<Reply>);
+
+/// Becomes the session: never returns in the process that called it. The caller has forked.
+pub(crate) fn become_session() -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("session: {error}"));
+    let Some(home) = Home::open().map_err(failed)? else {
+        // Somebody else was faster; the client will find that session.
+        return Ok(());
+    };
+    let log = home.log().map_err(failed)?;
+    // SAFETY: plain system calls on open files; the session leaves the terminal and the directory it came from.
+    unsafe {
+        libc::setsid();
+        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+            libc::dup2(null.as_raw_fd(), 0);
+            libc::dup2(null.as_raw_fd(), 1);
+        }
+        libc::dup2(log.as_raw_fd(), 2);
+    }
+    let _ = std::env::set_current_dir("/");
+    let front = front::split()?;
+    let (calls, requests) = mpsc::channel();
+    let watch = Watch::start(None);
+    let listener = home.listener.try_clone().map_err(failed)?;
+    let clients = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&clients);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (calls, counted) = (calls.clone(), Arc::clone(&counted));
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                take(&stream, &calls);
+                counted.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
+    let mut observer = shared.clone();
+    let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
+    tracer.serve();
+    let mut session =
+        Session { tracer, watch, sinks: shared, scanner: Scanner::default(), home, over: false };
+    session.serve(&requests);
+    session.home.close();
+    session.tracer.let_go(&session.watch.control);
+    // Nobody is answered any more but who is being answered.
+    drop(requests);
+    let end = Instant::now() + PATIENCE;
+    while clients.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+        std::thread::sleep(REST);
+    }
+    std::process::exit(0)
+}
+
+/// Takes one client's request and brings it the answer.
+fn take(stream: &UnixStream, calls: &Sender<Call>) {
+    let _ = stream.set_read_timeout(Some(CLIENT_PATIENCE));
+    let answer = if socket::is_welcome(stream) {
+        match protocol::read(&mut BufReader::new(stream)) {
+            Ok(request) => {
+                let (reply, answer) = mpsc::channel();
+                // A session that is ending takes no request any more.
+                let _ = calls.send((request, reply));
+                answer.recv().unwrap_or_else(|_| Reply::failed("the session is ending"))
+            }
+            Err(error) => Reply::failed(format!("this request is not understood: {error}")),
+        }
+    } else {
+        Reply::failed("this session belongs to another user")
+    };
+    // A client that has gone away does not need it.
+    let _ = protocol::write(&answer, &mut &*stream);
+}
+
+struct Session<'a> {
+    tracer: Tracer<'a>,
+    watch: Watch,
+    sinks: Shared,
+    scanner: Scanner,
+    home: Home,
+    over: bool,
+}
+
+impl Session<'_> {
+    fn serve(&mut self, requests: &Receiver<Call>) {
+        while !self.over && !self.watch.control.stop.load(Ordering::Relaxed) {
+            for (request, answer) in requests.try_iter() {
+                let reply = self.answer(request);
+                let _ = answer.send(reply);
+            }
+            self.look_for_processes();
+            if self.tracer.followed().is_empty() {
+                std::thread::sleep(REST);
+            }
+            let control = Arc::clone(&self.watch.control);
+            self.tracer.turn(&control);
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> Reply {
+        match request {
+            Request::Insert(insert) => self.insert(&insert).unwrap_or_else(Reply::failed),
+            Request::Remove { name } => self.remove(name.as_deref()),
+            Request::Query { name, extended } => self.query(name.as_deref(), extended),
+            Request::GetVars(wanted) => self.getvars(&wanted),
+            Request::Status => Reply::done(format!(
+                "session {}: {}, {} followed\n",
+                std::process::id(),
+                summary::count(self.tracer.inserted().len() as u64, "program"),
+                summary::count(self.tracer.followed().len() as u64, "process")
+                    .replace("processs", "processes")
+            )),
+            Request::Stop => {
+                self.over = true;
+                // Who asks from now on finds no session.
+                self.home.close();
+                let control = Arc::clone(&self.watch.control);
+                self.tracer.let_go(&control);
+                Reply::done("")
+            }
+        }
+    }
+
+    /// The numbers of the programs of a module, or of all.
+    fn programs(&self, name: Option<&str>) -> Vec<usize> {
+        let inserted = self.tracer.inserted().into_iter();
+        inserted
+            .filter(|program| name.is_none_or(|name| program.object.module == name))
+            .map(|program| program.number)
+            .collect()
+    }
+
+    fn insert(&mut self, insert: &Insert) -> Result<Reply, String> {
+        let compile = rpn::Options {
+            defines: insert.defines.clone(),
+            include_dirs: insert.includes.clone(),
+            word: vm::Word::W8,
+        };
+        let object = rpn::compile(&insert.file, &compile).map_err(|failure| failure.render(false))?.object;
+        let items = insert
+            .items
+            .as_deref()
+            .map_or(Ok(Items::DEFAULT), Items::parse)
+            .map_err(|error| error.to_string())?;
+        let options = Options { verify_opcodes: insert.verify_opcodes, items };
+        let old = self.programs(Some(&object.module));
+        if insert.mode == Mode::New && !old.is_empty() {
+            return Err(format!(
+                "probes are inserted in `{}` already; add --merge to add these to them, or --replace to put these in their \
+                 place",
+                object.module
+            ));
+        }
+        let file = insert
+            .output
+            .as_deref()
+            .map(|path| sink::open(path).map_err(|error| format!("{}: {error}", path.display())))
+            .transpose()?;
+        let processes = if insert.processes.is_empty() {
+            let own = scan::own_processes().into_iter().chain(self.tracer.followed());
+            own.filter(|&pid| scan::maps_module(pid, &object.module)).collect()
+        } else {
+            insert.processes.clone()
+        };
+        for &pid in &insert.processes {
+            process::Status::read(pid).map_err(|error| error.to_string())?;
+        }
+        for &pid in &processes {
+            self.tracer.check(&object, options, pid).map_err(|error| error.to_string())?;
+        }
+        let points: Vec<String> = object.probes.iter().map(|probe| probe.point.clone()).collect();
+        match insert.mode {
+            Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
+            _ => self.take_out_points(&points),
+        }
+        let module = object.module.clone();
+        let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
+        let number = self.tracer.insert(object, options, only);
+        self.sinks.0.borrow_mut().direct(number, file, items);
+        let mut reply = Reply::done("");
+        let followed = self.tracer.followed();
+        let mut probed = 0;
+        for pid in processes {
+            match followed.contains(&pid).then_some(()).map_or_else(|| self.tracer.attach(pid), Ok) {
+                Ok(()) => probed += 1,
+                Err(error) if !insert.processes.is_empty() => {
+                    self.take_out(number);
+                    return Err(error.to_string());
+                }
+                Err(error) => reply.warnings.push(error.to_string()),
+            }
+        }
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.settle(&control, PATIENCE);
+        reply.text = format!(
+            "{} inserted in `{module}`, which {} now\n",
+            summary::count(points.len() as u64, "probe"),
+            match probed {
+                0 => "no process maps".to_owned(),
+                1 => "1 process maps".to_owned(),
+                more => format!("{more} processes map"),
+            }
+        );
+        Ok(reply)
+    }
+
+    /// Removes probes that a file to be merged defines anew.
+    fn take_out_points(&mut self, points: &[String]) {
+        let inserted = self.tracer.inserted();
+        let doubled: Vec<(usize, usize)> = inserted
+            .iter()
+            .flat_map(|program| {
+                let probes = program.object.probes.iter().enumerate();
+                probes
+                    .filter(|(_, probe)| points.contains(&probe.point))
+                    .map(|(probe, _)| (program.number, probe))
+            })
+            .collect();
+        drop(inserted);
+        for (number, probe) in doubled {
+            self.tracer.remove_probe(number, probe);
+        }
+    }
+
+    fn take_out(&mut self, number: usize) {
+        self.tracer.remove(number);
+        self.sinks.0.borrow_mut().forget(number);
+    }
+
+    fn remove(&mut self, name: Option<&str>) -> Reply {
+        let programs = self.programs(name);
+        if let (Some(name), true) = (name, programs.is_empty()) {
+            return Reply::failed(none_inserted(name));
+        }
+        for number in programs {
+            self.take_out(number);
+        }
+        if self.tracer.inserted().is_empty() {
+            let control = Arc::clone(&self.watch.control);
+            self.tracer.let_go(&control);
+        }
+        Reply::done("")
+    }
+
+    fn query(&self, name: Option<&str>, extended: bool) -> Reply {
+        let inserted = self.tracer.inserted();
+        let wanted: Vec<_> =
+            inserted.iter().filter(|program| name.is_none_or(|name| program.object.module == name)).collect();
+        if let (Some(name), true) = (name, wanted.is_empty()) {
+            return Reply::failed(none_inserted(name));
+        }
+        let mut text = String::new();
+        for program in wanted {
+            text.push_str(&summary::program(program));
+            if extended {
+                text.push_str(&summary::variables("lv", &program.locals));
+                text.push_str(&rpn::disassemble(program.object));
+            }
+        }
+        Reply::done(text)
+    }
+
+    fn getvars(&mut self, wanted: &GetVars) -> Reply {
+        let range = wanted.range.map_or(0..=usize::MAX, |(from, to)| from..=to);
+        // With neither given, both are meant.
+        let both = !wanted.local && !wanted.global;
+        let mut text = String::new();
+        if wanted.global || both {
+            if wanted.reset {
+                self.tracer.reset(Variables::Global, range.clone());
+            } else {
+                text.push_str(&summary::indexed("gv", &self.tracer.values(Variables::Global, range.clone())));
+            }
+        }
+        if wanted.local || both {
+            let programs = self.programs(wanted.name.as_deref());
+            if let (Some(name), true) = (&wanted.name, programs.is_empty()) {
+                return Reply::failed(none_inserted(name));
+            }
+            for number in programs {
+                if wanted.reset {
+                    self.tracer.reset(Variables::Local(number), range.clone());
+                    continue;
+                }
+                let values = self.tracer.values(Variables::Local(number), range.clone());
+                let module = self
+                    .tracer
+                    .inserted()
+                    .iter()
+                    .find(|program| program.number == number)
+                    .map(|program| program.object.module.clone());
+                if !values.is_empty() {
+                    text.push_str(&format!("{}:\n", module.unwrap_or_default()));
+                    text.push_str(&summary::indexed("lv", &values));
+                }
+            }
+        }
+        Reply::done(text)
+    }
+
+    /// Follows processes of the user that map a probed module and are not followed.
+    fn look_for_processes(&mut self) {
+        let modules: Vec<String> = self
+            .tracer
+            .inserted()
+            .iter()
+            .filter(|program| program.is_for_all)
+            .map(|program| program.object.module.clone())
+            .collect();
+        if modules.is_empty() {
+            return;
+        }
+        for pid in self.scanner.due(&self.tracer.followed()) {
+            if !modules.iter().any(|module| scan::maps_module(pid, module)) {
+                continue;
+            }
+            match self.tracer.attach(pid) {
+                Ok(()) => {}
+                Err(engine::Error::Process(error)) if error.is_gone() => {}
+                Err(error) => self.sinks.0.borrow_mut().tell(&format!("warning: {error}")),
+            }
+        }
+    }
+}
+
+/// What is said of a module without probes.
+fn none_inserted(name: &str) -> String {
+    format!("no probes are inserted in `{name}`; `dprobes query --all` shows what is")
+}

@@ -1,0 +1,113 @@
+//! Finding the user's processes that map a probed module.
+//!
+//! The kernel does not tell an ordinary user of new processes, so they are looked for every [`INTERVAL`]. A process
+//! that is young may be about to execute another program, and is looked at each time; an older one is looked at every
+//! [`OLD_INTERVAL`], since it may load the module yet. Children of followed processes need no looking for.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use process::{Mapping, Status};
+
+/// Time between two looks at young processes.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two looks at an older one.
+pub(crate) const OLD_INTERVAL: Duration = Duration::from_secs(1);
+/// From when on a process is no longer young.
+const YOUTH: Duration = Duration::from_secs(2);
+
+/// What is known of the processes that are not followed.
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    /// When each was seen first, and last looked at.
+    seen: HashMap<i32, (Instant, Instant)>,
+    last: Option<Instant>,
+}
+
+impl Scanner {
+    /// The processes to be looked at now, of those of the user that `follows` does not know.
+    pub(crate) fn due(&mut self, follows: &[i32]) -> Vec<i32> {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now - last < INTERVAL) {
+            return Vec::new();
+        }
+        self.last = Some(now);
+        let processes = own_processes();
+        self.seen.retain(|pid, _| processes.contains(pid));
+        let mut due = Vec::new();
+        for pid in processes.into_iter().filter(|pid| !follows.contains(pid)) {
+            let (first, looked) = self.seen.entry(pid).or_insert((now, now - OLD_INTERVAL));
+            let interval = if now - *first < YOUTH { Duration::ZERO } else { OLD_INTERVAL };
+            if now - *looked >= interval {
+                *looked = now;
+                due.push(pid);
+            }
+        }
+        due
+    }
+}
+
+/// The user's processes that could be followed: not this one, not its front, none that is traced already, no thread of
+/// the kernel.
+pub(crate) fn own_processes() -> Vec<i32> {
+    // SAFETY: calls without arguments that cannot fail.
+    let (user, own, front) = unsafe { (libc::getuid(), libc::getpid(), libc::getppid()) };
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    processes
+        .filter(|&pid| pid != own && pid != front)
+        .filter(|&pid| {
+            Status::read(pid).is_ok_and(|status| {
+                status.uid == user
+                    && !status.kernel
+                    && status.tracer == 0
+                    && !matches!(status.state, 'Z' | 'X')
+            })
+        })
+        .collect()
+}
+
+/// Whether a process maps the code of a module of this name: its path, file name, or a link to it.
+pub(crate) fn maps_module(pid: i32, name: &str) -> bool {
+    let Ok(mappings) = process::maps(pid) else { return false };
+    is_among(&mappings, name, &format!("/proc/{pid}/root"))
+}
+
+fn is_among(mappings: &[Mapping], name: &str, root: &str) -> bool {
+    let paths =
+        mappings.iter().filter(|mapping| mapping.executable).filter_map(|mapping| mapping.path.as_deref());
+    if name.contains('/') {
+        let real = fs::canonicalize(name).ok();
+        let inside = fs::canonicalize(format!("{root}{name}")).ok();
+        let inside = inside
+            .as_deref()
+            .and_then(|path| path.strip_prefix(root).ok())
+            .map(|path| Path::new("/").join(path));
+        return paths.into_iter().any(|path| {
+            path == Path::new(name) || Some(path) == real.as_deref() || Some(path) == inside.as_deref()
+        });
+    }
+    paths.into_iter().any(|path| {
+        path.file_name().is_some_and(|file| file == name)
+            || path.parent().and_then(|folder| fs::canonicalize(folder.join(name)).ok()).as_deref()
+                == Some(path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_maps_its_own_program() {
+        let pid = std::process::id() as i32;
+        let program = std::env::current_exe().expect("the program's path");
+        assert!(maps_module(pid, &program.to_string_lossy()));
+        assert!(maps_module(pid, &program.file_name().expect("a name").to_string_lossy()));
+        assert!(!maps_module(pid, "libnone.so"));
+        assert!(!maps_module(pid, "/nowhere/libnone.so"));
+        assert!(!own_processes().contains(&pid));
+    }
+}

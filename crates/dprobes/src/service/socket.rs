@@ -1,0 +1,126 @@
+//! The session's socket, and who may use it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Names another directory for the socket, to have more than one session.
+const DIRECTORY: &str = "DPROBES_SESSION_DIR";
+
+/// The effective user of this process.
+fn user() -> u32 {
+    // SAFETY: a call without arguments that cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The directory of the user's session.
+fn directory() -> PathBuf {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        return directory.into();
+    }
+    match (user(), std::env::var_os("XDG_RUNTIME_DIR")) {
+        (0, _) => "/run/dprobes".into(),
+        (_, Some(runtime)) => Path::new(&runtime).join("dprobes"),
+        (user, None) => format!("/tmp/dprobes-{user}").into(),
+    }
+}
+
+/// Makes sure that the directory is there and is the user's alone: whoever could write to it could put another socket
+/// there.
+fn private_directory() -> io::Result<PathBuf> {
+    let directory = directory();
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let metadata = fs::symlink_metadata(&directory)?;
+    if !metadata.is_dir() || metadata.uid() != user() || metadata.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!(
+            "{} is not a directory that belongs to user {} alone (mode 700)",
+            directory.display(),
+            user()
+        )));
+    }
+    Ok(directory)
+}
+
+/// The place of the socket.
+fn path(directory: &Path) -> PathBuf {
+    directory.join("session")
+}
+
+/// Connects to the user's session. `None`: there is none.
+pub(crate) fn connect() -> io::Result<Option<UnixStream>> {
+    let directory = directory();
+    if !directory.exists() {
+        return Ok(None);
+    }
+    let directory = private_directory()?;
+    match UnixStream::connect(path(&directory)) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The session's end of the socket, and the lock that says that there is one session.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) listener: UnixListener,
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    /// Opens the socket. `None`: another session has it.
+    pub(crate) fn open() -> io::Result<Option<Home>> {
+        let directory = private_directory()?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join("lock"))?;
+        // SAFETY: a plain system call on an open file.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == -1 {
+            return Ok(None);
+        }
+        let path = path(&directory);
+        // One of a session that was killed.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        Ok(Some(Home { listener, directory, _lock: lock }))
+    }
+
+    /// A file for the session's own messages.
+    pub(crate) fn log(&self) -> io::Result<File> {
+        OpenOptions::new().append(true).create(true).mode(0o600).open(self.directory.join("log"))
+    }
+
+    /// Removes the socket; who connects now finds no session.
+    pub(crate) fn close(&self) {
+        let _ = fs::remove_file(path(&self.directory));
+    }
+}
+
+/// Whether the other end of a connection is this user or root.
+pub(crate) fn is_welcome(stream: &UnixStream) -> bool {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `credentials`.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            std::ptr::from_mut(&mut credentials).cast(),
+            &mut length,
+        )
+    };
+    result == 0 && (credentials.uid == user() || credentials.uid == 0)
+}

@@ -1,0 +1,180 @@
+//! The background session: its whole life, driven from one shell after another.
+
+use crate::support::{Scratch, Server, counting, dprobes, is_traced, need, run, target, text_differences};
+use std::path::Path;
+use std::time::Duration;
+
+/// A session of its own, which is stopped at the end.
+struct Session(Scratch);
+
+impl Session {
+    fn new() -> Session {
+        let scratch = Scratch::new();
+        let home = scratch.path().join("home");
+        std::fs::create_dir(&home).expect("a fresh directory");
+        std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .expect("our own");
+        Session(scratch)
+    }
+
+    /// Runs dprobes in a shell of its own: exit status, standard output, standard error.
+    fn say(&self, words: &[&str]) -> (i32, String, String) {
+        let mut command = dprobes();
+        command.env("DPROBES_SESSION_DIR", self.0.path().join("home")).args(words);
+        let (status, out, err) = run(&mut command);
+        (status.code().expect("it was not killed"), out, err)
+    }
+
+    /// The same, of a command that succeeds: standard output.
+    #[track_caller]
+    fn done(&self, words: &[&str]) -> String {
+        let (status, out, err) = self.say(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words:?}: {out}");
+        out
+    }
+
+    /// The same, of a command that fails: standard error.
+    #[track_caller]
+    fn fails(&self, words: &[&str]) -> String {
+        let (status, out, err) = self.say(words);
+        assert_eq!((status, out.as_str()), (1, ""), "{words:?}: {err}");
+        err
+    }
+
+    fn program(&self, name: &str, text: &str) -> String {
+        self.0.file(name, text).to_str().expect("text").to_owned()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.say(&["session", "stop"]);
+    }
+}
+
+fn start(program: &Path) -> Server {
+    let server = Server::start(program, [] as [&str; 0]);
+    server.line();
+    server
+}
+
+/// Waits until a process is traced, or no longer.
+#[track_caller]
+fn becomes_traced(pid: u32, wanted: bool) {
+    for _ in 0..500 {
+        if is_traced(pid) == wanted {
+            // Its probes are in when the thread that was stopped for it runs again.
+            std::thread::sleep(Duration::from_millis(100));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("traced: {}", !wanted);
+}
+
+#[test]
+fn from_the_first_insert_to_the_stop() {
+    let module = need!("session", target("server"), "gcc");
+    // A copy of its own: the session probes every process that maps the module.
+    let session = Session::new();
+    let module_copy = session.0.path().join("server");
+    std::fs::copy(&module, &module_copy).expect("room for a copy");
+    let name = module_copy.to_str().expect("text");
+    assert_eq!(session.fails(&["query", "--all"]), "dprobes: error: nothing is inserted\n");
+
+    let mut early = start(&module_copy);
+    let text = counting(&module_copy, ["server_work"]);
+    let program = session.program("count.rpn", &text);
+    let records = session.0.path().join("records");
+    let records = records.to_str().expect("text");
+    let said = session.done(&["--insert", &program, "-o", records]);
+    assert_eq!(said, format!("1 probe inserted in `{name}`, which 1 process maps now\n"));
+    assert_eq!(early.ask("call 50"), "done 50");
+    assert!(session.done(&["--query", "--all"]).contains("hits 50 runs 50"));
+    assert!(session.done(&["-g", "--all", "--local"]).contains("lv[0] = 50 (0x32)"));
+
+    // A program that is started after the insert.
+    let mut late = start(&module_copy);
+    becomes_traced(late.pid(), true);
+    assert_eq!(late.ask("call 7"), "done 7");
+    assert!(session.done(&["getvars", "--name", name]).contains("lv[0] = 57 (0x39)"));
+    assert_eq!(session.done(&["getvars", "--all", "--reset"]), "");
+    assert_eq!(early.ask("call 3"), "done 3");
+    assert!(session.done(&["getvars", "--all", "-i", "0-0"]).contains("lv[0] = 3 (0x3)"));
+
+    // The same module once more.
+    let refused = session.fails(&["-i", &program]);
+    assert!(refused.contains("--merge") && refused.contains("--replace"), "{refused}");
+    let logging = session.program(
+        "log.rpn",
+        &format!("name = \"{name}\"\nmodtype = user\ngvars = 1\noffset = server_work + 0\nminor = 9\ninc gv, 0\npush r, rdi\nlog 1\nexit\n"),
+    );
+    session.done(&["--insert", &logging, "--merge", "-o", records]);
+    assert_eq!(late.ask("call 4"), "done 4");
+    let all = session.done(&["query", "--all", "--extended"]);
+    assert!(
+        all.contains("hits 4 runs 4 ignored 0 missed 0 logged 4") && all.contains("hits 64 runs 64"),
+        "{all}"
+    );
+    assert!(all.contains("inc gv, 0"), "the code is shown: {all}");
+    assert!(session.done(&["getvars", "--all", "--global"]).contains("gv[0] = 4 (0x4)"));
+    std::thread::sleep(Duration::from_millis(200));
+    let written = std::fs::read_to_string(records).expect("records");
+    assert_eq!(written.lines().filter(|line| line.starts_with("DProbes(0,9) cpu=")).count(), 4, "{written}");
+
+    session.done(&["--insert", &program, "--replace"]);
+    assert_eq!(early.ask("call 2"), "done 2");
+    let all = session.done(&["query", "--name", name]);
+    assert!(all.contains("hits 2 runs 2") && !all.contains("minor 9"), "{all}");
+
+    session.done(&["--remove", "--name", name]);
+    assert_eq!(session.done(&["query", "--all"]), "");
+    for server in [&mut early, &mut late] {
+        becomes_traced(server.pid(), false);
+        assert_eq!(text_differences(server.pid()), [""; 0]);
+        assert_eq!(server.ask("call 5"), "done 5");
+    }
+    assert!(session.fails(&["remove", "--name", name]).contains("no probes are inserted"));
+    session.done(&["session", "stop"]);
+    assert_eq!(session.fails(&["session", "status"]), "dprobes: error: there is no session\n");
+}
+
+#[test]
+fn only_the_processes_named() {
+    let module = need!("session", target("server"), "gcc");
+    let session = Session::new();
+    let (mut probed, mut other) = (start(&module), start(&module));
+    let program = session.program("count.rpn", &counting(&module, ["server_work"]));
+    session.done(&["insert", "-p", &probed.pid().to_string(), &program]);
+    assert_eq!(probed.ask("call 6"), "done 6");
+    assert_eq!(other.ask("call 6"), "done 6");
+    assert!(!is_traced(other.pid()));
+    assert!(session.done(&["query", "--all"]).contains("hits 6 runs 6"));
+    let mut gone = 0;
+    while Path::new(&format!("/proc/{gone}")).exists() || gone == 0 {
+        gone += 99_991;
+    }
+    assert!(session.fails(&["insert", "--merge", "-p", &gone.to_string(), &program]).contains("no process"));
+    session.done(&["session", "stop"]);
+    assert!(!is_traced(probed.pid()));
+    assert_eq!(text_differences(probed.pid()), [""; 0]);
+    assert_eq!(probed.ask("call 1"), "done 1");
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_and_nothing_is_inserted() {
+    let module = need!("session", target("server"), "gcc");
+    let session = Session::new();
+    let mut server = start(&module);
+    let good = session.program("good.rpn", &counting(&module, ["server_work"]));
+    session.done(&["insert", "-p", &server.pid().to_string(), &good]);
+    let bad = session.program("bad.rpn", &counting(&module, ["server_wrok"]));
+    let pid = server.pid().to_string();
+    let refused = session.fails(&["insert", "--merge", "-p", &pid, &bad]);
+    assert!(refused.contains("server_wrok") && refused.contains("server_work"), "{refused}");
+    let (status, _, wrong) = session.say(&["insert", "--log-target", "ltt", &good]);
+    assert!(status == 2 && wrong.contains("LTT is not built yet"), "{wrong}");
+    assert_eq!(server.ask("call 9"), "done 9");
+    let all = session.done(&["query", "--all"]);
+    assert!(all.contains("hits 9") && !all.contains("wrok"), "{all}");
+}

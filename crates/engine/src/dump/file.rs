@@ -1,0 +1,199 @@
+//! The file of a core dump: never one that was there before, for its owner alone, and without room for zeros.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Names that are tried for one process.
+const NAMES: u32 = 100_000;
+/// Bytes of a block: zeros are left out in whole blocks.
+const BLOCK: usize = 4096;
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// A core file that is being written.
+#[derive(Debug)]
+pub(super) struct CoreFile {
+    file: File,
+    path: PathBuf,
+    /// Bytes written so far, zeros that were left out among them.
+    length: u64,
+    /// Bytes that a file may have. The kernel ends a process that writes more.
+    limit: u64,
+}
+
+impl CoreFile {
+    /// Makes `core.PID` in the current directory or, if that is there, `core.PID.1` and so on.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(super) fn create(pid: i32) -> Result<CoreFile, String> {
+        CoreFile::create_in(Path::new(""), pid)
+    }
+
+    fn create_in(directory: &Path, pid: i32) -> Result<CoreFile, String> {
+        for number in 0..NAMES {
+            let name = if number == 0 { format!("core.{pid}") } else { format!("core.{pid}.{number}") };
+            let path = directory.join(name);
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            match options.open(&path) {
+                Ok(file) => return Ok(CoreFile { file, path, length: 0, limit: limit() }),
+                Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(cause) => return Err(format!("{}: {cause}", path.display())),
+            }
+        }
+        Err(format!("there are {NAMES} core files of it already"))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes over bytes in the middle, if they are as expected.
+    pub(super) fn replace(&mut self, place: u64, expected: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let mut found = vec![0; expected.len()];
+        self.file.read_exact_at(&mut found, place)?;
+        if found != expected {
+            return Err(io::Error::other("the file is not laid out as expected"));
+        }
+        self.file.write_all_at(bytes, place)
+    }
+
+    /// A word of the file, little-endian.
+    pub(super) fn word(&self, place: u64) -> io::Result<u64> {
+        let mut word = [0; 8];
+        self.file.read_exact_at(&mut word, place)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Gives the file its length, with the zeros at its end.
+    pub(super) fn complete(&mut self) -> io::Result<()> {
+        self.file.set_len(self.length)
+    }
+
+    /// Removes the file, which could not be completed for this reason. Gives the reason, and what became of the file.
+    pub(super) fn discard(self, reason: String) -> String {
+        let path = self.path.display();
+        match std::fs::remove_file(&self.path) {
+            Ok(()) => format!("{reason}; the incomplete file {path} was removed"),
+            Err(cause) => format!("{reason}; the incomplete file {path} could not be removed: {cause}"),
+        }
+    }
+}
+
+impl Write for CoreFile {
+    /// Takes blocks that are all zeros, or blocks that are not, up to the first of the other kind.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let is_zero = |block: &[u8]| *block == ZEROS[..block.len()];
+        let within = (self.length % BLOCK as u64) as usize;
+        let mut end = bytes.len().min(BLOCK - within);
+        let zero = is_zero(&bytes[..end]);
+        while end < bytes.len() {
+            let next = bytes.len().min(end + BLOCK);
+            if is_zero(&bytes[end..next]) != zero {
+                break;
+            }
+            end = next;
+        }
+        let length = self.length + end as u64;
+        if length > self.limit {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        if !zero {
+            self.file.write_all_at(&bytes[..end], self.length)?;
+        }
+        self.length = length;
+        Ok(end)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The largest file that this process may write (RLIMIT_FSIZE), in bytes.
+fn limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is valid for the call. Where it fails, there is no limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    /// A directory of one test, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("dprobes-core-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&path).expect("a directory can be made");
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_never_written() {
+        let scratch = Scratch::new("names");
+        let victim = scratch.0.join("victim");
+        symlink(&victim, scratch.0.join("core.7")).expect("a link can be made");
+        let names: Vec<_> = (0..2)
+            .map(|_| CoreFile::create_in(&scratch.0, 7).expect("a file can be made"))
+            .map(|file| file.path().file_name().expect("it has a name").to_owned())
+            .collect();
+        assert_eq!(names, ["core.7.1", "core.7.2"]);
+        assert!(!victim.exists());
+        let mode = scratch.0.join("core.7.1").metadata().expect("it is there").mode();
+        assert_eq!(mode & 0o777 & !0o600, 0);
+    }
+
+    #[test]
+    fn a_file_holds_what_was_written_and_zeros_take_no_room() {
+        let scratch = Scratch::new("zeros");
+        let mut file = CoreFile::create_in(&scratch.0, 1).expect("a file can be made");
+        let mut expected = vec![1; 100];
+        expected.extend([0; 5000]);
+        expected.extend([2; 9000]);
+        expected.extend(vec![0; 8 << 20]);
+        expected.push(3);
+        expected.extend([0; 12345]);
+        for piece in expected.chunks(65536) {
+            file.write_all(piece).expect("there is room");
+        }
+        file.complete().expect("there is room");
+        let written = std::fs::read(file.path()).expect("it can be read");
+        assert!(written == expected, "{} bytes", written.len());
+        let room = file.path().metadata().expect("it is there").blocks() * 512;
+        assert!(room < 1 << 20, "{room} bytes");
+    }
+
+    #[test]
+    fn more_than_the_process_may_write_is_an_error_and_the_file_goes() {
+        let scratch = Scratch::new("limit");
+        let mut file = CoreFile::create_in(&scratch.0, 1).expect("a file can be made");
+        file.limit = 10_000;
+        file.write_all(&[1; 9000]).expect("it is within the limit");
+        let cause = file.write_all(&[0; 9000]).expect_err("it is beyond the limit");
+        assert_eq!(cause.raw_os_error(), Some(libc::EFBIG));
+        let path = file.path().to_owned();
+        let said = file.discard("too large".to_owned());
+        assert_eq!(said, format!("too large; the incomplete file {} was removed", path.display()));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_takes_no_file_is_named() {
+        let error = CoreFile::create_in(Path::new("/proc"), 1).expect_err("no file can be made there");
+        assert!(error.starts_with("/proc/core.1: "), "{error}");
+    }
+}

@@ -1,0 +1,349 @@
+//! The memory of a core dump: which pages are in it, and what they hold.
+//!
+//! | mapping | in the dump |
+//! |---|---|
+//! | private, without a file | its pages; between them zeros, or nothing where it is far to the next one |
+//! | private, of a file | what the process has written: of data all pages in memory, of code the written ones; the first page of an ELF file |
+//! | shared, of a file that has a name | nothing |
+//! | shared, of memory or a removed file | its pages that the process has in its tables |
+//! | vdso | all |
+//! | devices, `MADV_DONTDUMP`, the slots | nothing |
+//!
+//! Where nothing is, debuggers read the files that the NT_FILE note names.
+
+use std::ops::Range;
+
+use elfcore::{CoreError, ReadProcessMemory, VaProtection, VaRegion};
+use process::{Mapping, Marked, Memory, Page, PageMap};
+
+use crate::site::INT3;
+
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
+/// Bytes without a page that are kept as zeros between pages. Programs reserve terabytes.
+const GAP: u64 = 64 << 20;
+/// Regions that a core file can have: one less than the program headers that its header can count.
+const REGIONS: usize = 0xfffd;
+
+/// What of a process's memory is dumped.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The pieces, by address.
+    pub(super) regions: Vec<VaRegion>,
+    /// Pieces that may hold pages which the process does not have, by address.
+    pub(super) sparse: Vec<Range<u64>>,
+    /// All mappings.
+    pub(super) mappings: Vec<Mapping>,
+}
+
+/// Decides what of the memory of a stopped thread's process is dumped, but not the ranges `without`.
+///
+/// # Errors
+/// The process is gone, or its memory is in too many pieces.
+pub(super) fn layout(
+    tid: i32,
+    memory: &Memory,
+    pages: &PageMap,
+    without: &[Range<u64>],
+) -> Result<Layout, String> {
+    let marked = process::marked(tid).map_err(|error| error.to_string())?;
+    let mut layout = Layout { regions: Vec::new(), sparse: Vec::new(), mappings: Vec::new() };
+    for one in &marked {
+        let mapping = &one.mapping;
+        let pieces = pieces(one, memory, pages)?;
+        for piece in subtract(pieces, without) {
+            if is_anonymous(mapping) {
+                layout.sparse.push(piece.clone());
+            }
+            layout.regions.push(region(mapping, piece));
+        }
+        if layout.regions.len() > REGIONS {
+            return Err(too_many());
+        }
+    }
+    layout.mappings = marked.into_iter().map(|one| one.mapping).collect();
+    Ok(layout)
+}
+
+fn too_many() -> String {
+    format!("its memory is in more pieces than the {REGIONS} that a core file can have")
+}
+
+/// A piece of a mapping as the format's writer takes it.
+fn region(mapping: &Mapping, piece: Range<u64>) -> VaRegion {
+    VaRegion {
+        begin: piece.start,
+        end: piece.end,
+        offset: mapping.offset + (piece.start - mapping.start),
+        protection: VaProtection {
+            is_private: !mapping.shared,
+            read: mapping.readable,
+            write: mapping.writable,
+            execute: mapping.executable,
+        },
+        mapped_file_name: None,
+    }
+}
+
+/// Whether a mapping is of private memory, and what it has no page for is zeros.
+fn is_anonymous(mapping: &Mapping) -> bool {
+    mapping.path.is_none() && !mapping.shared && mapping.label.as_deref() != Some("[vdso]")
+}
+
+/// The pieces of a mapping that are dumped.
+fn pieces(marked: &Marked, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, String> {
+    let mapping = &marked.mapping;
+    let all = mapping.start..mapping.end;
+    match mapping.label.as_deref() {
+        Some("[vdso]") => return Ok(vec![all]),
+        // The kernel's own, the same in every process.
+        Some("[vsyscall]") => return Ok(Vec::new()),
+        _ if marked.undumpable || (mapping.shared && !mapping.deleted) => return Ok(Vec::new()),
+        _ => {}
+    }
+    let gap = if is_anonymous(mapping) { GAP } else { 0 };
+    let of_file = !mapping.shared && !is_anonymous(mapping);
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    let mut written = false;
+    let mut fits = true;
+    let collected = pages.runs(all, |run| {
+        written |= run.page == Page::Private;
+        if run.page == Page::Absent || (of_file && mapping.executable && run.page == Page::Shared) {
+            return;
+        }
+        if let Some(last) = pieces.last_mut()
+            && run.addresses.start - last.end <= gap
+        {
+            last.end = run.addresses.end;
+        } else if pieces.len() < REGIONS {
+            pieces.push(run.addresses);
+        } else {
+            fits = false;
+        }
+    });
+    collected.map_err(|cause| format!("reading which pages it has: {cause}"))?;
+    if !fits {
+        return Err(too_many());
+    }
+    if of_file {
+        if !written {
+            pieces.clear();
+        }
+        let first_page = mapping.start..mapping.start + PAGE;
+        if pieces.first().is_none_or(|piece| piece.start > mapping.start) && begins_elf(mapping, memory) {
+            pieces.insert(0, first_page);
+        }
+    }
+    Ok(pieces)
+}
+
+/// Whether a mapping begins with the header of an ELF file.
+fn begins_elf(mapping: &Mapping, memory: &Memory) -> bool {
+    let mut magic = [0; 4];
+    mapping.offset == 0
+        && mapping.readable
+        && memory.peek(mapping.start, &mut magic).is_ok()
+        && magic == *b"\x7fELF"
+}
+
+/// The ranges without what is in any of the others.
+fn subtract(ranges: Vec<Range<u64>>, without: &[Range<u64>]) -> Vec<Range<u64>> {
+    without.iter().fold(ranges, |ranges, hole| {
+        let cut = |range: Range<u64>| {
+            let before = range.start..range.end.min(hole.start);
+            let after = range.start.max(hole.end)..range.end;
+            [before, after].into_iter().filter(|part| !part.is_empty())
+        };
+        ranges.into_iter().flat_map(cut).collect()
+    })
+}
+
+/// Reads the memory of a process as it is without probes.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    memory: &'a Memory,
+    pages: &'a PageMap,
+    sparse: Vec<Range<u64>>,
+    /// The probed addresses with their own bytes, by address.
+    originals: Vec<(u64, u8)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        memory: &'a Memory,
+        pages: &'a PageMap,
+        sparse: Vec<Range<u64>>,
+        mut originals: Vec<(u64, u8)>,
+    ) -> Reader<'a> {
+        originals.sort_unstable();
+        Reader { memory, pages, sparse, originals }
+    }
+
+    /// Reads what can be read; the rest stays as it is.
+    fn read(&self, address: u64, into: &mut [u8]) {
+        if self.memory.peek(address, into).is_ok() {
+            return;
+        }
+        let mut place = 0;
+        while place < into.len() {
+            let start = address + place as u64;
+            let end = into.len().min(place + (PAGE - start % PAGE) as usize);
+            if self.memory.peek(start, &mut into[place..end]).is_err() {
+                into[place..end].fill(0);
+            }
+            place = end;
+        }
+    }
+
+    /// Whether an address is in a piece that may have holes.
+    fn is_sparse(&self, address: u64) -> bool {
+        let place = self.sparse.partition_point(|piece| piece.end <= address);
+        self.sparse.get(place).is_some_and(|piece| piece.contains(&address))
+    }
+
+    /// Puts the probed instructions' own bytes in place of the `int3`s.
+    fn restore(&self, address: u64, bytes: &mut [u8]) {
+        let end = address + bytes.len() as u64;
+        let first = self.originals.partition_point(|&(site, _)| site < address);
+        for &(site, original) in self.originals[first..].iter().take_while(|&&(site, _)| site < end) {
+            let byte = &mut bytes[(site - address) as usize];
+            if *byte == INT3 {
+                *byte = original;
+            }
+        }
+    }
+}
+
+impl ReadProcessMemory for Reader<'_> {
+    /// Always fills all of `into`, and never fails: the writer would put bytes of its own in place of a page.
+    fn read_process_memory(&mut self, base: usize, into: &mut [u8]) -> Result<usize, CoreError> {
+        let start = base as u64;
+        let end = start + into.len() as u64;
+        into.fill(0);
+        if self.is_sparse(start) {
+            let aligned = start - start % PAGE..end.next_multiple_of(PAGE);
+            // It fails only if the process is gone, which is seen in the end.
+            let _ = self.pages.runs(aligned, |run| {
+                let (from, to) = (run.addresses.start.max(start), run.addresses.end.min(end));
+                if run.page != Page::Absent && from < to {
+                    self.read(from, &mut into[(from - start) as usize..(to - start) as usize]);
+                }
+            });
+        } else {
+            self.read(start, into);
+        }
+        self.restore(start, into);
+        Ok(into.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_cut_out() {
+        assert_eq!(subtract(vec![1..5, 8..9], &[]), [1..5, 8..9]);
+        assert_eq!(subtract(vec![1..10, 12..20], &[3..5, 9..13, 19..30]), [1..3, 5..9, 13..19]);
+        assert_eq!(subtract(vec![4..6, 7..8], &[4..6, 7..8]), []);
+    }
+
+    /// What only this test maps: untouched memory but for some pages.
+    fn mapped(pages: u64, touched: &[u64]) -> u64 {
+        // SAFETY: a fresh anonymous mapping, used by nobody else; the pages written are in it.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let length = (pages * PAGE) as usize;
+            let start = libc::mmap(std::ptr::null_mut(), length, rights, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            libc::madvise(start, length, libc::MADV_NOHUGEPAGE);
+            for page in touched {
+                start.byte_add((page * PAGE) as usize).cast::<u64>().write_volatile(0xcc00 + page);
+            }
+            start as u64
+        }
+    }
+
+    /// The pieces of the dump of this process that lie in a range.
+    fn pieces_in(range: Range<u64>, without: &[Range<u64>]) -> Vec<Range<u64>> {
+        let pid = std::process::id() as i32;
+        let (memory, pages) =
+            (Memory::open(pid).expect("own memory"), PageMap::open(pid).expect("own pages"));
+        let layout = layout(pid, &memory, &pages, without).expect("own memory");
+        let all = layout.regions.iter().map(|region| region.begin..region.end);
+        // A mapping may be one with its neighbours by now.
+        all.filter(|piece| piece.start < range.end && range.start < piece.end)
+            .map(|piece| piece.start.max(range.start)..piece.end.min(range.end))
+            .collect()
+    }
+
+    #[test]
+    fn reserved_memory_is_left_out_and_small_gaps_are_not() {
+        let far = 10 * GAP / PAGE;
+        let start = mapped(2 * far, &[far - 3, far, far + 1, 2 * far - 1]);
+        let end = start + 2 * far * PAGE;
+        let page = |number: u64| start + number * PAGE;
+        let expected = [page(far - 3)..page(far + 2), page(2 * far - 1)..end];
+        // Pages of neighbours that the mapping was joined with may be near its ends.
+        let inner: Vec<_> = pieces_in(page(1)..end, &[]);
+        assert_eq!(inner, expected);
+        let inner = pieces_in(page(1)..end, std::slice::from_ref(&(page(far)..page(far + 1))));
+        assert_eq!(inner, [page(far - 3)..page(far), page(far + 1)..page(far + 2), page(2 * far - 1)..end]);
+    }
+
+    #[test]
+    fn what_is_not_to_be_dumped_is_not() {
+        let start = mapped(4, &[0, 1, 2, 3]);
+        // SAFETY: the pages were mapped above, and no contents change.
+        let done =
+            unsafe { libc::madvise((start + PAGE) as *mut libc::c_void, PAGE as usize, libc::MADV_DONTDUMP) };
+        assert_eq!(done, 0);
+        let pieces = pieces_in(start..start + 4 * PAGE, &[]);
+        assert_eq!(pieces, [start..start + PAGE, start + 2 * PAGE..start + 4 * PAGE]);
+    }
+
+    #[test]
+    fn own_code_is_not_in_it_but_the_header_is() {
+        static DATA: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(7);
+        DATA.store(8, std::sync::atomic::Ordering::Relaxed);
+        let page_of = |address: u64| address / PAGE * PAGE..(address / PAGE + 1) * PAGE;
+        let code = page_of(own_code_is_not_in_it_but_the_header_is as *const () as u64);
+        assert_eq!(pieces_in(code, &[]), []);
+        let data = page_of(&raw const DATA as u64);
+        assert_eq!(pieces_in(data.clone(), &[]), [data]);
+        let maps = process::maps(std::process::id() as i32).expect("own mappings");
+        let own = std::env::current_exe().expect("the test has a file");
+        let first = maps.iter().find(|mapping| mapping.path.as_ref() == Some(&own)).expect("it is mapped");
+        let header = page_of(first.start);
+        assert_eq!(pieces_in(header.clone(), &[]), [header]);
+    }
+
+    #[test]
+    fn the_reader_restores_bytes_fills_holes_and_always_reads_all() {
+        let pid = std::process::id() as i32;
+        let (memory, pages) =
+            (Memory::open(pid).expect("own memory"), PageMap::open(pid).expect("own pages"));
+        let start = mapped(8, &[1, 2, 6]);
+        let all = start..start + 8 * PAGE;
+        // The second byte of each touched page is cc; that of page 6 was not probed.
+        let originals = vec![(start + 2 * PAGE + 1, 0x22), (start + PAGE + 1, 0x11), (start + PAGE, 0x99)];
+        let mut reader = Reader::new(&memory, &pages, vec![all.clone()], originals);
+        let mut bytes = vec![0xff; 8 * PAGE as usize];
+        assert_eq!(
+            reader.read_process_memory(start as usize, &mut bytes).expect("it never fails"),
+            bytes.len()
+        );
+        let word = |page: u64| &bytes[(page * PAGE) as usize..][..3];
+        assert_eq!([word(1), word(2), word(6)], [[1, 0x11, 0], [2, 0x22, 0], [6, 0xcc, 0]]);
+        assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 6);
+        let mut touched = 0;
+        pages.runs(all, |run| touched += u32::from(run.page != Page::Absent)).expect("own pages");
+        assert_eq!(touched, 2, "reading has made no page");
+        // Nothing is mapped there.
+        let mut bytes = [0xff; 5000];
+        let mut reader = Reader::new(&memory, &pages, Vec::new(), Vec::new());
+        assert_eq!(reader.read_process_memory(0, &mut bytes).expect("it never fails"), 5000);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,174 @@
+//! Core dumps of processes that run on.
+//!
+//! The thread that hit the probe is stopped already. All other threads of its process are stopped too (`hold`), so
+//! that the picture is of one moment; what each was stopped by is answered afterwards, as if it came then. The
+//! threads are shown where the unprobed program would have them (`threads`), and so is the memory: without slots, and
+//! with each probed instruction's own first byte (`memory`). The file (`file`) is as the kernel would write it with
+//! its default `coredump_filter` (man page core(5)):
+//!
+//! ```text
+//!   ELF header, program headers
+//!   notes      PRPSINFO; for each thread PRSTATUS, PRFPREG, X86_XSTATE, SIGINFO; AUXV; FILE
+//!   memory     what belongs to the process alone, and the first page of each ELF file; zeros take no room
+//! ```
+//!
+//! Nothing of the process is changed, and no page is made that it does not have.
+
+mod file;
+mod files;
+mod hold;
+mod memory;
+mod threads;
+
+use std::io::{BufWriter, Read, Write};
+use std::path::PathBuf;
+
+use elfcore::{CoreDumpBuilder, CoreError, Elf64_Auxv, MappedFile, ProcessInfoSource, ThreadView, VaRegion};
+use process::{Memory, PageMap, Registers, Stopped};
+
+use crate::tracer::Tracer;
+use file::CoreFile;
+use memory::{Layout, PAGE, Reader};
+
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 16;
+/// Bytes of the auxiliary vector that are read; the kernel's has some twenty entries of 16.
+const AUXILIARY: u64 = 1 << 14;
+
+/// A core dump that was written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// Threads that are not in it: the kernel kept them where no tracer can stop them.
+    pub(crate) left_out: Vec<i32>,
+}
+
+/// What the crate that knows the format wants to know of a process.
+struct Source {
+    pid: i32,
+    threads: Vec<ThreadView>,
+    regions: Vec<VaRegion>,
+    auxiliary: Vec<Elf64_Auxv>,
+}
+
+impl ProcessInfoSource for Source {
+    fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    fn threads(&self) -> &[ThreadView] {
+        &self.threads
+    }
+
+    fn va_regions(&self) -> &[VaRegion] {
+        &self.regions
+    }
+
+    fn mapped_files(&self) -> Option<&[MappedFile]> {
+        // See `files`.
+        None
+    }
+
+    fn aux_vector(&self) -> Option<&[Elf64_Auxv]> {
+        Some(&self.auxiliary)
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE as usize
+    }
+}
+
+impl Tracer<'_> {
+    /// Writes a core dump of the process of a stopped thread, which is shown with `registers`. The other threads stay
+    /// stopped, and what they were stopped by is answered next.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn dump_core(
+        &mut self,
+        pid: i32,
+        thread: &Stopped,
+        registers: &Registers,
+    ) -> Result<Written, String> {
+        let mut file = CoreFile::create(pid)?;
+        match self.fill(&mut file, pid, thread, registers) {
+            Ok(left_out) => Ok(Written { path: file.path().to_owned(), left_out }),
+            Err(reason) => Err(file.discard(reason)),
+        }
+    }
+
+    /// Writes a core dump into its file: the threads that are not in it.
+    fn fill(
+        &mut self,
+        file: &mut CoreFile,
+        pid: i32,
+        thread: &Stopped,
+        registers: &Registers,
+    ) -> Result<Vec<i32>, String> {
+        let tid = thread.tid();
+        let left_out = self.hold_others(tid, pid)?;
+        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+        let Some(space) = number.and_then(|number| self.spaces.get(&number)) else {
+            return Err("its memory is not known".to_owned());
+        };
+        let threads = self.views(pid, thread, registers, space)?;
+        let pages = PageMap::open(tid).map_err(|error| error.to_string())?;
+        // Through a file of its own: one that was opened before an exec shows the memory of before.
+        let memory = Memory::open(tid).map_err(|error| error.to_string())?;
+        let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
+        let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
+        let originals = space.sites.iter().map(|(&address, armed)| (address, armed.site().original()));
+        let reader = Reader::new(&memory, &pages, sparse, originals.collect());
+        // The format has the process's own data under its first thread's id, which may be gone or not stop.
+        let leader = threads.iter().any(|view| view.tid == pid);
+        let auxiliary = auxiliary_vector(tid);
+        let source = Source { pid: if leader { pid } else { tid }, threads, regions, auxiliary };
+        let note = files::note(&mappings);
+        write(file, source, reader, &note).map_err(|error| match error {
+            CoreError::IoError(cause) => cause.to_string(),
+            other => other.to_string(),
+        })?;
+        // Memory of a process that is killed meanwhile reads as zeros.
+        thread.registers().map_err(|_| "the process was killed meanwhile".to_owned())?;
+        Ok(left_out)
+    }
+}
+
+/// Writes the whole file.
+fn write(file: &mut CoreFile, source: Source, reader: Reader<'_>, note: &[u8]) -> Result<(), CoreError> {
+    let mut writer = BufWriter::with_capacity(BUFFER, &mut *file);
+    let mut rest = note;
+    let mut builder = CoreDumpBuilder::from_source(source, reader);
+    builder.add_custom_file_note(files::NAME, &mut rest, files::note_length(note));
+    builder.write(&mut writer)?;
+    writer.flush()?;
+    drop(writer);
+    files::mend(file, note)?;
+    Ok(file.complete()?)
+}
+
+/// The auxiliary vector that the kernel gave to the process's program.
+fn auxiliary_vector(tid: i32) -> Vec<Elf64_Auxv> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(format!("/proc/{tid}/auxv")) {
+        // What cannot be read is not in the dump; a debugger does without it.
+        let _ = file.take(AUXILIARY).read_to_end(&mut bytes);
+    }
+    let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let pairs = words.as_chunks().0.iter();
+    pairs.map(|&[a_type, a_val]| Elf64_Auxv { a_type, a_val }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_auxiliary_vector_tells_the_size_of_a_page() {
+        let vector = auxiliary_vector(std::process::id() as i32);
+        let page = vector.iter().find(|entry| entry.a_type == libc::AT_PAGESZ).expect("every process has it");
+        assert_eq!(page.a_val, PAGE);
+        assert_eq!(vector.last().map(|entry| entry.a_type), Some(libc::AT_NULL));
+    }
+}

@@ -1,0 +1,152 @@
+//! The threads of a core dump.
+
+use elfcore::{ArchComponentState, ArchState, ThreadView};
+use process::{Event, Registers, Stat, Status, Stop, Stopped};
+
+use crate::signal::show;
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+/// Types of notes (include/uapi/linux/elf.h).
+const NT_PRFPREG: u32 = 2;
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// Bytes of the command line that the format has room for, without the NUL that ends it.
+const COMMAND_LINE: usize = 79;
+
+/// The bit of SIGTRAP in a signal set.
+const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// A thread as the dump shows it.
+struct Shown {
+    tid: i32,
+    status: Status,
+    registers: Registers,
+    floating_point: Vec<u8>,
+    /// Empty where the processor has no such registers.
+    extended: Vec<u8>,
+}
+
+impl Tracer<'_> {
+    /// All stopped threads of process `pid` as they are unprobed: first the one that hit the probe, with these
+    /// registers, as the one that debuggers begin with; then the others by their numbers.
+    ///
+    /// # Errors
+    /// The first one is gone.
+    pub(super) fn views(
+        &self,
+        pid: i32,
+        thread: &Stopped,
+        registers: &Registers,
+        space: &Space,
+    ) -> Result<Vec<ThreadView>, String> {
+        let ended = |_| "the process was killed meanwhile".to_owned();
+        let status = Status::read(thread.tid()).map_err(ended)?;
+        let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
+        let held = self.held.iter().filter_map(|event| match event {
+            Event::Stopped(thread, stop) => Some((thread, *stop)),
+            Event::Ended { .. } => None,
+        });
+        let newborn = self.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
+        // One that is gone by now has been killed: it is not shown.
+        let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
+        shown.extend(others);
+        shown[1..].sort_by_key(|thread| thread.tid);
+        same_size(&mut shown);
+        let mut command_line = process::command_line(pid, COMMAND_LINE);
+        while command_line.last() == Some(&0) {
+            command_line.pop();
+        }
+        let command_line = String::from_utf8_lossy(&command_line).replace('\0', " ");
+        Ok(shown.into_iter().map(|thread| thread.view(&command_line)).collect())
+    }
+}
+
+/// A thread that was stopped by `stop`, if it belongs to process `pid`.
+fn other(pid: i32, thread: &Stopped, stop: Stop, space: &Space) -> Option<Shown> {
+    let mut status = Status::read(thread.tid()).ok()?;
+    if status.tgid != pid {
+        return None;
+    }
+    let mut registers = thread.registers().ok()?;
+    let before = registers.rip().wrapping_sub(1);
+    let trap_pending = status.own_pending & SIGTRAP_BIT != 0;
+    if (stop == Stop::Signal(libc::SIGTRAP) || trap_pending) && space.site(before).is_some() {
+        // It has met a probe, too, and that is still to be answered.
+        registers.set_rip(before);
+        status.own_pending &= !SIGTRAP_BIT;
+    } else if let Some((site, place)) = space.in_slot(registers.rip()) {
+        show(place, site, &mut registers);
+    }
+    Shown::new(thread, status, registers).ok()
+}
+
+/// Makes the register sets of all threads as large as the first one's, as the format's writer takes them to be. The
+/// kernel gives all threads the same; where one has none, none has.
+fn same_size(shown: &mut [Shown]) {
+    let Some(first) = shown.first() else { return };
+    let (floating_point, mut extended) = (first.floating_point.len(), first.extended.len());
+    if shown.iter().any(|thread| thread.extended.is_empty()) {
+        extended = 0;
+    }
+    for thread in shown {
+        // Notes are aligned to 4 bytes.
+        thread.floating_point.resize(floating_point.next_multiple_of(4), 0);
+        thread.extended.resize(extended.next_multiple_of(4), 0);
+    }
+}
+
+impl Shown {
+    fn new(thread: &Stopped, status: Status, registers: Registers) -> Result<Shown, process::Error> {
+        let extended = match thread.extended_state() {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_gone() => return Err(error),
+            Err(_) => Vec::new(),
+        };
+        let floating_point = thread.floating_point()?;
+        Ok(Shown { tid: thread.tid(), status, registers, floating_point, extended })
+    }
+
+    fn view(self, command_line: &str) -> ThreadView {
+        // A thread that is gone by now was held a moment ago; what is left of it is shown.
+        let stat = Stat::read(self.tid).unwrap_or_default();
+        let mut components = vec![ArchComponentState {
+            name: "floating point",
+            note_type: NT_PRFPREG,
+            note_name: b"CORE",
+            data: self.floating_point,
+        }];
+        if !self.extended.is_empty() {
+            components.push(ArchComponentState {
+                name: "extended state",
+                note_type: NT_X86_XSTATE,
+                note_name: b"LINUX",
+                data: self.extended,
+            });
+        }
+        ThreadView {
+            tid: self.tid,
+            cmd_line: command_line.to_owned(),
+            comm: process::name(self.tid),
+            // What it would be without the tracer.
+            state: b'R',
+            ppid: stat.parent,
+            pgrp: stat.group,
+            session: stat.session,
+            flags: stat.flags as i32,
+            utime: stat.user_time,
+            stime: stat.system_time,
+            cutime: stat.children_user_time,
+            cstime: stat.children_system_time,
+            // A signed byte in the format.
+            nice: stat.nice as u64,
+            uid: u64::from(self.status.uid),
+            gid: self.status.gid,
+            // No signal has ended it.
+            cursig: 0,
+            sighold: self.status.blocked,
+            sigpend: self.status.own_pending,
+            arch_state: Box::new(ArchState { gpr_state: self.registers.words().to_vec(), components }),
+        }
+    }
+}

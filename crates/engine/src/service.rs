@@ -1,0 +1,175 @@
+//! Programs that come and go while processes are followed.
+//!
+//! A program that is inserted is placed in every followed process that it is for: one thread of each is stopped for
+//! a moment. A program that is removed is taken out at once; threads that are in a slot just then run on, so the slots
+//! stay until the process is let go. The variables are the tracer's, so they are read and reset without any process
+//! noticing.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rpn::Object;
+
+use crate::error::Error;
+use crate::program::{Counts, Options, Program, State};
+use crate::site::Use;
+use crate::tracer::{Control, Tracer};
+
+/// Which variables are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variables {
+    /// The local variables of a program, by its number.
+    Local(usize),
+    /// The global variables.
+    Global,
+}
+
+/// A program that is inserted, and what has become of it.
+#[derive(Debug)]
+pub struct Inserted<'a> {
+    /// Its number.
+    pub number: usize,
+    /// The program.
+    pub object: &'a Object,
+    /// How it is used.
+    pub options: Options,
+    /// For each of its probes, in order: where it was placed first, its state, its counts.
+    pub probes: Vec<(Option<u64>, State, Counts)>,
+    /// Whether it is for all processes that are followed, and not for some only.
+    pub is_for_all: bool,
+    /// The values of its local variables.
+    pub locals: Vec<u64>,
+}
+
+impl Tracer<'_> {
+    /// Inserts a program: its number. `only` names the processes it is for, which include their later descendants;
+    /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
+    pub fn insert(&mut self, object: Object, options: Options, only: Option<Vec<i32>>) -> usize {
+        self.globals.grow(object.gvars);
+        self.programs.push(Program::new(object, options, only.map(|only| only.into_iter().collect())));
+        let spaces: Vec<u32> = self.spaces.keys().copied().collect();
+        for number in spaces {
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.stale = true;
+            }
+            self.waiting = true;
+            self.ask_one(number);
+        }
+        self.programs.len() - 1
+    }
+
+    /// Whether a program could be placed in a process that is followed already; what could not is in the error.
+    /// Nothing is changed.
+    ///
+    /// # Errors
+    /// The process is gone, or probes cannot be placed.
+    pub fn check(&mut self, object: &Object, options: Options, pid: i32) -> Result<(), Error> {
+        self.programs.push(Program::new(object.clone(), options, Some([pid].into())));
+        let number = self.programs.len() - 1;
+        let refused = self.refusals_of(number, pid);
+        self.programs.pop();
+        let refused = refused?;
+        if refused.is_empty() { Ok(()) } else { Err(Error::Refused(refused)) }
+    }
+
+    /// Takes a program out of all processes. Its number stays its own.
+    pub fn remove(&mut self, number: usize) {
+        let Some(program) = self.programs.get_mut(number) else { return };
+        program.inserted = false;
+        for probe in 0..program.probes.len() {
+            self.retire(Use::Probe { program: number, probe });
+        }
+        for space in self.spaces.values_mut() {
+            space.placed.retain(|(placed, _)| *placed != number);
+        }
+    }
+
+    /// Takes one probe of a program out of all processes, as its handler's `remove` does.
+    pub fn remove_probe(&mut self, number: usize, probe: usize) {
+        if let Some(state) = self.programs.get_mut(number).and_then(|program| program.probes.get_mut(probe)) {
+            state.state = State::Removed;
+            self.retire(Use::Probe { program: number, probe });
+        }
+    }
+
+    /// Goes on until the programs are placed in all processes that are followed, or the time is over.
+    pub fn settle(&mut self, control: &Control, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.spaces.values().any(|space| space.stale) && Instant::now() < end {
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// The programs that are inserted, the latest first.
+    pub fn inserted(&self) -> Vec<Inserted<'_>> {
+        let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
+        programs
+            .map(|(number, program)| Inserted {
+                number,
+                object: &program.object,
+                options: program.options,
+                probes: program
+                    .probes
+                    .iter()
+                    .map(|probe| (probe.address, probe.state, probe.counts))
+                    .collect(),
+                is_for_all: program.only.is_none(),
+                locals: Program::values(&program.locals),
+            })
+            .collect()
+    }
+
+    fn variables(&self, which: Variables) -> &[AtomicU64] {
+        match which {
+            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals),
+            Variables::Global => self.globals.all(),
+        }
+    }
+
+    /// The values of variables, with their indices, as far as there are any in the range.
+    pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
+        let values = Program::values(self.variables(which)).into_iter().enumerate();
+        values.filter(|(index, _)| range.contains(index)).collect()
+    }
+
+    /// Sets variables to zero.
+    pub fn reset(&self, which: Variables, range: RangeInclusive<usize>) {
+        for (index, variable) in self.variables(which).iter().enumerate() {
+            if range.contains(&index) {
+                variable.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The processes that are followed.
+    pub fn followed(&self) -> Vec<i32> {
+        let mut processes: Vec<i32> = self.threads.values().map(|thread| thread.identity.pid).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// Makes the tracer one that serves requests: it never ends by itself, wants to be interrupted regularly, and
+    /// what cannot be probed is told and not an end.
+    pub fn serve(&mut self) {
+        self.serving = true;
+    }
+
+    /// Answers one event, or returns after an interruption. With nothing to follow it returns at once.
+    pub fn turn(&mut self, control: &Control) {
+        if self.threads.is_empty() {
+            self.observer.idle();
+        } else {
+            self.step(control, true);
+        }
+    }
+
+    /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
+    pub fn let_go(&mut self, control: &Control) {
+        self.leave_all(control);
+        self.leaving = false;
+    }
+}
