@@ -165,7 +165,7 @@ impl Session<'_> {
         let compile = rpn::Options {
             defines: insert.defines.clone(),
             include_dirs: insert.includes.clone(),
-            word: vm::Word::W8,
+            arch: rpn::Arch::X86_64,
         };
         let object = rpn::compile(&insert.file, &compile).map_err(|failure| failure.render(false))?.object;
         let items = insert
