@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod front;
 mod list;
+mod man;
 mod output;
 mod program;
 mod service;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|failure| failure.tell())
 }

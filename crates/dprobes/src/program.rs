@@ -2,18 +2,14 @@
 
 use std::io::IsTerminal;
 
-use rpn::{Compiled, Object, Options};
+use rpn::{Arch, Compiled, Object, Options};
 
 use crate::Failure;
 use crate::arguments::Program;
 
-/// Compiles a program for this machine's word; notes and warnings go to standard error.
-pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
-    let options = Options {
-        defines: program.define.clone(),
-        include_dirs: program.include.clone(),
-        word: vm::Word::W8,
-    };
+/// Compiles a program for a machine; notes and warnings go to standard error.
+pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
+    let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), arch };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
@@ -32,7 +28,7 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
 
 /// The compiled program, if this version can insert it.
 pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
-    let object = compile(program)?.object;
+    let object = compile(program, Arch::X86_64)?.object;
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(
             "{}: `modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",

@@ -119,13 +119,16 @@ impl Tracer<'_> {
         let object = &program.object;
         let mut machine = HitMachine::new(thread, registers, &mut tracked.identity);
         let code = vm::Program {
-            word: object.word,
+            word: object.word(),
             code: &object.code,
             jmpmax: object.jmpmax,
             logmax: object.logmax,
-            mask: vm::DEFAULT_MASK,
+            mask: definition.mask,
             locals: &program.locals,
             globals: self.globals.of(object),
+            excpt_log: object.excpt_log,
+            autostacktrace: object.autostacktrace,
+            heap: definition.heap,
             point: vm::Point {
                 module: object.module.as_bytes(),
                 offset: probe.offset.unwrap_or(0),
@@ -133,7 +136,6 @@ impl Tracer<'_> {
                 major: object.major,
                 minor: definition.minor,
             },
-            ..vm::Program::default()
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];
@@ -145,7 +147,7 @@ impl Tracer<'_> {
         let wanted = Use::Probe { program: program_number, probe: number };
         let mut pending = |major, minor, data: &[u8], counted| {
             let mut record = header(program.options.items, &before, &mut tracked.identity);
-            (record.major, record.minor, record.word) = (major, minor, object.word.bytes());
+            (record.major, record.minor, record.word) = (major, minor, object.word().bytes());
             record.data.extend_from_slice(data);
             Pending { wanted, counted, logonfault: definition.logonfault, record }
         };

@@ -140,7 +140,7 @@ fn symbol(name: &str, module: &Module, remark: &mut dyn FnMut(String)) -> Result
 
 /// The site at an address, if its instruction can be displaced.
 pub(crate) fn site(
-    opcode: Option<u8>,
+    opcode: Option<u32>,
     vaddr: u64,
     wanted: Use,
     module: &Module,
@@ -157,7 +157,7 @@ pub(crate) fn site(
         .find(|&length| text.peek(address, &mut bytes[..length]).is_ok())
         .map(|length| &bytes[..length])
         .ok_or_else(|| format!("the memory at {address:#x} cannot be read"))?;
-    if let Some(expected) = opcode.filter(|&expected| checks.opcodes && expected != bytes[0]) {
+    if let Some(expected) = opcode.filter(|&expected| checks.opcodes && expected != u32::from(bytes[0])) {
         return Err(format!(
             "opcode {expected:#04x} expected, {:#04x} found at {vaddr:#x}; correct `opcode =`, or leave it out to have \
              the place checked by disassembly",
