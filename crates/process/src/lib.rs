@@ -13,6 +13,7 @@
 mod elf;
 mod error;
 mod files;
+mod float;
 mod maps;
 mod memory;
 mod module;
@@ -31,6 +32,7 @@ pub use elf::{
 };
 pub use error::Error;
 pub use files::allow_many_files;
+pub use float::FloatRegisters;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
