@@ -58,6 +58,12 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Print a manual page, as roff
+    #[command(hide = true)]
+    Man {
+        /// The page
+        page: crate::man::Page,
+    },
 }
 
 /// Run a command with probes in it
@@ -111,10 +117,15 @@ pub(crate) struct Attach {
 #[command(after_help = "\
 Examples:
   dprobes check count.rpn
-  dprobes check --emit asm -D LIMIT=4096 malloc.rpn")]
+  dprobes check --emit asm -D LIMIT=4096 malloc.rpn
+  dprobes check --arch s390 count.rpn")]
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only this machine's programs can be
+    /// inserted
+    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
+    pub(crate) arch: rpn::Arch,
     /// Print what it was compiled to
     #[arg(long, value_name = "FORM")]
     pub(crate) emit: Option<Emit>,
@@ -134,6 +145,9 @@ Examples:
 pub(crate) struct BuildPpdf {
     #[command(flatten)]
     pub(crate) program: Program,
+    /// The machine that the program is for; for another than this one, symbols are kept as they are written
+    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
+    pub(crate) arch: rpn::Arch,
     /// The file to write [default: the program's name with .ppdf]
     #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -12,7 +12,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let found = ppdf::load(&arguments.program)?;
     let (object, is_ppdf) = match found {
         Some(found) => (found.object, true),
-        None => (program::compile(&arguments.program)?.object, false),
+        None => (program::compile(&arguments.program, arguments.arch)?.object, false),
     };
     let text = match arguments.emit {
         Some(Emit::Asm) => rpn::disassemble(&object),

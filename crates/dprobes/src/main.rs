@@ -11,6 +11,7 @@ mod control;
 mod front;
 mod list;
 mod lists;
+mod man;
 mod output;
 mod ppdf;
 mod program;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|failure| failure.tell())
 }

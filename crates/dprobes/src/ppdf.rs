@@ -29,7 +29,7 @@ pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     if is_same_file(input, &output) {
         return Err(Failure::new(format!("{}: the PPDF would overwrite the program", output.display())));
     }
-    let compiled = program::compile(&arguments.program)?;
+    let compiled = program::compile(&arguments.program, arguments.arch)?;
     let ppdf = resolve(compiled, arguments.sym.as_deref(), !arguments.dont_verify_opcodes)?;
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
     let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
@@ -75,11 +75,10 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
 /// resolved. Gives its object.
 pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     let failed = |cause: &str| Failure::new(format!("{}: {cause}", path.display()));
-    if ppdf.machine != EM_X86_64 || ppdf.object.word != vm::Word::W8 {
+    if ppdf.object.arch != rpn::Arch::X86_64 {
         return Err(failed(&format!(
-            "it was built for {} with words of {} bytes; only x86-64 programs can be probed",
-            machine_name(ppdf.machine),
-            ppdf.object.word.bytes()
+            "it was built for {}; only x86-64 programs can be probed",
+            ppdf.object.arch
         )));
     }
     let object = ppdf.object;
@@ -131,10 +130,6 @@ fn hex(bytes: &[u8]) -> String {
 fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf, Failure> {
     let Compiled { mut object, sources, .. } = compiled;
     let places = Places::of(&object, &sources);
-    let machine = match object.word {
-        vm::Word::W8 => EM_X86_64,
-        vm::Word::W4 => EM_386,
-    };
     if object.kind != ModuleKind::User {
         if let Some(sym) = sym {
             return Err(Failure::new(format!(
@@ -146,7 +141,14 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         tell(&format!(
             "warning: `modtype = {kind}`: the probes are not resolved, and this version cannot apply them"
         ));
-        return Ok(Ppdf { machine, object, places });
+        return Ok(Ppdf { object, places });
+    }
+    if object.arch != rpn::Arch::X86_64 {
+        tell(&format!(
+            "warning: a program for {}: the probes are not resolved, and this machine cannot apply them",
+            object.arch
+        ));
+        return Ok(Ppdf { object, places });
     }
     let (module, symbols) = files(&object, sym)?;
     let mut refused = Vec::new();
@@ -174,7 +176,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         build_id: module.build_id().unwrap_or_default().to_vec(),
         size: module.file_id().map_or(0, |id| id.size),
     });
-    Ok(Ppdf { machine, object, places })
+    Ok(Ppdf { object, places })
 }
 
 /// The module's file and, where it is another one, the file that has its symbols.

@@ -2,22 +2,18 @@
 
 use std::io::IsTerminal;
 
-use rpn::{Compiled, Object, Options, Selection};
+use rpn::{Arch, Compiled, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
 use crate::{Failure, ppdf};
 
-/// Compiles a program for this machine's word; notes and warnings go to standard error.
-pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
-    compile_and_tell(program, true)
+/// Compiles a program for a machine; notes and warnings go to standard error.
+pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
+    compile_and_tell(program, arch, true)
 }
 
-fn compile_and_tell(program: &Program, tell: bool) -> Result<Compiled, Failure> {
-    let options = Options {
-        defines: program.define.clone(),
-        include_dirs: program.include.clone(),
-        word: vm::Word::W8,
-    };
+fn compile_and_tell(program: &Program, arch: Arch, tell: bool) -> Result<Compiled, Failure> {
+    let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), arch };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
@@ -47,7 +43,7 @@ pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Object, F
 fn load_and_tell(program: &Program, select: &Select, tell: bool) -> Result<Object, Failure> {
     let mut object = match ppdf::load(program)? {
         Some(found) => ppdf::applicable(found, &program.file)?,
-        None => compile_and_tell(program, tell)?.object,
+        None => compile_and_tell(program, Arch::X86_64, tell)?.object,
     };
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(

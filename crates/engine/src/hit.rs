@@ -70,7 +70,8 @@ impl Tracer<'_> {
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
             if let Use::Probe { program, probe } = wanted {
-                records.extend(self.run_handler(thread, program, probe, registers));
+                let ran = self.run_handler(thread, program, probe, registers);
+                records.extend(ran.into_iter().flatten().flatten());
             }
         }
         let over: Vec<Use> = records_over(&self.programs, self.space_uses(tid, address));
@@ -91,14 +92,14 @@ impl Tracer<'_> {
         space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
     }
 
-    /// Counts a hit of one probe and runs its handler if it is due: what it logged.
+    /// Counts a hit of one probe and runs its handler if it is due: what it logged, then its stack traces.
     fn run_handler(
         &mut self,
         thread: &Stopped,
         program_number: usize,
         number: usize,
         registers: &mut Registers,
-    ) -> Option<Pending> {
+    ) -> Option<[Option<Pending>; 2]> {
         let program = &mut self.programs[program_number];
         let definition = &program.object.probes[number];
         let probe = &mut program.probes[number];
@@ -116,15 +117,25 @@ impl Tracer<'_> {
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
         let object = &program.object;
-        let mut machine = HitMachine { registers, identity: &mut tracked.identity };
+        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity);
         let code = vm::Program {
-            word: object.word,
+            word: object.word(),
             code: &object.code,
             jmpmax: object.jmpmax,
             logmax: object.logmax,
-            mask: vm::DEFAULT_MASK,
+            mask: definition.mask,
             locals: &program.locals,
             globals: self.globals.of(object),
+            excpt_log: object.excpt_log,
+            autostacktrace: object.autostacktrace,
+            heap: definition.heap,
+            point: vm::Point {
+                module: object.module.as_bytes(),
+                offset: probe.offset.unwrap_or(0),
+                id: object.id,
+                major: object.major,
+                minor: definition.minor,
+            },
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];
@@ -133,22 +144,25 @@ impl Tracer<'_> {
         } else if last {
             probe.state = State::Disabled;
         }
+        let wanted = Use::Probe { program: program_number, probe: number };
+        let mut pending = |major, minor, data: &[u8], counted| {
+            let mut record = header(program.options.items, &before, &mut tracked.identity);
+            (record.major, record.minor, record.word) = (major, minor, object.word().bytes());
+            record.data.extend_from_slice(data);
+            Pending { wanted, counted, logonfault: definition.logonfault, record }
+        };
+        let (major, minor) =
+            (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
         // `logmax = 0`: nothing is logged at all.
         let kept = outcome.end != End::Abort && object.logmax > 0;
-        let pending = kept.then(|| {
-            let mut record = header(program.options.items, &before, &mut tracked.identity);
-            record.major = outcome.major.unwrap_or(object.major);
-            record.minor = outcome.minor.unwrap_or(definition.minor);
-            record.word = object.word.bytes();
-            record.data.extend_from_slice(self.machine.log());
-            let wanted = Use::Probe { program: program_number, probe: number };
-            Pending { wanted, logonfault: definition.logonfault, record }
-        });
+        let log = kept.then(|| pending(major, minor, self.machine.log(), true));
+        // Stack traces are recorded beside the log, as major and minor 0.
+        let traces = Some(self.machine.trace()).filter(|traces| !traces.is_empty());
+        let traces = traces.map(|traces| pending(0, 0, traces, false));
         if let End::ExitTo(facility) = outcome.end {
-            let codes = (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
-            self.exit_to(facility, (program_number, number), codes, thread, registers);
+            self.exit_to(facility, (program_number, number), (major, minor), thread, registers);
         }
-        pending
+        Some([log, traces])
     }
 
     /// Takes a probe that is over out of all processes.
@@ -252,7 +266,9 @@ impl Tracer<'_> {
     /// Counts records whose instruction has not completed.
     pub(crate) fn drop_records(&mut self, records: Vec<Pending>) {
         for pending in records {
-            if let Use::Probe { program, probe } = pending.wanted {
+            if let Use::Probe { program, probe } = pending.wanted
+                && pending.counted
+            {
                 self.programs[program].probes[probe].counts.dropped += 1;
             }
         }

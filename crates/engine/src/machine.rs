@@ -1,7 +1,7 @@
 //! A stopped thread as the machine that a handler runs on.
 
-use process::Registers;
-use vm::{Fault, Machine, Register};
+use process::{FloatRegisters, Registers, Stopped};
+use vm::{Fault, Machine, Register, RegisterSet, Shape};
 
 use crate::tracked::Identity;
 
@@ -10,8 +10,29 @@ const PAGE: u64 = 4096;
 
 /// The thread that hit a probe: its registers as the probed instruction would find them, and its memory.
 pub(crate) struct HitMachine<'a> {
+    pub(crate) thread: &'a Stopped,
     pub(crate) registers: &'a mut Registers,
     pub(crate) identity: &'a mut Identity,
+    /// The floating-point and SSE registers, once a handler has asked for one. No handler can change them.
+    float: Option<FloatRegisters>,
+}
+
+impl<'a> HitMachine<'a> {
+    pub(crate) fn new(
+        thread: &'a Stopped,
+        registers: &'a mut Registers,
+        identity: &'a mut Identity,
+    ) -> HitMachine<'a> {
+        HitMachine { thread, registers, identity, float: None }
+    }
+
+    /// The floating-point and SSE registers; `None` where the thread has been killed.
+    fn float(&mut self) -> Option<&FloatRegisters> {
+        if self.float.is_none() {
+            self.float = self.thread.float_registers().ok();
+        }
+        self.float.as_ref()
+    }
 }
 
 /// Where a register's name stands in the order of [`Registers::general`].
@@ -115,9 +136,37 @@ impl Machine for HitMachine<'_> {
         u64::from(self.identity.processor())
     }
 
-    fn task(&mut self) -> u64 {
-        // The assembler refuses `push task` in user probes; a program that has it all the same gets no address.
-        0
+    fn wide_register(&mut self, register: Register) -> Option<u128> {
+        let (code, data) = (self.registers.cs(), self.registers.ds());
+        let float = self.float()?;
+        let numbered = |first: Register| usize::from(register as u16 - first as u16);
+        Some(match register {
+            Register::Fcw => float.control().into(),
+            Register::Fsw => float.status().into(),
+            Register::Ftw => float.tags().into(),
+            Register::Fip => float.instruction().into(),
+            Register::Fdp => float.operand().into(),
+            // A 64-bit kernel does not keep these two; as it does itself for i386, they are the thread's.
+            Register::Fcs => code.into(),
+            Register::Fds => data.into(),
+            Register::Mxcsr => float.mxcsr().into(),
+            _ if register.shape() == Shape::Float => float.stack(numbered(Register::Fr0)),
+            _ if register.shape() == Shape::Vector => match register.set() {
+                RegisterSet::Both => float.vector(numbered(Register::Xmm0)),
+                RegisterSet::Long => float.vector(8 + numbered(Register::Xmm8)),
+            },
+            // The others are the kernel's.
+            _ => return None,
+        })
+    }
+
+    fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
+        let answer = std::arch::x86_64::__cpuid(leaf);
+        Some([answer.eax, answer.ebx, answer.ecx, answer.edx])
+    }
+
+    fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
+        self.thread.segment_base(selector).map(|base| base.wrapping_add(offset))
     }
 }
 

@@ -201,6 +201,7 @@ impl Tracer<'_> {
             }
         };
         let count = planned.len();
+        note_offsets(&mut self.programs, &work.module, &planned);
         if let Err(reason) = self.arm(number, area, planned) {
             self.cannot_place(tid, &work, reason);
         } else if work.program.is_some() {
@@ -397,6 +398,19 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
 /// Whether a module is the one that a program names, as its process sees files.
 fn is_named(module: &Module, name: &str, tid: i32) -> bool {
     module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
+}
+
+/// Notes where in a module's file the probes are that are about to be placed there.
+fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
+    for Planned(site) in planned {
+        let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
+        for wanted in &site.uses {
+            if let Use::Probe { program, probe } = *wanted {
+                let probe = &mut programs[program].probes[probe];
+                probe.offset = probe.offset.or(offset);
+            }
+        }
+    }
 }
 
 /// Notes that the probes among a site's users are armed.

@@ -56,7 +56,7 @@ pub(crate) struct Checks {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected<'a> {
     /// The first byte.
-    pub(crate) opcode: Option<u8>,
+    pub(crate) opcode: Option<u32>,
     /// The whole instruction, where the site was resolved before.
     pub(crate) bytes: Option<&'a [u8]>,
 }

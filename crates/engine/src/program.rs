@@ -60,6 +60,8 @@ pub(crate) struct Probe {
     pub(crate) counts: Counts,
     /// Where it was placed first.
     pub(crate) address: Option<u64>,
+    /// The place in the module's file of where it was placed first.
+    pub(crate) offset: Option<u64>,
 }
 
 /// What has become of a probepoint.

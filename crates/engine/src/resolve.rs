@@ -86,9 +86,9 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
 }
 
 /// Compares the opcode given, if any, with the instruction found.
-pub(crate) fn verify_opcode(opcode: Option<u8>, found: &[u8], vaddr: u64) -> Result<(), String> {
+pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], vaddr: u64) -> Result<(), String> {
     match (opcode, found.first()) {
-        (Some(expected), Some(found)) if expected != *found => Err(format!(
+        (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
             "opcode {expected:#04x} expected, {found:#04x} found at {vaddr:#x}; correct `opcode =`, or leave it out to \
              have the place checked by disassembly"
         )),

@@ -58,6 +58,8 @@ pub(crate) struct InSlot {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) wanted: Use,
+    /// Whether it is what the handler logged; else it is the handler's stack traces, which no counter counts.
+    pub(crate) counted: bool,
     pub(crate) logonfault: bool,
     pub(crate) record: Record,
 }

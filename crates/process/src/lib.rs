@@ -13,6 +13,7 @@
 mod elf;
 mod error;
 mod files;
+mod float;
 mod library;
 mod maps;
 mod memory;
@@ -32,6 +33,7 @@ pub use elf::{
 };
 pub use error::Error;
 pub use files::allow_many_files;
+pub use float::FloatRegisters;
 pub use library::find_library;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};

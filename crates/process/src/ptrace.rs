@@ -3,13 +3,14 @@
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};
 
-use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_regs_struct};
+use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
 
-use crate::{Error, Registers};
+use crate::{Error, FloatRegisters, Registers};
 
 /// Requests that the libc crate does not name.
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
 const PTRACE_SETSIGMASK: c_uint = 0x420b;
+const PTRACE_GET_THREAD_AREA: c_uint = 25;
 const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
 /// The system calls stop with this bit set beside SIGTRAP, so that they cannot be mistaken for a signal.
@@ -105,6 +106,46 @@ pub(crate) fn register_set(tid: pid_t, note: c_int) -> Result<Vec<u8>, Error> {
     }
     bytes.truncate(place.iov_len);
     Ok(bytes)
+}
+
+/// The floating-point and SSE registers of a stopped thread.
+pub(crate) fn float_registers(tid: pid_t) -> Result<FloatRegisters, Error> {
+    let mut raw = MaybeUninit::<user_fpregs_struct>::uninit();
+    // SAFETY: the kernel writes one user_fpregs_struct at `data`, whatever the thread's own word is.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETFPREGS, tid, null_mut::<c_void>(), raw.as_mut_ptr()) };
+    if result == -1 {
+        return Err(Error::last("reading the floating-point registers", tid));
+    }
+    // SAFETY: the request succeeded, so the structure is filled.
+    Ok(FloatRegisters::from_raw(unsafe { raw.assume_init() }))
+}
+
+/// The kernel's description of a segment (arch/x86/include/uapi/asm/ldt.h).
+#[repr(C)]
+#[derive(Default)]
+struct UserDescriptor {
+    number: u32,
+    base: u32,
+    limit: u32,
+    flags: u32,
+}
+
+/// The bit of a description's flags that says that there is no such segment.
+const NOT_PRESENT: u32 = 1 << 5;
+
+/// The base of a thread's own segment with this number in the global descriptor table, if there is one.
+pub(crate) fn segment_base(tid: pid_t, number: u16) -> Option<u64> {
+    let mut descriptor = UserDescriptor::default();
+    // SAFETY: the kernel writes one user_desc at `data`.
+    let result = unsafe {
+        libc::ptrace(
+            PTRACE_GET_THREAD_AREA,
+            tid,
+            without_provenance_mut::<c_void>(usize::from(number)),
+            std::ptr::from_mut(&mut descriptor),
+        )
+    };
+    (result != -1 && descriptor.flags & NOT_PRESENT == 0).then(|| descriptor.base.into())
 }
 
 /// Sets the registers of a stopped thread.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use libc::{c_int, pid_t, siginfo_t};
 
 use crate::ptrace::{self, SYSCALL_STOP};
-use crate::{Error, Registers, Status};
+use crate::{Error, FloatRegisters, Registers, Status};
 
 /// What is reported of every traced thread: its children, its exec, its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
@@ -126,6 +126,26 @@ impl Stopped {
     /// The thread has been killed.
     pub fn registers(&self) -> Result<Registers, Error> {
         ptrace::registers(self.tid)
+    }
+
+    /// Its floating-point and SSE registers.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn float_registers(&self) -> Result<FloatRegisters, Error> {
+        ptrace::float_registers(self.tid)
+    }
+
+    /// The linear address at which the segment begins that a selector names: one of the flat segments that every
+    /// thread has, or one of the thread's own (`set_thread_area`). `None` where it names none of them; segments of a
+    /// local descriptor table cannot be seen from outside.
+    pub fn segment_base(&self, selector: u16) -> Option<u64> {
+        // Bit 2: the local table. Numbers 4 to 6: code of 32 bits, data, code of 64 bits.
+        match (selector >> 2 & 1, selector >> 3) {
+            (0, 4..=6) => Some(0),
+            (0, number) if number > 6 => ptrace::segment_base(self.tid, number),
+            _ => None,
+        }
     }
 
     /// Sets its registers.

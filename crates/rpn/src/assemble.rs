@@ -21,7 +21,7 @@ use crate::source::Span;
 
 /// Writes the code of a program into its object, whose headers are read.
 pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Messages) {
-    let layouts = lay_out(program, object.word);
+    let layouts = lay_out(program, object.word());
     let procedures = find_procedures(program, &layouts, messages);
     object.procs = program
         .items
@@ -204,12 +204,14 @@ impl Writer<'_> {
             let warning = Diagnostic::warning(instruction.place, "`ret` outside of a procedure");
             self.messages.add(warning.label("there is no call to return from; `exit` ends a handler"));
         }
-        let bytes = op.row().operand.size(self.object.word.bytes());
+        crate::context::instruction(op, instruction.place, self.object).keep(self.messages);
+        let bytes = op.row().operand.size(self.object.word().bytes());
         let value = match &instruction.operand {
             None => Ok(0),
             Some(Operand::Number(expression)) => self.number(op, expression, offset + 1),
             Some(Operand::Register(register, place)) => {
-                crate::context::check(op, *register, *place, self.object.word).map(|()| *register as u64)
+                let checked = crate::context::register(op, register, *place, self.object);
+                checked.map(|()| u64::from(register.index))
             }
             Some(Operand::Target(name)) => {
                 self.target(op, name).map(|target| target.wrapping_sub(offset + 1 + bytes) as u64)
@@ -222,7 +224,7 @@ impl Writer<'_> {
 
     /// A number, checked for what its instruction takes.
     fn number(&mut self, op: Op, expression: &Expression, at: usize) -> Result<u64, Diagnostic> {
-        let word = self.object.word;
+        let word = self.object.word();
         let row = op.row();
         let name = row.name;
         let number = match row.operand {
@@ -233,6 +235,8 @@ impl Writer<'_> {
             }
             Takes::U8 => within(expression, &format!("the count of `{name}`"), 0..=0xff)?,
             Takes::U16 => within(expression, &format!("the operand of `{name}`"), 0..=0xffff)?,
+            // Two's complement; only the low two bytes are written.
+            Takes::S16 => within(expression, &format!("the operand of `{name}`"), -0x8000..=0x7fff)? & 0xffff,
             Takes::Local => self.variable(expression, "local", "vars", self.object.vars)?,
             Takes::Global => self.variable(expression, "global", "gvars", self.object.gvars)?,
             Takes::Bit => within(expression, "a bit position", 1..=i128::from(word.bits()))?,
@@ -270,7 +274,7 @@ impl Writer<'_> {
 
     /// A word: a number that fits in it, or, in kernel programs, a symbol's address.
     fn word(&mut self, expression: &Expression, at: usize) -> Result<u64, Diagnostic> {
-        let word = self.object.word;
+        let word = self.object.word();
         let value = expression.value()?;
         let Some(symbol) = value.symbol else {
             let half = 1i128 << (word.bits() - 1);

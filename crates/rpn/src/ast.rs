@@ -1,9 +1,10 @@
 //! A program as written: what the parser makes, and the printer turns back into text.
 
-use vm::{Op, Register};
+use vm::Op;
 
 use crate::expression::{Expression, Name};
 use crate::keys::Key;
+use crate::registers::Register;
 use crate::source::{Place, Span};
 
 /// A program.

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use vm::Word;
 
+use crate::arch::Arch;
 use crate::ast::{ProbePoint, Program, Statement, Value};
 use crate::diagnostic::{Diagnostic, Keep, Messages, nearest, quote};
 use crate::expression::{self, Expression, Name};
@@ -11,14 +12,19 @@ use crate::keys::Key;
 use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
 use crate::source::Span;
 
-/// The largest `logmax`, in bytes.
-const LARGEST_LOG: i128 = 32 << 10;
-
 /// Groups or types that a program may define.
 pub(crate) const MOST_NAMES: usize = 1000;
 
+/// `logmax` where none is given.
+pub(crate) const LOGMAX: usize = 1024;
+/// `jmpmax` where none is given.
+pub(crate) const JMPMAX: u32 = 256;
+/// `excpt_log` where none is given.
+pub(crate) const EXCPT_LOG: usize = 1024;
+/// `heapmax` where none is given.
+pub(crate) const HEAPMAX: usize = vm::HEAP_LIMIT;
 /// `maxhits` where none is given.
-const MAXHITS: u64 = 0x7fff_ffff;
+pub(crate) const MAXHITS: u64 = 0x7fff_ffff;
 
 /// What the file header says for probes that do not say it themselves.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +35,9 @@ struct Defaults {
 }
 
 /// Reads the headers of a program. The probes have no code yet.
-pub(crate) fn headers(program: &Program, word: Word, end: Span, messages: &mut Messages) -> Object {
+pub(crate) fn headers(program: &Program, arch: Arch, end: Span, messages: &mut Messages) -> Object {
     let header = Statements { all: &program.header, messages };
-    let (mut object, defaults) = header.file(word, end);
+    let (mut object, defaults) = header.file(arch, end);
     let probes = program.items.iter().filter_map(|item| match item {
         crate::ast::Item::Probe(probe) => Some(probe),
         crate::ast::Item::Procedure(_) => None,
@@ -80,8 +86,12 @@ impl<'a> Statements<'a> {
     }
 
     fn unsigned<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128) -> T {
+        self.unsigned_or(key, most, T::default())
+    }
+
+    fn unsigned_or<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128, default: T) -> T {
         // A wrong number has its message, and the object is not used.
-        self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or_default()
+        self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or(default)
     }
 
     fn yes(&self, key: Key) -> Option<bool> {
@@ -125,7 +135,7 @@ impl<'a> Statements<'a> {
         u64::try_from(number).unwrap_or(otherwise)
     }
 
-    fn file(mut self, word: Word, end: Span) -> (Object, Defaults) {
+    fn file(mut self, arch: Arch, end: Span) -> (Object, Defaults) {
         if self.find(Key::Name).is_none() {
             let start = Span { start: 0, end: 0, ..end };
             let first = self.all.first().map_or(start, |statement| statement.place.span);
@@ -143,19 +153,16 @@ impl<'a> Statements<'a> {
         let object = Object {
             module: self.name(Key::Name).map(|name| name.text.clone()).unwrap_or_default(),
             kind,
-            word,
+            arch,
             vars: self.unsigned(Key::Vars, u16::MAX.into()),
             gvars: self.unsigned(Key::Gvars, u16::MAX.into()),
             major: self.unsigned(Key::Major, u16::MAX.into()),
             id: self.unsigned(Key::Id, u32::MAX.into()),
-            logmax: match self.find(Key::Logmax) {
-                Some(_) => self.unsigned(Key::Logmax, LARGEST_LOG),
-                None => 1024,
-            },
-            jmpmax: match self.find(Key::Jmpmax) {
-                Some(_) => self.unsigned(Key::Jmpmax, u16::MAX.into()),
-                None => 256,
-            },
+            logmax: self.unsigned_or(Key::Logmax, vm::LOG_LIMIT as i128, LOGMAX),
+            jmpmax: self.unsigned_or(Key::Jmpmax, u16::MAX.into(), JMPMAX),
+            excpt_log: self.unsigned_or(Key::ExcptLog, vm::TRACE_LIMIT as i128, EXCPT_LOG),
+            autostacktrace: self.yes(Key::Autostacktrace).unwrap_or(false),
+            heapmax: self.unsigned_or(Key::Heapmax, vm::HEAP_LIMIT as i128, HEAPMAX),
             groups: self.names(Key::Groupdef),
             types: self.names(Key::Typedef),
             ..Object::default()
@@ -170,20 +177,22 @@ impl<'a> Statements<'a> {
 
     fn probe(mut self, probe: &ProbePoint, object: &Object, defaults: Defaults) -> Probe {
         self.check_point();
-        let (location, length) = self.location(object.word);
+        let (location, length) = self.location(object.word());
         let point = self.point();
         Probe {
             point: point.map(|point| point.written.clone()).unwrap_or_default(),
             span: point.map_or(Span::default(), Statement::span),
             location,
             watch: self.watch(object, length, probe),
-            opcode: self.opcode(),
+            opcode: self.opcode(object.arch),
             minor: self.unsigned(Key::Minor, u16::MAX.into()),
             group: self.member(Key::Group, Key::Groupdef, &object.groups),
             kind: self.member(Key::Type, Key::Typedef, &object.types),
             ignore: self.hits(Key::Ignore, defaults.ignore),
             maxhits: self.hits(Key::Maxhits, defaults.maxhits),
             logonfault: self.yes(Key::Logonfault).unwrap_or(defaults.logonfault),
+            mask: self.unsigned_or(Key::ExcptMask, u16::MAX.into(), vm::DEFAULT_MASK),
+            heap: self.heap(object.heapmax),
             entry: 0,
             end: 0,
             site: None,
@@ -234,7 +243,12 @@ impl<'a> Statements<'a> {
         };
         let place = name.place;
         let access = Access::ALL.iter().copied().find(|access| access.name() == name.text)?;
-        let wrong = if object.kind == ModuleKind::User {
+        let wrong = if !object.arch.is_intel() {
+            Some(
+                Diagnostic::error(place, format!("there are no watchpoints on {}", object.arch))
+                    .label("only Intel processors have them"),
+            )
+        } else if object.kind == ModuleKind::User {
             Some(
                 Diagnostic::error(place, "a watchpoint in a user program")
                     .label("expected a kernel program")
@@ -253,7 +267,7 @@ impl<'a> Statements<'a> {
             return None;
         }
         let length = length.unwrap_or(1);
-        let allowed: &[i128] = match (access, object.word) {
+        let allowed: &[i128] = match (access, object.word()) {
             (Access::Execute, _) => &[1],
             (Access::Io, _) | (_, Word::W4) => &[1, 2, 4],
             (_, Word::W8) => &[1, 2, 4, 8],
@@ -283,22 +297,33 @@ impl<'a> Statements<'a> {
         Some(Watch { access, length: u8::try_from(length).unwrap_or(1) })
     }
 
-    fn opcode(&mut self) -> Option<u8> {
-        let number = self.number(Key::Opcode, 0..=0xff)?;
-        let named = match number {
-            0xcc => Some("int3"),
-            0xcd => Some("int"),
-            0xce => Some("into"),
-            _ => None,
-        };
-        if let Some(named) = named {
+    /// The heap of a probe, of which the file header gives the most.
+    fn heap(&mut self, most: usize) -> usize {
+        let Some(number) = self.number(Key::Heap, 0..=vm::HEAP_LIMIT as i128) else { return most };
+        if let Some(wrong) = self.find(Key::Heap).filter(|_| number > most as i128) {
+            let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} bytes"));
+            let wrong = wrong.label(format!("the file header allows `heapmax = {most}`"));
+            self.messages.add(wrong);
+        }
+        usize::try_from(number).unwrap_or(most)
+    }
+
+    fn opcode(&mut self, arch: Arch) -> Option<u32> {
+        let most = (1i128 << (8 * arch.opcode_bytes())) - 1;
+        let Some(Value::Number(expression)) = &self.find(Key::Opcode)?.value else { return None };
+        let number = within(expression, "`opcode =`", 0..=most).map_err(|wrong| match arch.opcode_bytes() {
+            1 => wrong,
+            bytes => wrong.help(format!("it is the first {bytes} bytes of the instruction on {arch}")),
+        });
+        let number = u32::try_from(number.keep(self.messages)?).ok()?;
+        if let Some(named) = arch.unprobed(number) {
             let span = self.find(Key::Opcode).map_or(Span::default(), Statement::span);
             self.messages.add(
                 Diagnostic::error(span, format!("no probe can be placed on `{named}`"))
                     .label("this is its opcode"),
             );
         }
-        u8::try_from(number).ok()
+        Some(number)
     }
 
     /// The group or type of a probe, as the file header spells it.

@@ -1,26 +1,74 @@
-//! What a register instruction can do in a probe's context.
+//! What a handler can do where its probe is: on which machine, in user programs or in the kernel.
+//!
+//! What cannot be done is refused here, so that it never reads as a silent 0.
 
-use vm::{Op, Register, RegisterSet, Word};
+use vm::{Context, Group, Op};
 
 use crate::diagnostic::Diagnostic;
+use crate::object::{ModuleKind, Object};
+use crate::registers::{Register, Uses};
 use crate::source::Place;
 
-/// Checks that the probed program's processor has the register, and that a handler may change it where it
-/// would (manual, appendix A).
-pub(crate) fn check(op: Op, register: Register, place: Place, word: Word) -> Result<(), Diagnostic> {
-    let name = register.name();
-    if register.set() == RegisterSet::Long && word == Word::W4 {
-        let wrong = Diagnostic::error(place, format!("an i386 program has no register `{name}`"))
-            .label("expected an i386 register");
-        let narrow = name.strip_prefix('r').map(|rest| format!("e{rest}"));
-        return Err(wrong.suggest(narrow.filter(|name| Register::from_name(name).is_some())));
+/// Checks that the machine and the program's kind have the instruction.
+pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), Diagnostic> {
+    let name = op.row().name;
+    if only_intel(op) && !object.arch.is_intel() {
+        return Err(Diagnostic::error(place, format!("`{name}` is not for {}", object.arch))
+            .label("only Intel processors have what it uses"));
     }
-    if matches!(op, Op::PopR | Op::PopU) && !register.can_pop() {
+    if op.row().context == Context::Both || object.kind != ModuleKind::User {
+        return Ok(());
+    }
+    let what = match op.row().group {
+        Group::Port => "I/O ports",
+        Group::System => "the kernel's task structure",
+        _ => "the kernel's modules",
+    };
+    Err(Diagnostic::error(place, format!("`{name}` cannot be used in a user program"))
+        .label(format!("user mode has no access to {what}"))
+        .help(FOR_THE_KERNEL))
+}
+
+const FOR_THE_KERNEL: &str = "it is for programs with `modtype = kernel` or `kmod`";
+
+/// Instructions of which the manual says "IA32".
+fn only_intel(op: Op) -> bool {
+    op == Op::Seg2lin || op.row().group == Group::Port
+}
+
+/// Checks that a handler of this program may do this with the register.
+pub(crate) fn register(op: Op, register: &Register, place: Place, object: &Object) -> Result<(), Diagnostic> {
+    let name = register.name;
+    let Uses { push_u, push_r, pop_u, pop_r } = register.uses;
+    let pops = matches!(op, Op::PopR | Op::PopU);
+    if pops && !(pop_u || pop_r) {
         return Err(Diagnostic::error(place, format!("the register `{name}` cannot be changed"))
             .label("expected a register that a handler may set")
             .help(
-                "cs, ss, and the stack, instruction, flags and segment base registers can only be pushed",
+                "general registers can be changed, and on Intel ds, es, fs and gs; others can only be pushed",
             ));
     }
-    Ok(())
+    if object.kind == ModuleKind::User {
+        return match register.kernel {
+            true => {
+                let message = format!("the register `{name}` cannot be read in a user program");
+                let wrong = Diagnostic::error(place, message).label("user mode has no access to it");
+                Err(wrong.help(FOR_THE_KERNEL))
+            }
+            false => Ok(()),
+        };
+    }
+    let (fits, other) = match op {
+        Op::PushR => (push_r, "push u"),
+        Op::PushU => (push_u, "push r"),
+        Op::PopR => (pop_r, "pop u"),
+        _ => (pop_u, "pop r"),
+    };
+    if fits {
+        return Ok(());
+    }
+    let context = if matches!(op, Op::PushR | Op::PopR) { "current" } else { "user" };
+    Err(Diagnostic::error(place, format!("the register `{name}` is not in the {context} context"))
+        .label("expected a register of that context")
+        .suggest(Some(format!("{other}, {name}"))))
 }

@@ -220,7 +220,7 @@ pub(crate) struct Messages {
 }
 
 /// Messages kept for one compilation.
-const MOST_MESSAGES: usize = 1000;
+pub(crate) const MOST_MESSAGES: usize = 1000;
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Diagnostic) {

@@ -5,24 +5,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use vm::{Op, Operand as Takes, Register};
+use vm::{Op, Operand as Takes};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
-use crate::expression::{Binary, Expression, Name, Node};
+use crate::check::{EXCPT_LOG, HEAPMAX, JMPMAX, LOGMAX, MAXHITS};
+use crate::expression::{Binary, Expression, Name, Node, Unary};
 use crate::keys::Key;
 use crate::object::{Location, ModuleKind, Object, Probe};
 use crate::source::Place;
 
 /// An object as source text: the file header, every probe with its header and handler, every procedure.
 ///
-/// Compiling the text gives the object back, for the same [`vm::Word`]. It never fails: bytes that are no
+/// Compiling the text gives the object back, for the same [`crate::Arch`]. It never fails: bytes that are no
 /// instruction are shown as comments.
 pub fn disassemble(object: &Object) -> String {
     let mut items: Vec<(usize, Item)> = Vec::new();
     let decoder = Decoder::new(object);
     for probe in &object.probes {
         let body = decoder.body(probe.entry, probe.end);
-        items.push((probe.entry, Item::Probe(ProbePoint { header: probe_header(probe), body })));
+        items.push((
+            probe.entry,
+            Item::Probe(ProbePoint { header: probe_header(probe, object.heapmax), body }),
+        ));
     }
     for procedure in &object.procs {
         let body = decoder.body(procedure.entry, procedure.end);
@@ -39,6 +43,14 @@ fn name(text: &str) -> Name {
 
 fn number(value: u64) -> Expression {
     Expression { node: Node::Number(value), place: Place::default() }
+}
+
+fn signed(value: i16) -> Expression {
+    let magnitude = number(value.unsigned_abs().into());
+    match value {
+        0.. => magnitude,
+        _ => Expression { node: Node::Unary(Unary::Minus, Box::new(magnitude)), place: Place::default() },
+    }
 }
 
 /// `symbol`, `symbol + 4` or `symbol - 4`.
@@ -63,8 +75,10 @@ fn file_header(object: &Object) -> Vec<Statement> {
         (Key::Gvars, object.gvars.into(), 0),
         (Key::Major, object.major.into(), 0),
         (Key::Id, object.id.into(), 0),
-        (Key::Logmax, object.logmax as u64, 1024),
-        (Key::Jmpmax, object.jmpmax.into(), 256),
+        (Key::Logmax, object.logmax as u64, LOGMAX as u64),
+        (Key::Jmpmax, object.jmpmax.into(), JMPMAX.into()),
+        (Key::ExcptLog, object.excpt_log as u64, EXCPT_LOG as u64),
+        (Key::Heapmax, object.heapmax as u64, HEAPMAX as u64),
     ];
     let names = |texts: &[String]| Value::Names(texts.iter().map(|text| name(text)).collect());
     let mut header = vec![
@@ -73,6 +87,9 @@ fn file_header(object: &Object) -> Vec<Statement> {
     ];
     let told = numbers.into_iter().filter(|(_, value, default)| value != default);
     header.extend(told.map(|(key, value, _)| statement(key, Value::Number(number(value)))));
+    if object.autostacktrace {
+        header.push(statement(Key::Autostacktrace, Value::Name(name("yes"))));
+    }
     for (key, texts) in [(Key::Groupdef, &object.groups), (Key::Typedef, &object.types)] {
         if !texts.is_empty() {
             header.push(statement(key, names(texts)));
@@ -81,7 +98,7 @@ fn file_header(object: &Object) -> Vec<Statement> {
     header
 }
 
-fn probe_header(probe: &Probe) -> Vec<Statement> {
+fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
     let (key, first, last) = match &probe.location {
         Location::Offset(value) => (Key::Offset, number(*value), None),
         Location::Symbol { name, addend } => (Key::Offset, symbol(name, *addend), None),
@@ -111,7 +128,9 @@ fn probe_header(probe: &Probe) -> Vec<Statement> {
     for (key, value, default) in [
         (Key::Minor, probe.minor.into(), 0),
         (Key::Ignore, probe.ignore, 0),
-        (Key::Maxhits, probe.maxhits, 0x7fff_ffff),
+        (Key::Maxhits, probe.maxhits, MAXHITS),
+        (Key::ExcptMask, probe.mask.into(), vm::DEFAULT_MASK.into()),
+        (Key::Heap, probe.heap as u64, heapmax as u64),
     ] {
         if value != default {
             add(key, Value::Number(number(value)));
@@ -186,7 +205,7 @@ impl<'a> Decoder<'a> {
         let mut at = entry;
         while let Some(byte) = self.object.code.get(at).filter(|_| at < end) {
             let read = Op::from_byte(*byte).and_then(|op| {
-                let size = op.row().operand.size(self.object.word.bytes());
+                let size = op.row().operand.size(self.object.word().bytes());
                 let bytes = self.object.code.get(at + 1..at + 1 + size).filter(|_| at + 1 + size <= end)?;
                 let mut whole = [0; 8];
                 whole[..size].copy_from_slice(bytes);
@@ -201,7 +220,7 @@ impl<'a> Decoder<'a> {
 
     /// Where a jump or call goes: its operand is the distance from its own end.
     fn target(&self, end: usize, operand: u64) -> usize {
-        end.wrapping_add_signed(self.object.word.signed(operand) as isize)
+        end.wrapping_add_signed(self.object.word().signed(operand) as isize)
     }
 
     fn line(&self, decoded: &Decoded, labels: &BTreeMap<usize, String>) -> Line {
@@ -213,7 +232,7 @@ impl<'a> Decoder<'a> {
         let Some((op, operand)) = decoded.found else { return comment("not an instruction") };
         let value = match op.row().operand {
             Takes::None => None,
-            Takes::Register => match u16::try_from(operand).ok().and_then(Register::from_index) {
+            Takes::Register => match self.object.arch.register_at(operand) {
                 Some(register) => Some(Operand::Register(register, Place::default())),
                 None => return comment("no such register"),
             },
@@ -230,6 +249,7 @@ impl<'a> Decoder<'a> {
             {
                 Some(Operand::Number(self.symbols[&(decoded.at + 1)].clone()))
             }
+            Takes::S16 => Some(Operand::Number(signed(operand as u16 as i16))),
             _ => Some(Operand::Number(number(operand))),
         };
         Line::Instruction(Instruction { op, operand: value, place: Place::default() })

@@ -10,8 +10,6 @@ pub(crate) enum Place {
     Probe,
     /// In both: the file header's holds for all probes that have none of their own.
     Both,
-    /// Nowhere in this version: it belongs to what is named here.
-    Absent(&'static str),
 }
 
 /// What a statement takes.
@@ -64,9 +62,6 @@ macro_rules! keys {
     };
 }
 
-const EXCEPTIONS: &str = "exception handling";
-const TRACING: &str = "stack tracing";
-
 keys! {
     Name "name" Place::File, Takes::Name, "a module's name";
     Modtype "modtype" Place::File, Takes::Word(&["user", "kernel", "kmod"]), "`user`, `kernel` or `kmod`";
@@ -78,20 +73,21 @@ keys! {
     Id "id" Place::File, Takes::Number, "a number";
     Logmax "logmax" Place::File, Takes::Number, "a number of bytes";
     Jmpmax "jmpmax" Place::File, Takes::Number, "a number of jumps";
+    ExcptLog "excpt_log" Place::File, Takes::Number, "a number of bytes";
+    Autostacktrace "autostacktrace" Place::File, Takes::Word(&["yes", "no"]), "`yes` or `no`";
+    Heapmax "heapmax" Place::File, Takes::Number, "a number of bytes";
     Logonfault "logonfault" Place::Both, Takes::Word(&["yes", "no"]), "`yes` or `no`";
     Ignore "ignore" Place::Both, Takes::Number, "a number of hits";
     Maxhits "maxhits" Place::Both, Takes::Number, "a number of hits";
     Offset "offset" Place::Probe, Takes::Point, "a number, a symbol, or a symbol and a number";
     Address "address" Place::Probe, Takes::Range, "an address";
     Watchpoint "watchpoint" Place::Probe, Takes::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
-    Opcode "opcode" Place::Probe, Takes::Number, "the first byte of the probed instruction";
+    Opcode "opcode" Place::Probe, Takes::Number, "the first bytes of the probed instruction";
     Group "group" Place::Probe, Takes::Name, "the name of a group";
     Type "type" Place::Probe, Takes::Name, "the name of a type";
     Minor "minor" Place::Probe, Takes::Number, "a minor code";
-    ExcptMask "excpt_mask" Place::Absent(EXCEPTIONS), Takes::Number, "a number";
-    ExcptLog "excpt_log" Place::Absent(TRACING), Takes::Number, "a number of bytes";
-    Autostacktrace "autostacktrace" Place::Absent(TRACING), Takes::Word(&["yes", "no"]), "`yes` or `no`";
-    Heapmax "heapmax" Place::Absent("the heap"), Takes::Number, "a number of bytes";
+    ExcptMask "excpt_mask" Place::Probe, Takes::Number, "the mask of exceptions";
+    Heap "heap" Place::Probe, Takes::Number, "a number of bytes";
 }
 
 impl Key {

@@ -1,6 +1,7 @@
 //! The language of probe programs: text in, bytecode out, and back.
 //!
-//! It is the RPN language of Dynamic Probes (dprobes.lang 3.6.4), for words of 8 and of 4 bytes.
+//! It is the RPN language of Dynamic Probes (dprobes.lang 3.6.4, with the heap of 5.0), for programs of several
+//! machines ([`Arch`]).
 //!
 //! ```text
 //! text --preprocess--> tokens --parse--> program --check, assemble--> Object --disassemble--> text
@@ -23,6 +24,7 @@
 //! Keywords, instructions, registers, labels and procedures are case-insensitive; macros, the value of `name =`
 //! and the symbols of the probed module are not. A newline does not end a statement.
 
+mod arch;
 mod assemble;
 mod ast;
 mod check;
@@ -39,6 +41,9 @@ mod parse;
 pub mod ppdf;
 mod preprocess;
 mod print;
+#[cfg(test)]
+mod reference;
+mod registers;
 mod selection;
 mod source;
 mod spellings;
@@ -46,12 +51,12 @@ mod spellings;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vm::Word;
-
+pub use arch::Arch;
 pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
 pub use files::{DiskFiles, Files, MemoryFiles};
 pub use object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
+pub use registers::{Register, Uses};
 pub use selection::Selection;
 pub use source::{Position, SourceId, Sources, Span};
 
@@ -64,8 +69,8 @@ pub struct Options {
     pub defines: Vec<(String, String)>,
     /// `-I DIR`: where `#include` looks, after the including file's own directory.
     pub include_dirs: Vec<PathBuf>,
-    /// The word of the probed program.
-    pub word: Word,
+    /// The machine of the probed program.
+    pub arch: Arch,
 }
 
 /// A program that compiled.
@@ -129,8 +134,8 @@ pub fn compile_with(files: &dyn Files, path: &Path, options: &Options) -> Result
     let mut object = Object::default();
     if !exhausted {
         let end = output.last().map_or(Span::default(), |end| end.place.span);
-        let program = parse::parse(&output, &mut messages);
-        object = check::headers(&program, options.word, end, &mut messages);
+        let program = parse::parse(&output, options.arch, &mut messages);
+        object = check::headers(&program, options.arch, end, &mut messages);
         assemble::assemble(&program, &mut object, &mut messages);
     }
     let failed = messages.has_errors();

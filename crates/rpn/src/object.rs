@@ -4,6 +4,7 @@ use std::fmt;
 
 use vm::Word;
 
+use crate::arch::Arch;
 use crate::source::Span;
 
 /// What a program's module is (`modtype =`).
@@ -36,8 +37,8 @@ pub struct Object {
     pub module: String,
     /// What the module is.
     pub kind: ModuleKind,
-    /// The word of the probed program.
-    pub word: Word,
+    /// The machine of the probed program.
+    pub arch: Arch,
     /// Local variables, each a word.
     pub vars: u16,
     /// Global variables, each a word.
@@ -50,11 +51,17 @@ pub struct Object {
     pub logmax: usize,
     /// Jumps a handler may take in one run, at most 65535.
     pub jmpmax: u32,
+    /// Bytes of stack traces that a handler may collect in one run (`excpt_log =`), at most 32 KiB.
+    pub excpt_log: usize,
+    /// Whether every exception leaves a stack trace.
+    pub autostacktrace: bool,
+    /// Bytes of heap that a handler may use in one run where its probe does not say less, at most 16 KiB.
+    pub heapmax: usize,
     /// The groups probes may be of.
     pub groups: Vec<String>,
     /// The types probes may be of.
     pub types: Vec<String>,
-    /// The instructions of all handlers and procedures (`vm::TABLE`).
+    /// The instructions of all handlers and procedures (`vm::TABLE`); operands are little-endian on every machine.
     pub code: Vec<u8>,
     /// The probes, as they stand in the file.
     pub probes: Vec<Probe>,
@@ -69,6 +76,11 @@ pub struct Object {
 }
 
 impl Object {
+    /// The word of the probed program.
+    pub fn word(&self) -> Word {
+        self.arch.word()
+    }
+
     /// The place in the source of the instruction that the code has at `offset`, or that holds that byte.
     pub fn line_at(&self, offset: usize) -> Option<Span> {
         let after = self.lines.partition_point(|(start, _)| *start <= offset);
@@ -85,8 +97,9 @@ pub struct Probe {
     pub location: Location,
     /// Set for a watchpoint: which accesses fire it, and over how many bytes from the location.
     pub watch: Option<Watch>,
-    /// The first byte that the instruction must have, if given.
-    pub opcode: Option<u8>,
+    /// The first bytes that the instruction must have, if given: [`Arch::opcode_bytes`] of them as one number, the
+    /// first the highest.
+    pub opcode: Option<u32>,
     /// The minor code, 0 to 65535.
     pub minor: u32,
     /// Its group, one of the object's.
@@ -99,6 +112,10 @@ pub struct Probe {
     pub maxhits: u64,
     /// Whether the log is kept where the probed instruction faults.
     pub logonfault: bool,
+    /// The exceptions that are raised, by the bits of their codes (`excpt_mask =`); the others are masked.
+    pub mask: u16,
+    /// Bytes of heap that the handler may use in one run (`heap =`), at most the object's `heapmax`.
+    pub heap: usize,
     /// The offset of the handler's first instruction in the code.
     pub entry: usize,
     /// The offset after its last one.

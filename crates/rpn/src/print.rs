@@ -3,11 +3,10 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use vm::Register;
-
 use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Value};
-use crate::expression::{Expression, Node};
+use crate::expression::{Expression, Node, Unary};
 use crate::keys::Key;
+use crate::registers::is_register;
 use crate::spellings::{forms, pieces};
 
 impl Display for Program {
@@ -44,7 +43,9 @@ impl Display for Statement {
             }
             Some(Value::Name(name)) => write!(f, " {name}"),
             Some(Value::Names(names)) => names.iter().try_for_each(|name| write!(f, " {name}")),
-            Some(Value::Number(number)) if matches!(self.key, Key::Offset | Key::Address | Key::Opcode) => {
+            Some(Value::Number(number))
+                if matches!(self.key, Key::Offset | Key::Address | Key::Opcode | Key::ExcptMask) =>
+            {
                 write!(f, " {number}")
             }
             Some(Value::Number(number)) => write!(f, " {}", Count(number)),
@@ -72,8 +73,11 @@ struct Count<'a>(&'a Expression);
 
 impl Display for Count<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0.node {
+        match &self.0.node {
             Node::Number(number) => write!(f, "{number}"),
+            Node::Unary(Unary::Minus, inner) if matches!(inner.node, Node::Number(_)) => {
+                write!(f, "-{}", Count(inner))
+            }
             _ => self.0.fmt(f),
         }
     }
@@ -88,7 +92,7 @@ impl Display for Pushed<'_> {
         let first = text.split(' ').next().unwrap_or_default();
         let is_word = |piece: &&str| piece.eq_ignore_ascii_case(first);
         let taken = forms("push").iter().any(|form| form.pieces.get(1).is_some_and(is_word));
-        if taken || Register::from_name(first).is_some() {
+        if taken || is_register(first) {
             write!(f, "\"{first}\"{}", &text[first.len()..])
         } else {
             f.write_str(&text)
@@ -106,7 +110,7 @@ impl Display for Instruction {
                 write!(f, "{name}{comma} {}", Pushed(number))
             }
             Some(Operand::Number(number)) => write!(f, "{name}{comma} {}", Count(number)),
-            Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name()),
+            Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name),
             Some(Operand::Target(target)) => write!(f, "{name}{comma} {target}"),
         }
     }

@@ -1,5 +1,5 @@
-//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those of
-//! parts of the language that this version does not have. Each is known, so that none is "unknown".
+//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those that
+//! had an opcode and never a meaning. Each is known, so that none is "unknown".
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,19 +11,13 @@ pub(crate) enum Known {
     Renamed(&'static str),
     /// It is gone since 3.4.0; what to use instead.
     Removed(&'static str),
-    /// It belongs to a part of the language that this version does not have.
+    /// The original reserved an opcode for it and never had it; what it would have been.
     Absent(&'static str),
 }
 use Known::{Absent, Removed, Renamed};
 
 const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
 const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
-const EXCEPTIONS: &str = "exception handling";
-const TRACING: &str = "stack tracing";
-const INTERNAL: &str = "the interpreter's internal registers";
-const HEAP: &str = "the heap";
-const IO: &str = "the access of kernel probes to I/O ports";
-const SEGMENTS: &str = "segmented addressing";
 
 /// The spellings, as their words and signs.
 pub(crate) const SPELLINGS: &[(&str, Known)] = &[
@@ -43,7 +37,7 @@ pub(crate) const SPELLINGS: &[(&str, Known)] = &[
     ("pop qif", Renamed("pop mem, u64")),
     ("log arf", Renamed("log str")),
     ("vfa", Renamed("vfyr")),
-    ("cnvrt sxf", Absent("segmented addressing (its name is `seg2lin` since 3.4.0)")),
+    ("cnvrt sxf", Renamed("seg2lin")),
     ("push bis", Removed(FLAT)),
     ("push wis", Removed(FLAT)),
     ("push dis", Removed(FLAT)),
@@ -56,39 +50,6 @@ pub(crate) const SPELLINGS: &[(&str, Known)] = &[
     ("log mrs", Removed("a flat address: `log mrf`")),
     ("vsa", Removed("a flat address: `vfyr`")),
     ("cnvrt sxd", Removed("flat addresses")),
-    ("sx", Absent(EXCEPTIONS)),
-    ("ux", Absent(EXCEPTIONS)),
-    ("rx", Absent(EXCEPTIONS)),
-    ("push x", Absent(EXCEPTIONS)),
-    ("log st", Absent(TRACING)),
-    ("purge st", Absent(TRACING)),
-    ("trace pv", Absent(TRACING)),
-    ("trace lv", Absent(TRACING)),
-    ("trace gv", Absent(TRACING)),
-    ("push stp", Absent(TRACING)),
-    ("pop stp", Absent(TRACING)),
-    ("push lp", Absent(INTERNAL)),
-    ("pop lp", Absent(INTERNAL)),
-    ("push plp", Absent(INTERNAL)),
-    ("save sbp", Absent(INTERNAL)),
-    ("save tsp", Absent(INTERNAL)),
-    ("restore sbp", Absent(INTERNAL)),
-    ("restore tsp", Absent(INTERNAL)),
-    ("push sbp", Absent(INTERNAL)),
-    ("push tsp", Absent(INTERNAL)),
-    ("pop sbp", Absent(INTERNAL)),
-    ("pop tsp", Absent(INTERNAL)),
-    ("copy sbp", Absent(INTERNAL)),
-    ("copy tsp", Absent(INTERNAL)),
-    ("seg2lin", Absent(SEGMENTS)),
-    ("push io", Absent(IO)),
-    ("pop io", Absent(IO)),
-    ("callk", Absent("calls into kernel modules")),
-    ("malloc", Absent(HEAP)),
-    ("free", Absent(HEAP)),
-    ("pushh", Absent(HEAP)),
-    ("poph", Absent(HEAP)),
-    ("push wid", Absent(HEAP)),
     ("alloc gv", Absent("the allocation of global variables")),
     ("free gv", Absent("the allocation of global variables")),
     ("suspend", Absent("suspending a process")),
@@ -137,42 +98,11 @@ fn all_forms() -> &'static BTreeMap<&'static str, Vec<Form>> {
     &FORMS
 }
 
-/// Registers that programs of the manual can name and that this version does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MissingRegister {
-    /// Of the system: it means something in kernel probes alone.
-    System,
-    /// Of the floating-point unit or of SSE.
-    Float,
-    /// Not a register of its own: `cpuid`.
-    Cpuid,
-    /// Reserved in the manual.
-    Reserved,
-}
-
-/// What is known of a register that is not in the table of registers; case does not matter.
-pub(crate) fn missing_register(name: &str) -> Option<MissingRegister> {
-    let name = name.to_ascii_lowercase();
-    let numbered = |prefix: &str, below: u8| {
-        let number = name.strip_prefix(prefix).and_then(|number| number.parse::<u8>().ok());
-        number.filter(|number| *number < below)
-    };
-    match name.as_str() {
-        "tr" | "ldtr" | "gdtr" | "idtr" | "msr" => return Some(MissingRegister::System),
-        "fcw" | "fsw" | "ftw" | "fip" | "fcs" | "fdp" | "fds" | "mxcsr" => {
-            return Some(MissingRegister::Float);
-        }
-        "cpuid" => return Some(MissingRegister::Cpuid),
-        "cr1" | "cr5" | "cr6" | "cr7" | "dr4" | "dr5" => return Some(MissingRegister::Reserved),
-        _ => {}
-    }
-    if numbered("cr", 9).or(numbered("dr", 8)).is_some() {
-        Some(MissingRegister::System)
-    } else if numbered("fr", 8).or(numbered("xmm", 16)).is_some() {
-        Some(MissingRegister::Float)
-    } else {
-        numbered("tr", 8).map(|_| MissingRegister::Reserved)
-    }
+/// Whether the manual's appendix A has an Intel register of this name and says that it is reserved.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    const RESERVED: &[&str] =
+        &["cr1", "cr5", "cr6", "cr7", "dr4", "dr5", "tr0", "tr1", "tr2", "tr3", "tr4", "tr5", "tr6", "tr7"];
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -203,13 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_register_is_never_one_of_the_table() {
-        for register in vm::Register::ALL {
-            assert_eq!(missing_register(register.name()), None);
-        }
-        assert_eq!(missing_register("CR0"), Some(MissingRegister::System));
-        assert_eq!(missing_register("xmm15"), Some(MissingRegister::Float));
-        assert_eq!(missing_register("xmm16"), None);
-        assert_eq!(missing_register("tr3"), Some(MissingRegister::Reserved));
+    fn a_reserved_register_is_never_one_of_the_table() {
+        assert!(is_reserved("CR5") && is_reserved("tr3") && !is_reserved("cr0"));
+        assert!(vm::Register::ALL.iter().all(|register| !is_reserved(register.name())));
     }
 }

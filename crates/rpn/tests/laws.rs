@@ -2,15 +2,17 @@
 //! compiled object comes back from its disassembly.
 
 use dprobes_rpn::{
-    Access, Location, ModuleKind, Object, Options, Probe, Proc, SymbolUse, Watch, compile_text, disassemble,
+    Access, Arch, Location, ModuleKind, Object, Options, Probe, Proc, Register, SymbolUse, Watch,
+    compile_text, disassemble,
 };
 use proptest::prelude::*;
-use vm::{Op, Operand, Register, RegisterSet, TABLE, Word};
+use vm::{Op, Operand, TABLE};
 
 /// What a text of the language is made of, and what it is broken with.
 fn pieces() -> impl Strategy<Value = String> {
     let rows = TABLE.iter().map(|row| row.name.to_string()).collect::<Vec<_>>();
-    let registers = Register::ALL.iter().map(|register| register.name().to_string()).collect::<Vec<_>>();
+    let registers = Arch::ALL.iter().flat_map(|arch| arch.registers());
+    let registers = registers.map(|register| register.name.to_string()).collect::<Vec<_>>();
     let words = [
         "name",
         "=",
@@ -97,13 +99,16 @@ fn pieces() -> impl Strategy<Value = String> {
         "defined",
         "__LINE__",
         "__VA_ARGS__",
-        "sx",
-        "push x",
         "push b,",
         "log arf",
         "cnvrt sxf",
-        "push io, u8",
+        "suspend",
+        "alloc gv",
         "excpt_mask",
+        "excpt_log",
+        "autostacktrace",
+        "heapmax",
+        "heap",
         "é",
         "\u{feff}",
         "\u{0}",
@@ -119,8 +124,8 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 /// Compiles, and renders every message; a compiled object must come back from its disassembly.
-fn digest(text: &str, word: Word) {
-    let options = Options { word, ..Options::default() };
+fn digest(text: &str, arch: Arch) {
+    let options = Options { arch, ..Options::default() };
     match compile_text("a.rpn", text, &options) {
         Ok(compiled) => {
             for note in &compiled.notes {
@@ -187,12 +192,11 @@ fn probe() -> impl Strategy<Value = Probe> {
     let watch = prop::option::of((access, prop::sample::select(vec![1u8, 2, 4])));
     let counts =
         (0..=65535u32, prop_oneof![Just(0), any::<u64>()], prop_oneof![Just(0x7fff_ffff), 1..=u64::MAX]);
-    let opcode =
-        prop::option::of((0..=255u8).prop_filter("no breakpoint", |byte| !(0xcc..=0xce).contains(byte)));
+    let opcode = prop::option::of(any::<u32>());
     let member = prop::option::of(prop::sample::select(vec!["alpha".to_string(), "beta".to_string()]));
-    let rest = (opcode, member.clone(), member, any::<bool>());
+    let rest = (opcode, member.clone(), member, any::<bool>(), any::<u16>(), any::<usize>());
     (location(), watch, counts, rest).prop_map(|(location, watch, (minor, ignore, maxhits), rest)| {
-        let (opcode, group, kind, logonfault) = rest;
+        let (opcode, group, kind, logonfault, mask, heap) = rest;
         let watch = watch.map(|(access, length)| {
             let length = if access == Access::Execute { 1 } else { length };
             Watch { access, length }
@@ -208,6 +212,8 @@ fn probe() -> impl Strategy<Value = Probe> {
             ignore,
             maxhits,
             logonfault,
+            mask,
+            heap,
             entry: 0,
             end: 0,
             span: Default::default(),
@@ -221,24 +227,29 @@ fn object() -> impl Strategy<Value = Object> {
     let header = (
         "[ -~]{1,20}",
         prop::sample::select(vec![ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule]),
-        prop::sample::select(vec![Word::W4, Word::W8]),
+        prop::sample::select(Arch::ALL),
         (any::<u16>(), any::<u16>(), 0..=65535u32, any::<u32>(), 0..=32768usize, 0..=65535u32),
+        (0..=32768usize, any::<bool>(), 0..=16384usize),
     );
     let bodies =
         prop::collection::vec((prop::option::of(probe()), prop::collection::vec(draft(), 0..20)), 1..6);
-    (header, probe(), bodies).prop_map(|((module, kind, word, numbers), first, mut bodies)| {
+    (header, probe(), bodies).prop_map(|((module, kind, arch, numbers, more), first, mut bodies)| {
         let (vars, gvars, major, id, logmax, jmpmax) = numbers;
+        let (excpt_log, autostacktrace, heapmax) = more;
         bodies.push((Some(first), Vec::new()));
         let mut object = Object {
             module,
             kind,
-            word,
+            arch,
             vars,
             gvars,
             major,
             id,
             logmax,
             jmpmax,
+            excpt_log,
+            autostacktrace,
+            heapmax,
             groups: vec!["alpha".into(), "beta".into()],
             types: vec!["alpha".into(), "beta".into()],
             ..Object::default()
@@ -255,14 +266,40 @@ fn op_of(draft: &Draft, object: &Object, procedures: usize) -> Op {
         Operand::Local => object.vars == 0,
         Operand::Global => object.gvars == 0,
         Operand::Proc => procedures == 0,
-        _ => false,
+        _ => !can_be_used(row.name, object),
     };
     if missing { Op::Nop } else { row.op }
 }
 
+/// Whether the manual has the instruction for such a program: I/O and selectors are IA32's, and user mode has no
+/// I/O, no task structure and no kernel modules.
+fn can_be_used(name: &str, object: &Object) -> bool {
+    let io = ["push io, u8", "push io, u16", "push io, u32", "pop io, u8", "pop io, u16", "pop io, u32"];
+    let intel = matches!(object.arch, Arch::I386 | Arch::X86_64);
+    let user = object.kind == ModuleKind::User;
+    (intel || !(io.contains(&name) || name == "seg2lin"))
+        && !(user && (io.contains(&name) || ["push task", "callk"].contains(&name)))
+}
+
+/// Whether the appendices allow the instruction for the register; in user programs, the contexts are one.
+fn fits(op: Op, register: &Register, object: &Object) -> bool {
+    let uses = register.uses;
+    let pops = matches!(op, Op::PopR | Op::PopU);
+    if object.kind == ModuleKind::User {
+        let msr = register.name == "msr" && matches!(object.arch, Arch::I386 | Arch::X86_64);
+        return if pops { uses.pop_u } else { uses.push_u && !msr };
+    }
+    match op {
+        Op::PushR => uses.push_r,
+        Op::PushU => uses.push_u,
+        Op::PopR => uses.pop_r,
+        _ => uses.pop_u,
+    }
+}
+
 /// Writes the code: first the offsets, then the bytes.
 fn fill(object: &mut Object, bodies: Vec<(Option<Probe>, Vec<Draft>)>) {
-    let bytes = object.word.bytes();
+    let bytes = object.word().bytes();
     let size = |op: Op| 1 + op.row().operand.size(bytes);
     let procedures = bodies.iter().filter(|(probe, _)| probe.is_none()).count();
     let mut at = 0;
@@ -296,24 +333,20 @@ fn fill(object: &mut Object, bodies: Vec<(Option<Probe>, Vec<Draft>)>) {
 }
 
 fn operand(object: &mut Object, op: Op, value: u64, at: usize, lines: &[(usize, Op, u64)]) -> u64 {
-    let end = at + 1 + op.row().operand.size(object.word.bytes());
+    let end = at + 1 + op.row().operand.size(object.word().bytes());
     let pick = |count: usize| value as usize % count;
     match op.row().operand {
         Operand::None => 0,
         Operand::U8 if op == Op::ExitTo => 1 + value % 3,
         Operand::U8 => value % 256,
-        Operand::U16 => value % 65536,
+        Operand::U16 | Operand::S16 => value % 65536,
         Operand::Local => value % u64::from(object.vars),
         Operand::Global => value % u64::from(object.gvars),
-        Operand::Bit => 1 + value % u64::from(object.word.bits()),
+        Operand::Bit => 1 + value % u64::from(object.word().bits()),
         Operand::Register => {
-            let pops = matches!(op, Op::PopR | Op::PopU);
-            let fits = |register: &&Register| {
-                (!pops || register.can_pop())
-                    && (object.word == Word::W8 || register.set() == RegisterSet::Both)
-            };
-            let fitting: Vec<&Register> = Register::ALL.iter().filter(fits).collect();
-            *fitting[pick(fitting.len())] as u64
+            let registers = object.arch.registers().iter();
+            let fitting: Vec<&Register> = registers.filter(|it| fits(op, it, object)).collect();
+            fitting[pick(fitting.len())].index.into()
         }
         Operand::Word if object.kind != ModuleKind::User && value.is_multiple_of(4) => {
             let symbols = ["nr_free_pages", "task", "R", "x", "b", "Rax", "a b", "push", "proc", "name"];
@@ -325,7 +358,7 @@ fn operand(object: &mut Object, op: Op, value: u64, at: usize, lines: &[(usize, 
             });
             0
         }
-        Operand::Word => object.word.truncate(value),
+        Operand::Word => object.word().truncate(value),
         Operand::Label => (lines[pick(lines.len())].0.wrapping_sub(end)) as u64,
         Operand::Proc => (object.procs_entry(value).wrapping_sub(end)) as u64,
     }
@@ -344,17 +377,25 @@ impl Entries for Object {
 /// A watchpoint only where one may be, on an address of its alignment; numbers within the word.
 fn settle(mut probe: Probe, object: &Object) -> Probe {
     if object.kind == ModuleKind::User
+        || !matches!(object.arch, Arch::I386 | Arch::X86_64)
         || matches!(probe.location, Location::Offset(_) | Location::Symbol { .. })
     {
         probe.watch = None;
     }
     let length = probe.watch.map_or(1, |watch| u64::from(watch.length));
     if let Location::Offset(number) | Location::Address(number) = &mut probe.location {
-        *number = object.word.truncate(*number) / length * length;
+        *number = object.word().truncate(*number) / length * length;
     }
     if let Location::AddressSymbol { addend, .. } = &mut probe.location {
         *addend = (*addend).min(i64::MAX - 8);
     }
+    probe.heap = probe.heap.min(object.heapmax);
+    probe.opcode = probe.opcode.map(|opcode| match object.arch {
+        // Neither int3, int, into, nor svc, lpsw.
+        Arch::I386 | Arch::X86_64 => opcode % 0xcc,
+        Arch::S390 | Arch::S390x => 0x9000 | (opcode % 0x7000),
+        Arch::Ppc | Arch::Ppc64 => opcode,
+    });
     probe
 }
 
@@ -362,27 +403,29 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text: String, long: bool) {
-        digest(&text, if long { Word::W8 } else { Word::W4 });
+    fn no_text_makes_it_panic(text: String, arch in prop::sample::select(Arch::ALL)) {
+        digest(&text, arch);
     }
 
     #[test]
     fn no_words_of_the_language_make_it_panic(
         pieces in prop::collection::vec((pieces(), prop::sample::select(vec![" ", " ", "\n", ""])), 0..60),
         begun: bool,
+        arch in prop::sample::select(Arch::ALL),
     ) {
         let mut text = String::from(if begun { "name = appln vars = 2 gvars = 2 offset = main\n" } else { "" });
         for (piece, space) in pieces {
             text.push_str(&piece);
             text.push_str(space);
         }
-        digest(&text, Word::W8);
+        digest(&text, arch);
     }
 
     #[test]
     fn no_damage_to_a_program_makes_it_panic(
         which: prop::sample::Index,
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, pieces()), 1..4),
+        arch in prop::sample::select(Arch::ALL),
     ) {
         let mut text = which.get(&programs()).clone();
         for (place, length, piece) in damage {
@@ -392,13 +435,13 @@ proptest! {
             text.replace_range(starts[at]..end, &piece);
             text.push('\n');
         }
-        digest(&text, Word::W8);
+        digest(&text, arch);
     }
 
     #[test]
     fn an_object_comes_back_from_its_disassembly(object in object()) {
         let text = disassemble(&object);
-        let options = Options { word: object.word, ..Options::default() };
+        let options = Options { arch: object.arch, ..Options::default() };
         let again = compile_text("a.rpn", &text, &options);
         let again = again.unwrap_or_else(|failure| panic!("{text}\n{}", failure.render(false)));
         prop_assert_eq!(bare(&again.object), bare(&object), "{}", text);
@@ -420,6 +463,6 @@ proptest! {
         object.probes[0].end = ends.1;
         object.procs.push(Proc { name: "p".into(), entry: ends.2, end: usize::MAX });
         let text = disassemble(&object);
-        digest(&text, object.word);
+        digest(&text, object.arch);
     }
 }

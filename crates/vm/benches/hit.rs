@@ -46,9 +46,6 @@ impl Machine for Cheap {
     fn processor(&mut self) -> u64 {
         2
     }
-    fn task(&mut self) -> u64 {
-        3
-    }
 }
 
 fn main() {
@@ -101,6 +98,7 @@ fn main() {
             mask: DEFAULT_MASK,
             locals: &locals,
             globals: &[],
+            ..Program::default()
         };
         const HITS: u32 = 200_000;
         let mut rounds: Vec<f64> = (0..15)

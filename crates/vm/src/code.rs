@@ -86,15 +86,21 @@ impl<'a> Code<'a> {
     /// is not gone to: the instruction is invalid.
     #[inline(always)]
     pub(crate) fn jump(&mut self, word: Word, distance: u64) -> Result<(), Exception> {
+        self.next = self.target(word, distance)?;
+        Ok(())
+    }
+
+    /// Where [`Code::jump`] goes.
+    #[inline(always)]
+    pub(crate) fn target(&self, word: Word, distance: u64) -> Result<usize, Exception> {
         let target = (self.next as u64).wrapping_add(word.signed(distance) as u64);
         if target >= self.bytes.len() as u64 {
             return Err(self.invalid());
         }
-        self.next = target as usize;
-        Ok(())
+        Ok(target as usize)
     }
 
-    /// Goes on at `offset`, which [`Code::next`] gave.
+    /// Goes on at `offset`, which [`Code::next`] or [`Code::target`] gave.
     #[inline(always)]
     pub(crate) fn resume(&mut self, offset: usize) {
         self.next = offset;

@@ -38,13 +38,14 @@ impl Exception {
     /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4 exit facility;
     /// `parm2`: the operand.
     pub const INVALID_OPERAND: u16 = 0x0040;
-    /// Not an instruction. `parm1`: the opcode, or 0 past the end of the code; `parm2`: its offset in the code.
+    /// Not an instruction, or one that the machine refuses. `parm1`: the opcode, or 0 past the end of the code;
+    /// `parm2`: its offset in the code.
     pub const INVALID_OPCODE: u16 = 0x0080;
     /// No heap memory left. `parm1`: the size asked for.
     pub const HEAP_NOMEM: u16 = 0x0100;
-    /// Not the handle of a heap block. `parm1`: the handle.
+    /// Not the handle of a heap block. `parm1`: the handle; `parm2`: the offset popped with it, 0 for `free`.
     pub const INVALID_HANDLE: u16 = 0x0200;
-    /// Outside a heap block. `parm1`: the handle; `parm2`: the offset.
+    /// Outside a heap block. `parm1`: the handle; `parm2`: the offset of the first value that is.
     pub const INVALID_OFFSET: u16 = 0x0400;
     /// The log is full. `parm1`: `logmax`. Maskable, and masked by default.
     pub const LOG_OVERFLOW: u16 = 0x1000;
@@ -58,6 +59,9 @@ impl Exception {
     pub(crate) const fn new(code: u16, parm1: u64, parm2: u64) -> Exception {
         Exception { code: code as u64, parm1, parm2 }
     }
+
+    /// No exception: what `push x` pushes where none was raised.
+    pub(crate) const NONE: Exception = Exception { code: 0, parm1: 0, parm2: 0 };
 
     /// An operand out of range: of kind `kind` (1 to 4), with that value.
     #[cold]

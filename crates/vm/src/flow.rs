@@ -1,21 +1,23 @@
 //! Where a run is in its code and on its stacks.
 
 use crate::code::Code;
+use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
 use crate::stack::Stack;
-use crate::state::CALL_DEPTH;
 use crate::{CALL_LIMIT, Exception, JUMP_LIMIT, Register, RegisterSet, Word};
 
 /// `parm1` of INVALID_OPERAND: a bit position.
 const POSITION: u64 = 3;
 
 /// The code, the stack and the call stack of a run. All of it is inlined into the loop, and none of it is lent to
-/// what is not, so that it can stay in registers.
+/// what is not, so that it can stay in registers; to what is seldom needed it is moved, and moved back.
 pub(crate) struct Flow<'a, 's, const WIDE: bool> {
     pub(crate) code: Code<'a>,
     pub(crate) stack: Stack<'s>,
-    returns: &'s mut [usize; CALL_DEPTH],
+    pub(crate) frames: &'s mut Frames,
     /// Calls that have not returned.
     depth: usize,
+    /// The slot that the stack base pointer points at.
+    base: usize,
     /// Calls that may still be made.
     calls: u32,
     /// Jumps that may still be taken.
@@ -33,11 +35,24 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
     pub(crate) fn new(
         code: Code<'a>,
         stack: Stack<'s>,
-        returns: &'s mut [usize; CALL_DEPTH],
+        frames: &'s mut Frames,
         jmpmax: u32,
     ) -> Flow<'a, 's, WIDE> {
         let jmpmax = jmpmax.min(JUMP_LIMIT);
-        Flow { code, stack, returns, depth: 0, calls: CALL_LIMIT, jumps: jmpmax, jmpmax }
+        // Stack traces show nothing else of the outermost level.
+        frames[0].set_handler(None);
+        Flow { code, stack, frames, depth: 0, base: 0, calls: CALL_LIMIT, jumps: jmpmax, jmpmax }
+    }
+
+    /// Calls that have not returned.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The frame of the current call, or of the outermost level.
+    #[inline(always)]
+    pub(crate) fn frame(&mut self) -> &mut Frame {
+        &mut self.frames[self.depth % (CALL_DEPTH + 1)]
     }
 
     /// Counts a jump, if one more is allowed.
@@ -75,21 +90,64 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         }
         let back = self.code.next();
         self.code.jump(Self::WORD, distance)?;
-        self.returns[self.depth] = back;
         self.depth += 1;
         self.calls -= 1;
+        *self.frame() = Frame::new(self.code.next(), back, self.base);
         Ok(())
     }
 
     /// Returns from a procedure.
     #[inline(always)]
     pub(crate) fn ret(&mut self) -> Result<(), Exception> {
-        let Some(depth) = self.depth.checked_sub(1) else {
+        if self.depth == 0 {
             return Err(Exception::new(Exception::CALL_STACK_OVERFLOW, 0, 0));
-        };
-        self.depth = depth;
-        self.code.resume(self.returns[depth % CALL_DEPTH]);
+        }
+        let Frame { back, base, .. } = *self.frame();
+        self.base = base;
+        self.depth -= 1;
+        self.code.resume(back);
         Ok(())
+    }
+
+    /// Sets the exception handler of the current call.
+    #[inline(always)]
+    pub(crate) fn set_handler(&mut self) -> Result<(), Exception> {
+        let distance = self.code.word(Self::WORD)?;
+        let handler = self.code.target(Self::WORD, distance)?;
+        self.frame().set_handler(Some(handler));
+        Ok(())
+    }
+
+    /// Returns from calls until one has an exception handler, takes it away and goes there. Whether there was one.
+    pub(crate) fn go_to_handler(&mut self) -> bool {
+        loop {
+            if let Some(handler) = self.frame().handler() {
+                self.frame().set_handler(None);
+                self.code.resume(handler);
+                return true;
+            }
+            if self.ret().is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// The stack base pointer.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Sets the stack base pointer to a slot, modulo 1024.
+    #[inline(always)]
+    pub(crate) fn set_base(&mut self, value: u64) {
+        self.base = slot(0, value);
+    }
+
+    /// The operand that counts elements from a stack register, as a word.
+    #[inline(always)]
+    pub(crate) fn index(&mut self) -> Result<u64, Exception> {
+        self.code.u16().map(|index| Self::WORD.truncate(index as i16 as u64))
     }
 
     /// Puts `operation` of the top in its place.

@@ -4,26 +4,54 @@ use crate::flow::Flow;
 use crate::log::{Failure, Log, Token};
 use crate::machine::{self, Fault, Machine};
 use crate::stack::STACK_WORDS;
+use crate::state::Aside;
 use crate::variables::Variables;
 use crate::{Exception, Word};
 use core::sync::atomic::Ordering;
 
-/// The machine, the log and the codes of the record.
+/// The machine, the log, the codes of the record, and what few runs use.
 pub(crate) struct Hit<'s, 'm, M, const WIDE: bool> {
     pub(crate) machine: &'m mut M,
     pub(crate) mask: u16,
     pub(crate) log: Log<'s>,
+    aside: &'s mut Aside,
+    /// Whether `aside` is this run's yet.
+    aside_used: bool,
     pub(crate) major: Option<u32>,
     pub(crate) minor: Option<u32>,
 }
 
-impl<M: Machine, const WIDE: bool> Hit<'_, '_, M, WIDE> {
+impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
     const WORD: Word = Flow::<WIDE>::WORD;
+
+    /// The start of a run.
+    #[inline(always)]
+    pub(crate) fn new(machine: &'m mut M, mask: u16, log: Log<'s>, aside: &'s mut Aside) -> Self {
+        Hit { machine, mask, log, aside, aside_used: false, major: None, minor: None }
+    }
+
+    /// What few runs use.
+    pub(crate) fn aside(&mut self) -> &mut Aside {
+        if !self.aside_used {
+            self.aside.clear();
+            self.aside_used = true;
+        }
+        self.aside
+    }
+
+    /// Whether there is anything of this run in what few runs use.
+    #[inline(always)]
+    pub(crate) fn has_used_aside(&self) -> bool {
+        self.aside_used
+    }
 
     /// Logs a string. One that does not fit ends the handler even where that exception is masked.
     pub(crate) fn log_string(&mut self, address: u64, size: u64) -> Result<(), Exception> {
         match self.log.string(self.machine, Self::WORD, address, size) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.log.succeeded();
+                Ok(())
+            }
             Err(Failure::Overflow) => Err(self.log.overflow()),
             Err(Failure::Fault(fault)) => Err(self.log_fault(fault)),
         }
@@ -66,11 +94,20 @@ impl<M: Machine, const WIDE: bool> Hit<'_, '_, M, WIDE> {
         self.logged(logged)
     }
 
+    /// Sets the log pointer.
+    pub(crate) fn set_log_length(&mut self, length: u64) -> Result<(), Exception> {
+        let set = self.log.set_length(length);
+        self.logged(set)
+    }
+
     /// Goes on after a record that the log took whole or in part; a full log matters only where it is not masked.
     #[inline(always)]
     fn logged(&mut self, result: Result<(), Failure>) -> Result<(), Exception> {
         match result {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.log.succeeded();
+                Ok(())
+            }
             Err(Failure::Overflow) if self.mask & Exception::LOG_OVERFLOW == 0 => Ok(()),
             Err(Failure::Overflow) => Err(self.log.overflow()),
             Err(Failure::Fault(fault)) => Err(self.log_fault(fault)),

@@ -1,14 +1,17 @@
 //! What each instruction does.
 //!
-//! One loop, one arm per row of the table, in the order of the groups. An instruction that cannot do what it
-//! says raises an exception (`?`); as no program can take one yet, that ends the handler.
+//! One loop, one arm per row of the table, in the order of the groups; the arms of what is seldom needed are in
+//! [`crate::outside`]. An instruction that cannot do what it says raises an exception (`?`), which leaves the loop
+//! until it is dealt with.
 
 use crate::arithmetic as bits;
 use crate::code::Code;
 use crate::flow::Flow;
+use crate::frame::slot;
 use crate::hit::Hit;
 use crate::log::{Log, Token};
 use crate::machine::Machine;
+use crate::outside::outside;
 use crate::stack::Stack;
 use crate::state::State;
 use crate::variables::{GLOBAL, LOCAL, Variables};
@@ -24,13 +27,18 @@ pub const JUMP_LIMIT: u32 = 65_535;
 /// 32 procedures that call each other twice would make 2^32 calls without a jump.
 pub const CALL_LIMIT: u32 = 65_535;
 
+/// The most times that one run can go to an exception handler, as a handler can set itself again. The next exception
+/// ends the run even where a handler is set.
+pub const HANDLER_LIMIT: u32 = 1024;
+
 /// Runs the handler that begins at `entry` in the program's code, for one hit.
 ///
-/// Whatever the code holds, it ends after at most (`jmpmax` + 2 x [`CALL_LIMIT`] + 1) x `code.len()` instructions:
-/// between two jumps, calls or returns the offset only grows, and there are no more returns than calls. An
-/// instruction takes a bounded time: at most 1024 words of the stack or what is free of the log.
+/// Whatever the code holds, it ends after at most
+/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()` instructions: between two jumps, calls,
+/// returns or exceptions the offset only grows, and there are no more returns than calls. An instruction takes a
+/// bounded time: at most 1024 words of the stack, or the whole of the log, the heap or the stack trace buffer.
 ///
-/// The handler's log is [`State::log`] afterwards.
+/// The handler's log is [`State::log`] afterwards, its stack traces are [`State::trace`].
 pub fn run<M: Machine>(program: &Program<'_>, entry: usize, state: &mut State, machine: &mut M) -> Outcome {
     match program.word {
         Word::W4 => run_for::<M, false>(program, entry, state, machine),
@@ -45,35 +53,55 @@ fn run_for<M: Machine, const WIDE: bool>(
     state: &mut State,
     machine: &mut M,
 ) -> Outcome {
-    let State { words, used, returns, .. } = state;
+    let State { words, used, frames, log, aside, .. } = state;
     // All words count as used until the run is over, in case it never is.
     let stack = Stack::new(words, core::mem::replace(used, words.len()));
-    let mut flow = Flow::<WIDE>::new(Code::new(program.code, entry), stack, returns, program.jmpmax);
-    let mut hit = Hit::<M, WIDE> {
-        machine,
-        mask: program.mask,
-        log: Log::new(&mut state.log, program.logmax),
-        major: None,
-        minor: None,
+    let mut flow = Flow::<WIDE>::new(Code::new(program.code, entry), stack, frames, program.jmpmax);
+    let mut hit = Hit::<M, WIDE>::new(machine, program.mask, Log::new(log, program.logmax), aside);
+    let end = loop {
+        let stop = match execute(program, &mut flow, &mut hit) {
+            Ok(Stop::End(end)) => break end,
+            Ok(stop) => stop,
+            Err(exception) => Stop::Exception(exception),
+        };
+        let end;
+        (flow, end) = outside(program, stop, flow, &mut hit);
+        if let Some(end) = end {
+            break end;
+        }
     };
-    let end = execute(program, &mut flow, &mut hit).unwrap_or_else(End::Exception);
     let outcome = Outcome { end, major: hit.major, minor: hit.minor };
-    let (top, written, length) = (flow.stack.slot(), flow.stack.used(), hit.log.length());
+    let (top, written) = (flow.stack.slot(), flow.stack.used());
+    let kept = end != End::Abort;
+    let (length, traced) = (hit.log.length(), hit.has_used_aside());
     #[cfg(test)]
     (state.steps = flow.code.count);
     state.top = top;
     state.used = written;
-    state.log_length = if end == End::Abort { 0 } else { length };
+    state.log_length = if kept { length } else { 0 };
+    state.traced = kept && traced;
     outcome
 }
 
-/// Runs instructions until one ends the handler.
+/// Why the loop is left.
+pub(crate) enum Stop {
+    /// The handler has ended.
+    End(End),
+    /// An exception is to be raised.
+    Exception(Exception),
+    /// An instruction that is seldom needed, whose operand is not read yet.
+    Instruction(Op),
+    /// A register to be pushed that is not in the register file.
+    Register(Register),
+}
+
+/// Runs instructions until something is to be done outside of the loop.
 #[inline(always)]
 fn execute<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     flow: &mut Flow<'_, '_, WIDE>,
     hit: &mut Hit<'_, '_, M, WIDE>,
-) -> Result<End, Exception> {
+) -> Result<Stop, Exception> {
     let word = Flow::<WIDE>::WORD;
     let locals = Variables { list: program.locals, kind: LOCAL };
     let globals = Variables { list: program.globals, kind: GLOBAL };
@@ -99,11 +127,11 @@ fn execute<M: Machine, const WIDE: bool>(
             }
             Op::Call => flow.call()?,
             Op::Ret => flow.ret()?,
-            Op::Abort => return Ok(End::Abort),
-            Op::Remove => return Ok(End::Remove),
-            Op::Exit => return Ok(End::Exit),
+            Op::Abort => return Ok(Stop::End(End::Abort)),
+            Op::Remove => return Ok(Stop::End(End::Remove)),
+            Op::Exit => return Ok(Stop::End(End::Exit)),
             Op::ExitTo => match flow.code.u8()? {
-                facility @ 1..=3 => return Ok(End::ExitTo(facility as u8)),
+                facility @ 1..=3 => return Ok(Stop::End(End::ExitTo(facility as u8))),
                 facility => return Err(Exception::operand(FACILITY, facility)),
             },
 
@@ -234,6 +262,9 @@ fn execute<M: Machine, const WIDE: bool>(
             // Registers. In the code of a user program both contexts are one.
             Op::PushR | Op::PushU => {
                 let register = flow.register()?;
+                if !register.is_general() {
+                    return Ok(Stop::Register(register));
+                }
                 let value = hit.machine.register(register);
                 flow.stack.push(cut(register, value));
             }
@@ -291,7 +322,6 @@ fn execute<M: Machine, const WIDE: bool>(
             }
 
             // System variables.
-            Op::PushTask => flow.stack.push(word.truncate(hit.machine.task())),
             Op::PushPid => flow.stack.push(word.truncate(hit.machine.pid())),
             Op::PushProcid => flow.stack.push(word.truncate(hit.machine.processor())),
 
@@ -304,6 +334,110 @@ fn execute<M: Machine, const WIDE: bool>(
                 let address = flow.stack.pop();
                 flow.stack.push((!hit.machine.verify(address, true)).into());
             }
+
+            // Exceptions.
+            Op::Sx => flow.set_handler()?,
+            Op::Ux => flow.frame().set_handler(None),
+
+            // Internal registers. Indices are taken from the top as it is after what is popped is popped, but those
+            // that are operands from the top as it is before.
+            Op::PushSbp => {
+                let index = flow.stack.pop();
+                flow.stack.push(flow.stack.get(slot(flow.base(), index)));
+            }
+            Op::PushSbpImm => {
+                let index = flow.index()?;
+                flow.stack.push(flow.stack.get(slot(flow.base(), index)));
+            }
+            Op::PopSbp => {
+                let (value, index) = (flow.stack.pop(), flow.stack.pop());
+                flow.stack.set(slot(flow.base(), index), value);
+            }
+            Op::PopSbpImm => {
+                let index = flow.index()?;
+                let value = flow.stack.pop();
+                flow.stack.set(slot(flow.base(), index), value);
+            }
+            Op::CopySbp => {
+                let index = flow.stack.pop();
+                flow.stack.set(slot(flow.base(), index), flow.stack.top());
+            }
+            Op::CopySbpImm => {
+                let index = flow.index()?;
+                flow.stack.set(slot(flow.base(), index), flow.stack.top());
+            }
+            Op::PushTsp => {
+                let index = flow.stack.pop();
+                flow.stack.push(flow.stack.get(slot(flow.stack.slot(), index)));
+            }
+            Op::PushTspImm => {
+                let index = flow.index()?;
+                flow.stack.push(flow.stack.get(slot(flow.stack.slot(), index)));
+            }
+            Op::PopTsp => {
+                let (value, index) = (flow.stack.pop(), flow.stack.pop());
+                flow.stack.set(slot(flow.stack.slot(), index), value);
+            }
+            Op::PopTspImm => {
+                let place = slot(flow.stack.slot(), flow.index()?);
+                let value = flow.stack.pop();
+                flow.stack.set(place, value);
+            }
+            Op::CopyTsp => {
+                let index = flow.stack.pop();
+                flow.stack.set(slot(flow.stack.slot(), index), flow.stack.top());
+            }
+            Op::CopyTspImm => {
+                let index = flow.index()?;
+                flow.stack.set(slot(flow.stack.slot(), index), flow.stack.top());
+            }
+            Op::SaveSbp => flow.stack.push(flow.base() as u64),
+            Op::RestoreSbp => {
+                let value = flow.stack.pop();
+                flow.set_base(value);
+            }
+            Op::SaveTsp => flow.stack.push(flow.stack.slot() as u64),
+            Op::RestoreTsp => {
+                let value = flow.stack.pop();
+                flow.stack.move_top(slot(0, value));
+            }
+            Op::PushLp => flow.stack.push(hit.log.length() as u64),
+            Op::PushPlp => flow.stack.push(hit.log.complete_length() as u64),
+            Op::PopLp => {
+                let length = flow.stack.pop();
+                hit.set_log_length(length)?;
+            }
+            Op::PushWid => flow.stack.push(word.truncate(u64::from(word.bits()).wrapping_neg())),
+
+            // The rest: exceptions that the program raises, stack tracing, the heap, and what a machine may refuse.
+            op @ (Op::Rx
+            | Op::PushX
+            | Op::LogSt
+            | Op::PurgeSt
+            | Op::TraceLv
+            | Op::TraceGv
+            | Op::TracePv
+            | Op::PushStp
+            | Op::PopStp
+            | Op::Malloc
+            | Op::Free
+            | Op::PushH8
+            | Op::PushH16
+            | Op::PushH32
+            | Op::PushH64
+            | Op::PopH8
+            | Op::PopH16
+            | Op::PopH32
+            | Op::PopH64
+            | Op::PushTask
+            | Op::Callk
+            | Op::Seg2lin
+            | Op::PushIo8
+            | Op::PushIo16
+            | Op::PushIo32
+            | Op::PopIo8
+            | Op::PopIo16
+            | Op::PopIo32) => return Ok(Stop::Instruction(op)),
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::machine::Machine;
 use crate::test_machine::{Region, TestMachine};
 use crate::{
-    CALL_LIMIT, End, Exception, JUMP_LIMIT, LOG_LIMIT, Op, Operand, Outcome, Program, Register, STACK_WORDS,
-    State, TABLE, Word, run,
+    CALL_LIMIT, End, Exception, HANDLER_LIMIT, JUMP_LIMIT, LOG_LIMIT, Op, Operand, Outcome, Point, Program,
+    Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +19,9 @@ struct Start {
     jmpmax: u32,
     logmax: usize,
     mask: u16,
+    excpt_log: usize,
+    autostacktrace: bool,
+    heap: usize,
     locals: Vec<u64>,
     globals: Vec<u64>,
     machine: TestMachine,
@@ -29,6 +32,7 @@ struct Start {
 struct Finish {
     outcome: Outcome,
     log: Vec<u8>,
+    trace: Vec<u8>,
     stack: Vec<u64>,
     locals: Vec<u64>,
     globals: Vec<u64>,
@@ -49,11 +53,16 @@ impl Start {
             mask: self.mask,
             locals: &locals,
             globals: &globals,
+            excpt_log: self.excpt_log,
+            autostacktrace: self.autostacktrace,
+            heap: self.heap,
+            point: Point { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
         };
         let outcome = run(&program, self.entry, state, &mut machine);
         Finish {
             outcome,
             log: state.log().to_vec(),
+            trace: state.trace().to_vec(),
             stack: (0..STACK_WORDS).map(|below| state.element(below)).collect(),
             locals: plain(&locals),
             globals: plain(&globals),
@@ -64,8 +73,10 @@ impl Start {
     /// The documented bound of a run, in instructions.
     fn bound(&self) -> u64 {
         let jumps = u64::from(self.jmpmax.min(JUMP_LIMIT));
-        let calls = if self.code.contains(&(Op::Call as u8)) { u64::from(CALL_LIMIT) } else { 0 };
-        (jumps + 2 * calls + 1) * self.code.len() as u64
+        let has = |op: Op| self.code.contains(&(op as u8));
+        let calls = if has(Op::Call) { u64::from(CALL_LIMIT) } else { 0 };
+        let handlers = if has(Op::Sx) { u64::from(HANDLER_LIMIT) } else { 0 };
+        (jumps + 2 * calls + handlers + 1) * self.code.len() as u64
     }
 }
 
@@ -80,17 +91,31 @@ fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
     let bytes = || vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], 1..=64);
     let region = (proptest::sample::select(starts(word).to_vec()), bytes(), any::<bool>());
     let registers = vec((proptest::sample::select(Register::ALL), any::<u64>()), 0..4);
-    (vec(region, 0..4), registers, any::<[u64; 3]>()).prop_map(move |(regions, registers, system)| {
-        let memory = regions.into_iter().map(|(start, bytes, writable)| Region { start, bytes, writable });
-        TestMachine {
-            word,
-            registers: registers.into_iter().map(|(register, value)| (register as u16, value)).collect(),
-            memory: memory.collect(),
-            pid: system[0],
-            processor: system[1],
-            task: system[2],
-        }
-    })
+    // What a machine may refuse: it grants all of it or nothing.
+    let granted = any::<bool>();
+    (vec(region, 0..4), registers, any::<[u64; 3]>(), granted).prop_map(
+        move |(regions, registers, system, granted)| {
+            let memory =
+                regions.into_iter().map(|(start, bytes, writable)| Region { start, bytes, writable });
+            let numbers = || if granted { 0..70 } else { 0..0 };
+            let wide = Register::ALL.iter().filter(|it| granted && it.shape() != Shape::General);
+            let value = u128::from(system[0]) << 64 | u128::from(system[1]);
+            TestMachine {
+                word,
+                registers: registers.into_iter().map(|(register, value)| (register as u16, value)).collect(),
+                memory: memory.collect(),
+                pid: system[0],
+                processor: system[1],
+                task: granted.then_some(system[2]),
+                wide: wide.map(|&register| (register as u16, value)).collect(),
+                cpuid: numbers().map(|leaf| (leaf, [leaf, u32::MAX, 2, 3])).collect(),
+                model_specific: numbers().map(|number| (number, system[0])).collect(),
+                segments: numbers().map(|selector| (selector as u16, system[1])).collect(),
+                ports: numbers().map(|port| (port as u16, u32::MAX)).collect(),
+                calls: granted.then_some(0),
+            }
+        },
+    )
 }
 
 /// Words that matter: small numbers, addresses near memory, the ends.
@@ -132,18 +157,27 @@ fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value =
         let logmax = prop_oneof![0..40_usize, 0..2 * LOG_LIMIT];
         let variables = || vec(any::<u64>(), 0..6);
         let entry = prop_oneof![9 => Just(0), 1 => any::<usize>()];
-        let limits = (entry, 0..300_u32, logmax, any::<u16>());
+        // Mostly what is not masked, so that handlers are called.
+        let mask = prop_oneof![3 => Just(0xffff), 1 => any::<u16>()];
+        let excpt_log = prop_oneof![0..200_usize, 0..2 * TRACE_LIMIT];
+        let limits = (entry, 0..300_u32, logmax, mask, excpt_log, any::<bool>(), 0..100_usize);
         (code(word), limits, variables(), variables(), machine(word)).prop_map(
-            move |(code, (entry, jmpmax, logmax, mask), locals, globals, machine)| Start {
-                word,
-                code,
-                entry,
-                jmpmax,
-                logmax,
-                mask,
-                locals,
-                globals,
-                machine,
+            move |(code, limits, locals, globals, machine)| {
+                let (entry, jmpmax, logmax, mask, excpt_log, autostacktrace, heap) = limits;
+                Start {
+                    word,
+                    code,
+                    entry,
+                    jmpmax,
+                    logmax,
+                    mask,
+                    excpt_log,
+                    autostacktrace,
+                    heap,
+                    locals,
+                    globals,
+                    machine,
+                }
             },
         )
     })
@@ -154,13 +188,18 @@ fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
     let finish = start.run(state);
     prop_assert!(state.steps <= start.bound(), "{} instructions", state.steps);
     prop_assert!(finish.log.len() <= start.logmax.min(LOG_LIMIT));
+    prop_assert!(finish.trace.len() <= start.excpt_log.min(TRACE_LIMIT));
+    if !start.code.contains(&(Op::PopStp as u8)) && !finish.trace.is_empty() {
+        let read = read_traces(&finish.trace, start.word);
+        prop_assert!(read.is_some(), "{:02x?}", finish.trace);
+    }
     prop_assert!(finish.outcome.major.max(finish.outcome.minor) <= Some(65_535));
     for value in &finish.stack {
         prop_assert_eq!(*value, start.word.truncate(*value));
     }
     match finish.outcome.end {
         End::ExitTo(facility) => prop_assert!((1..=3).contains(&facility)),
-        End::Abort => prop_assert!(finish.log.is_empty()),
+        End::Abort => prop_assert!(finish.log.is_empty() && finish.trace.is_empty()),
         End::Exception(Exception { parm2, .. }) if start.word == Word::W4 && start.entry == 0 => {
             prop_assert!(parm2 <= u32::MAX.into());
         }
@@ -172,6 +211,39 @@ fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
     // Nothing of an earlier run shows: the same start on a new state finishes the same.
     prop_assert_eq!(finish, start.run(&mut State::new()));
     Ok(())
+}
+
+/// Reads stack traces as [`State::trace`] describes them: how many. `None` where they are not laid out so. The last
+/// may end early.
+fn read_traces(bytes: &[u8], word: Word) -> Option<u16> {
+    let mut rest = bytes;
+    let mut take = |count: usize| {
+        let (taken, after) = rest.split_at_checked(count)?;
+        rest = after;
+        Some(taken)
+    };
+    let number = |bytes: &[u8]| usize::from(u16::from_le_bytes([bytes[1], bytes[2]]));
+    let prefix = |bytes: &[u8], token: u8| (bytes[0] == token).then(|| number(bytes));
+    let name = prefix(take(3)?, 1)?;
+    (take(name)? == b"module").then_some(())?;
+    (take(14)? == [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 4, 0]).then_some(())?;
+    let traces = prefix(take(3)?, 2)?;
+    for trace in 1..=traces {
+        take(4 * word.bytes())?;
+        let frames = prefix(take(3)?, 3)?;
+        (frames <= crate::CALL_DEPTH).then_some(())?;
+        for _ in 0..frames {
+            // Whatever is not there must be the end of the last trace.
+            let Some(_) = take(2 * word.bytes()) else { return (trace == traces).then_some(traces as u16) };
+            for token in [4, 5, 6] {
+                let Some(bytes) = take(3) else { return (trace == traces).then_some(traces as u16) };
+                let words = prefix(bytes, token)?;
+                take(words * word.bytes())?;
+            }
+        }
+    }
+    // Nothing is behind the last.
+    take(1).is_none().then_some(traces as u16)
 }
 
 /// What `log str` and `log mrf` are to log of `size` bytes at `address`, byte by byte, with `room` bytes of log behind
@@ -251,7 +323,7 @@ proptest! {
         code.extend(&address.to_le_bytes()[..word.bytes()]);
         code.extend([if string { Op::LogStr } else { Op::LogMrf } as u8, Op::Exit as u8]);
         let start = Start {
-            word, code, entry: 0, jmpmax: 0, logmax, mask: 0xffff,
+            word, code, entry: 0, jmpmax: 0, logmax, mask: 0xffff, excpt_log: 0, autostacktrace: false, heap: 0,
             locals: Vec::new(), globals: Vec::new(), machine,
         };
         let (bytes, exception, fault) =
@@ -295,6 +367,7 @@ fn increments_from_many_threads_are_all_counted() {
         mask: 0,
         locals: &locals,
         globals: &globals,
+        ..Program::default()
     };
     std::thread::scope(|scope| {
         for _ in 0..4 {

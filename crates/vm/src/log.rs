@@ -58,7 +58,10 @@ impl From<Fault> for Failure {
 /// The log during a run.
 pub(crate) struct Log<'s> {
     bytes: &'s mut [u8; LOG_LIMIT],
+    /// The log pointer.
     length: usize,
+    /// The previous log pointer: the length after the last logging that succeeded.
+    complete: usize,
     limit: usize,
 }
 
@@ -66,12 +69,34 @@ impl<'s> Log<'s> {
     /// An empty log of at most `logmax` bytes in `bytes`.
     #[inline]
     pub(crate) fn new(bytes: &'s mut [u8; LOG_LIMIT], logmax: usize) -> Log<'s> {
-        Log { bytes, length: 0, limit: logmax.min(LOG_LIMIT) }
+        Log { bytes, length: 0, complete: 0, limit: logmax.min(LOG_LIMIT) }
     }
 
-    /// Bytes logged.
+    /// Bytes logged: the log pointer.
     pub(crate) fn length(&self) -> usize {
         self.length
+    }
+
+    /// Bytes logged when the last logging that succeeded had ended: the previous log pointer.
+    pub(crate) fn complete_length(&self) -> usize {
+        self.complete
+    }
+
+    /// Notes that a logging has succeeded.
+    #[inline(always)]
+    pub(crate) fn succeeded(&mut self) {
+        self.complete = self.length;
+    }
+
+    /// Sets both log pointers. What is behind is dropped. Bytes between the old end and the new are zeros; if not all
+    /// of them fit, as many as do, and the answer is a failure of overflow.
+    pub(crate) fn set_length(&mut self, length: u64) -> Result<(), Failure> {
+        let fits = length.min(self.limit as u64) as usize;
+        if fits > self.length {
+            self.bytes[self.length..fits].fill(0);
+        }
+        (self.length, self.complete) = (fits, fits);
+        if fits as u64 == length { Ok(()) } else { Err(Failure::Overflow) }
     }
 
     /// The exception of a full log.
@@ -255,9 +280,6 @@ mod tests {
             0
         }
         fn processor(&mut self) -> u64 {
-            0
-        }
-        fn task(&mut self) -> u64 {
             0
         }
     }

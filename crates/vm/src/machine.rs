@@ -14,9 +14,29 @@ pub struct Fault {
 /// The interpreter calls it with what a program names and nothing else: registers that the program's processor
 /// has, memory ranges that do not pass the last address of the word, writes of 1, 2, 4 or 8 bytes, reads of at
 /// most [`crate::LOG_LIMIT`] bytes.
+///
+/// The methods that have a default are those that a machine may refuse: their `None` and `false` raise
+/// [`crate::Exception::INVALID_OPCODE`], or where they say so another exception. A machine of a user process refuses
+/// what [`crate::Context::Kernel`] marks.
 pub trait Machine {
-    /// The register's value. `push r` of an i386 name takes its low 32 bits.
+    /// The value of a register of the shape [`crate::Shape::General`]. `push r` of an i386 name takes its low 32 bits.
     fn register(&mut self, register: Register) -> u64;
+
+    /// The value of a register of the shape [`crate::Shape::Word`], [`crate::Shape::Float`],
+    /// [`crate::Shape::Vector`] or [`crate::Shape::DescriptorTable`] (the limit in bits 0 to 15, the base above).
+    fn wide_register(&mut self, _register: Register) -> Option<u128> {
+        None
+    }
+
+    /// What the processor says to `cpuid` of a leaf (its subleaf 0): eax, ebx, ecx, edx.
+    fn cpuid(&mut self, _leaf: u32) -> Option<[u32; 4]> {
+        None
+    }
+
+    /// A model-specific register, by its number.
+    fn model_specific_register(&mut self, _number: u32) -> Option<u64> {
+        None
+    }
 
     /// Sets a register that may be popped ([`Register::can_pop`]). The value is already cut to the register's
     /// name: an i386 name carries 32 bits, and in a 64-bit program the register's upper half becomes 0.
@@ -40,7 +60,30 @@ pub trait Machine {
     fn processor(&mut self) -> u64;
 
     /// The address of the kernel's task structure.
-    fn task(&mut self) -> u64;
+    fn task(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// The linear address of an offset in the segment that a selector names. `None` where it names none: that raises
+    /// [`crate::Exception::SEG_FAULT`].
+    fn linear_address(&mut self, _selector: u16, _offset: u64) -> Option<u64> {
+        None
+    }
+
+    /// Reads `size` bytes, 1, 2 or 4, from a port.
+    fn read_port(&mut self, _port: u16, _size: usize) -> Option<u32> {
+        None
+    }
+
+    /// Writes the low `size` bytes, 1, 2 or 4, of a value to a port. Whether it did.
+    fn write_port(&mut self, _port: u16, _size: usize, _value: u32) -> bool {
+        false
+    }
+
+    /// Calls the kernel modules that have registered for `callk`. Whether it could.
+    fn call_kernel_modules(&mut self) -> bool {
+        false
+    }
 }
 
 /// The last address of a word.

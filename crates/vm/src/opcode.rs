@@ -1,6 +1,6 @@
 //! The instruction set: one table, many readers.
 //!
-//! Opcodes are those of the original (0x00-0x98; see `docs/language.md`). Operands follow the opcode,
+//! Opcodes are those of the original (0x00-0x98 and, of IA32, 0xb0-0xb6; see `docs/language.md`). Operands follow the opcode,
 //! little-endian. A new instruction is one row here and its meaning in the interpreter.
 
 /// What follows an opcode in the bytecode, and how it is written in the source.
@@ -20,6 +20,8 @@ pub enum Operand {
     Register,
     /// One byte: a bit position, 1 to the word's bits.
     Bit,
+    /// Two bytes, signed: how many elements from where a stack register points; negative: before it.
+    S16,
     /// A word: a value.
     Word,
     /// A word, signed: a label, as its distance from the byte after the operand.
@@ -34,7 +36,7 @@ impl Operand {
         match self {
             Operand::None => 0,
             Operand::U8 | Operand::Bit => 1,
-            Operand::U16 | Operand::Local | Operand::Global | Operand::Register => 2,
+            Operand::U16 | Operand::S16 | Operand::Local | Operand::Global | Operand::Register => 2,
             Operand::Word | Operand::Label | Operand::Proc => word,
         }
     }
@@ -61,6 +63,28 @@ pub enum Group {
     System,
     /// Address verification.
     Verification,
+    /// Input and output ports.
+    Port,
+    /// Miscellaneous: segmented addresses, calls of kernel modules.
+    Miscellaneous,
+    /// Exceptions.
+    Exception,
+    /// Stack tracing.
+    Tracing,
+    /// The interpreter's own registers.
+    Internal,
+    /// The heap (5.0).
+    Heap,
+}
+
+/// The probes in which an instruction or a register means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// Probes of user programs and of the kernel.
+    Both,
+    /// Probes of the kernel and its modules only: what it names cannot be had from user mode. In a user probe
+    /// it is refused when it is assembled; run all the same, it raises [`crate::Exception::INVALID_OPCODE`].
+    Kernel,
 }
 
 /// One instruction.
@@ -72,12 +96,14 @@ pub struct Row {
     pub name: &'static str,
     /// The operand after the opcode.
     pub operand: Operand,
-    /// Elements it takes from the stack; `None` where the count is its operand or a stack element.
+    /// Elements it takes from the stack; `None` where its operand or a stack element says how many.
     pub pops: Option<u8>,
-    /// Elements it puts on the stack; `None` where the count is its operand or a stack element.
+    /// Elements it puts on the stack; `None` where its operand or a stack element says how many.
     pub pushes: Option<u8>,
     /// Its group in the manual.
     pub group: Group,
+    /// The probes in which it means something.
+    pub context: Context,
 }
 
 macro_rules! count {
@@ -89,8 +115,20 @@ macro_rules! count {
     };
 }
 
+macro_rules! context {
+    () => {
+        Context::Both
+    };
+    ($context:ident) => {
+        Context::$context
+    };
+}
+
 macro_rules! instructions {
-    ($($code:literal $op:ident $name:literal $operand:ident $pops:tt $pushes:tt $group:ident $doc:literal;)*) => {
+    ($(
+        $code:literal $op:ident $name:literal $operand:ident $pops:tt $pushes:tt
+        $group:ident $($context:ident)? $doc:literal;
+    )*) => {
         /// An instruction of the language, by its opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -107,6 +145,7 @@ macro_rules! instructions {
                 pops: count!($pops),
                 pushes: count!($pushes),
                 group: Group::$group,
+                context: context!($($context)?),
             },)*
         ];
 
@@ -124,7 +163,7 @@ macro_rules! instructions {
 }
 
 // Opcode, name in code, name in the source, operand, elements popped and pushed (n: as many as the operand
-// or a stack element says), group, and what it does.
+// or a stack element says), group, `Kernel` where it is for kernel probes only, and what it does.
 instructions! {
     0x00 Nop "nop" None 0 0 Execution "No operation.";
     0x01 Jmp "jmp" Label 0 0 Execution "Jumps.";
@@ -187,9 +226,9 @@ instructions! {
     0x43 DupImm "dup" U8 1 n Arithmetic "Leaves the top and that many copies of it.";
     0x44 Dup "dup" None 2 n Arithmetic "Pops a value, then a count, and pushes the value count + 1 times.";
     0x45 Ros "ros" U8 n 0 Arithmetic "Drops that many elements.";
-    0x46 PushR "push r" Register 0 1 Register "Pushes a register of the current context.";
+    0x46 PushR "push r" Register n n Register "Pushes a register of the current context.";
     0x47 PopR "pop r" Register 1 0 Register "Pops a register of the current context.";
-    0x48 PushU "push u" Register 0 1 Register "Pushes a register of the user context.";
+    0x48 PushU "push u" Register n n Register "Pushes a register of the user context.";
     0x49 PopU "pop u" Register 1 0 Register "Pops a register of the user context.";
     0x4c Push "push" Word 0 1 Data "Pushes a value.";
     0x4d PushMem8 "push mem, u8" None 1 1 Data "Pops an address and pushes the byte there.";
@@ -200,7 +239,7 @@ instructions! {
     0x52 PopMem16 "pop mem, u16" None 2 0 Data "Pops a value, then an address, and stores 16 bits.";
     0x53 PopMem32 "pop mem, u32" None 2 0 Data "Pops a value, then an address, and stores 32 bits.";
     0x54 PopMem64 "pop mem, u64" None n 0 Data "Pops a value (one word, or two, low first), then an address, and stores 64 bits.";
-    0x5d PushTask "push task" None 0 1 System "Pushes the address of the kernel's task structure.";
+    0x5d PushTask "push task" None 0 1 System Kernel "Pushes the address of the kernel's task structure.";
     0x5e PushPid "push pid" None 0 1 System "Pushes the process id.";
     0x5f PushProcid "push procid" None 0 1 System "Pushes the processor's number.";
     0x60 Vfyr "vfyr" None 1 1 Verification "Pops an address and pushes 0 if a byte there can be read, else 1.";
@@ -215,9 +254,58 @@ instructions! {
     0x69 Pzr "pzr" None 2 1 Arithmetic "Pops a position, then a value; clears the bits below it.";
     0x6a PzlImm "pzl" Bit 1 1 Arithmetic "Clears the bits of the top above a position.";
     0x6b PzrImm "pzr" Bit 1 1 Arithmetic "Clears the bits of the top below a position.";
+    0x6c Sx "sx" Label 0 0 Exception "Sets this procedure's exception handler.";
+    0x6d Ux "ux" None 0 0 Exception "Takes this procedure's exception handler away.";
+    0x6e Rx "rx" None 0 0 Exception "Raises the exception whose code, parameters 1 and 2 are on top. Pops nothing.";
+    0x6f PushX "push x" None 0 3 Exception "Pushes the last exception's parameters 2 and 1, then its code; zeros if there was none.";
+    0x70 PushLp "push lp" None 0 1 Internal "Pushes the log pointer: bytes logged.";
+    0x71 PushPlp "push plp" None 0 1 Internal "Pushes the previous log pointer: bytes logged up to the last logging that succeeded.";
+    0x72 PopLp "pop lp" None 1 0 Internal "Pops the log pointer. What is behind it is dropped; what it passes is zeros.";
+    0x73 LogSt "log st" None 0 0 Tracing "Writes a stack trace into the stack trace buffer.";
+    0x74 PurgeSt "purge st" None 0 0 Tracing "Empties the stack trace buffer.";
+    0x75 TraceLv "trace lv" None 2 0 Tracing "Pops a count, then an index: the local variables that traces show of this call.";
+    0x76 TraceGv "trace gv" None 2 0 Tracing "Pops a count, then an index: the global variables that traces show of this call.";
+    0x77 TracePv "trace pv" None 2 0 Tracing "Pops a count, then a slot: the elements of the stack that traces show of this call.";
+    0x78 PushSbp "push sbp" None 1 1 Internal "Pops n and pushes the element n from the stack base.";
+    0x79 PopSbp "pop sbp" None 2 0 Internal "Pops a value, then n, and sets the element n from the stack base.";
+    0x7a PushTsp "push tsp" None 1 1 Internal "Pops n and pushes the element n from the top then.";
+    0x7b PopTsp "pop tsp" None 2 0 Internal "Pops a value, then n, and sets the element n from the top then.";
+    0x7c PushSbpImm "push sbp" S16 0 1 Internal "Pushes the element n from the stack base.";
+    0x7d PopSbpImm "pop sbp" S16 1 0 Internal "Pops a value and sets the element n from the stack base.";
+    0x7e PushTspImm "push tsp" S16 0 1 Internal "Pushes the element n from the top before.";
+    0x7f PopTspImm "pop tsp" S16 1 0 Internal "Pops a value and sets the element n from the top before.";
+    0x80 CopySbpImm "copy sbp" S16 0 0 Internal "Sets the element n from the stack base to the top.";
+    0x81 CopyTspImm "copy tsp" S16 0 0 Internal "Sets the element n from the top to the top.";
+    0x82 PushStp "push stp" None 0 1 Tracing "Pushes the stack trace pointer: bytes in the stack trace buffer.";
+    0x83 PopStp "pop stp" None 1 0 Tracing "Pops the stack trace pointer. What is behind it is dropped; what it passes is zeros.";
+    0x84 SaveSbp "save sbp" None 0 1 Internal "Pushes the stack base pointer: a slot.";
+    0x85 RestoreSbp "restore sbp" None 1 0 Internal "Pops the stack base pointer.";
+    0x86 SaveTsp "save tsp" None 0 1 Internal "Pushes the slot of the top before.";
+    0x87 RestoreTsp "restore tsp" None 1 0 Internal "Pops a slot, which becomes the top.";
+    0x88 CopySbp "copy sbp" None 1 0 Internal "Pops n and sets the element n from the stack base to the top.";
+    0x89 CopyTsp "copy tsp" None 1 0 Internal "Pops n and sets the element n from the top then to the top.";
     0x8a Log "log" None n 0 Logging "Pops a count, then that many elements, and logs them after a prefix (token 7).";
     0x8b LogLv "log lv" None 2 0 Local "Pops a count, then an index, and logs local variables after a prefix (token 5).";
     0x8c LogGv "log gv" None 2 0 Global "Pops a count, then an index, and logs global variables after a prefix (token 6).";
+    0x8d Callk "callk" None 0 0 Miscellaneous Kernel "Calls the kernel modules that have registered for it.";
+    0x8e Malloc "malloc" None 1 1 Heap "Pops a size in bytes and pushes the handle of a new heap block of zeros.";
+    0x8f Free "free" None 1 0 Heap "Pops the handle of a heap block and frees the block.";
+    0x90 PushWid "push wid" None 0 1 Heap "Pushes the bits of a word, negative where it is little-endian.";
+    0x91 PushH8 "pushh u8" U16 2 n Heap "Pops an offset, then a handle, and pushes that many bytes from there on.";
+    0x92 PushH16 "pushh u16" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 16 bits from there on.";
+    0x93 PushH32 "pushh u32" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 32 bits from there on.";
+    0x94 PushH64 "pushh u64" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 64 bits from there on: one word each, or two, low on top.";
+    0x95 PopH8 "poph u8" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores bytes from there on.";
+    0x96 PopH16 "poph u16" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores 16 bits of each from there on.";
+    0x97 PopH32 "poph u32" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores 32 bits of each from there on.";
+    0x98 PopH64 "poph u64" U16 n 0 Heap "Pops an offset, a handle, then that many values (one word, or two, low first), and stores 64 bits of each from there on.";
+    0xb0 Seg2lin "seg2lin" None 2 1 Miscellaneous "Pops an offset, then a selector, and pushes their linear address.";
+    0xb1 PushIo8 "push io, u8" None 1 1 Port Kernel "Pops a port and pushes the byte read from it.";
+    0xb2 PushIo16 "push io, u16" None 1 1 Port Kernel "Pops a port and pushes the 16 bits read from it.";
+    0xb3 PushIo32 "push io, u32" None 1 1 Port Kernel "Pops a port and pushes the 32 bits read from it.";
+    0xb4 PopIo8 "pop io, u8" None 2 0 Port Kernel "Pops a value, then a port, and writes a byte to it.";
+    0xb5 PopIo16 "pop io, u16" None 2 0 Port Kernel "Pops a value, then a port, and writes 16 bits to it.";
+    0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel "Pops a value, then a port, and writes 32 bits to it.";
 }
 
 /// For each byte, its row's place in [`TABLE`] and 1, or 0.

@@ -1,9 +1,12 @@
 //! What every handler of a program shares, and how one of them can end.
 
-use crate::{Exception, Word};
+use crate::{DEFAULT_MASK, Exception, Word};
 use core::sync::atomic::AtomicU64;
 
 /// A program, ready to run. Any bytecode and any limits are safe.
+///
+/// The default has no code, no variables and no heap, and the limits that the manual gives to programs that set none:
+/// a program names what it has and takes the rest from there (`..Program::default()`).
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// The word of the probed program.
@@ -21,6 +24,48 @@ pub struct Program<'a> {
     pub locals: &'a [AtomicU64],
     /// The global variables, like `locals`.
     pub globals: &'a [AtomicU64],
+    /// Bytes that stack traces may take in one run (`excpt_log`); above [`crate::TRACE_LIMIT`] it means that limit.
+    pub excpt_log: usize,
+    /// Whether every exception writes a stack trace (`autostacktrace`).
+    pub autostacktrace: bool,
+    /// Bytes that the heap blocks of one run may have together: the probe's heap size, at most the program's
+    /// `heapmax`; above [`crate::HEAP_LIMIT`] it means that limit.
+    pub heap: usize,
+    /// The probepoint, as stack traces name it.
+    pub point: Point<'a>,
+}
+
+impl Default for Program<'_> {
+    fn default() -> Self {
+        Program {
+            word: Word::default(),
+            code: &[],
+            jmpmax: 256,
+            logmax: 1024,
+            mask: DEFAULT_MASK,
+            locals: &[],
+            globals: &[],
+            excpt_log: 1024,
+            autostacktrace: false,
+            heap: 0,
+            point: Point::default(),
+        }
+    }
+}
+
+/// What a stack trace's header says of the probepoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point<'a> {
+    /// The name of the module (`name =`).
+    pub module: &'a [u8],
+    /// The probepoint's offset in the module.
+    pub offset: u64,
+    /// The program's number (`id =`); a trace has its low 16 bits.
+    pub id: u32,
+    /// The probe's major code; a trace has its low 16 bits.
+    pub major: u32,
+    /// The probe's minor code; a trace has its low 16 bits.
+    pub minor: u32,
 }
 
 /// How a handler ended.

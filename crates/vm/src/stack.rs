@@ -47,14 +47,32 @@ impl<'s> Stack<'s> {
     /// The top.
     #[inline(always)]
     pub(crate) fn top(&self) -> u64 {
-        self.words[self.top % STACK_WORDS]
+        self.get(self.top)
     }
 
     /// Sets the top, a word, in place.
     #[inline(always)]
     pub(crate) fn set_top(&mut self, value: u64) {
-        self.words[self.top % STACK_WORDS] = value;
-        self.used = self.used.max(STACK_WORDS - self.top % STACK_WORDS);
+        self.set(self.top, value);
+    }
+
+    /// The element in a slot, modulo 1024.
+    #[inline(always)]
+    pub(crate) fn get(&self, slot: usize) -> u64 {
+        self.words[slot % STACK_WORDS]
+    }
+
+    /// Sets the element in a slot, modulo 1024, to a word.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, slot: usize, value: u64) {
+        self.words[slot % STACK_WORDS] = value;
+        self.used = self.used.max(STACK_WORDS - slot % STACK_WORDS);
+    }
+
+    /// Makes a slot, modulo 1024, the top.
+    #[inline(always)]
+    pub(crate) fn move_top(&mut self, slot: usize) {
+        self.top = slot % STACK_WORDS;
     }
 
     /// Pushes a word.

@@ -1,13 +1,15 @@
 //! The memory that a run works in.
 
+use crate::Exception;
+use crate::frame::{CALL_DEPTH, Frame, Frames};
+use crate::heap::Heap;
 use crate::log::LOG_LIMIT;
 use crate::stack::STACK_WORDS;
+use crate::trace::Trace;
 use core::fmt;
 
-/// Calls that can be nested.
-pub const CALL_DEPTH: usize = 32;
-
-/// The working memory of one run at a time: the RPN stack, the call stack and the log, 40 KiB.
+/// The working memory of one run at a time: the RPN stack, the call stack, the heap, the log and the stack traces,
+/// 93 KiB.
 ///
 /// Nothing in it passes from one run to the next. It can be used for one program after another, and a run that
 /// was cut off (its thread killed) leaves it fit for use. A new one is all zero bytes, so that statics of it take
@@ -18,13 +20,35 @@ pub struct State {
     pub(crate) used: usize,
     /// The slot of the top after the last run.
     pub(crate) top: usize,
-    /// The return offsets of the calls.
-    pub(crate) returns: [usize; CALL_DEPTH],
+    /// The frames of the calls.
+    pub(crate) frames: Frames,
     pub(crate) log: [u8; LOG_LIMIT],
     pub(crate) log_length: usize,
+    pub(crate) aside: Aside,
+    /// Whether `aside` is of the last run, and that did not end with an abort.
+    pub(crate) traced: bool,
     /// Instructions of the last run.
     #[cfg(test)]
     pub(crate) steps: u64,
+}
+
+/// What few runs use. It is cleared when a run first uses it.
+pub(crate) struct Aside {
+    /// The last exception that was raised.
+    pub(crate) last: Exception,
+    /// How many times an exception handler was called.
+    pub(crate) handled: u32,
+    pub(crate) heap: Heap,
+    pub(crate) trace: Trace,
+}
+
+impl Aside {
+    /// Makes it what it is when a run starts.
+    pub(crate) fn clear(&mut self) {
+        (self.last, self.handled) = (Exception::NONE, 0);
+        self.heap.clear();
+        self.trace.set_length(0, 0);
+    }
 }
 
 impl State {
@@ -34,9 +58,11 @@ impl State {
             words: [0; STACK_WORDS],
             used: 0,
             top: 0,
-            returns: [0; CALL_DEPTH],
+            frames: [Frame::OUTERMOST; CALL_DEPTH + 1],
             log: [0; LOG_LIMIT],
             log_length: 0,
+            aside: Aside { last: Exception::NONE, handled: 0, heap: Heap::new(), trace: Trace::new() },
+            traced: false,
             #[cfg(test)]
             steps: 0,
         }
@@ -45,6 +71,27 @@ impl State {
     /// What the last run logged; empty if it ended with [`crate::End::Abort`].
     pub fn log(&self) -> &[u8] {
         &self.log[..self.log_length]
+    }
+
+    /// The stack traces of the last run (`log st`, `autostacktrace`), to be recorded beside the log with major and
+    /// minor code 0; empty if it wrote none, or ended with [`crate::End::Abort`]. The layout:
+    ///
+    /// ```text
+    /// 01  u16 bytes  byte ...        the module's name
+    /// u64                            the probepoint's offset
+    /// u16  u16  u16                  the program's number, the probe's major and minor code
+    /// 02  u16 traces                 then each trace:
+    ///     word  word  word  word     last exception: code; current handler's offset or -1; parameters 1 and 2
+    ///     03  u16 frames             then each call that has not returned, the innermost first:
+    ///         word  word             the offset of the procedure, the offset returned to
+    ///         04  u16 words  word ...   elements of the stack   (trace pv)
+    ///         05  u16 words  word ...   local variables         (trace lv)
+    ///         06  u16 words  word ...   global variables        (trace gv)
+    /// ```
+    ///
+    /// Where `excpt_log` bytes do not suffice, the last trace ends early: behind a whole word or a whole prefix.
+    pub fn trace(&self) -> &[u8] {
+        if self.traced { self.aside.trace.bytes() } else { &[] }
     }
 
     /// The RPN stack as the last run left it: the word `below` words below the top. It is circular: 1024 words
@@ -66,11 +113,12 @@ impl Default for State {
 }
 
 impl fmt::Debug for State {
-    /// Its sizes, not its 40 KiB.
+    /// Its sizes, not its 93 KiB.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("State")
             .field("depth", &self.depth())
             .field("log_length", &self.log_length)
+            .field("trace_length", &self.trace().len())
             .finish_non_exhaustive()
     }
 }

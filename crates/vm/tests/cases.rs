@@ -31,6 +31,7 @@ fn dirty() -> Box<State> {
         mask: 0,
         locals: &[],
         globals: &[],
+        ..Program::default()
     };
     let mut state = Box::new(State::new());
     run(&program, 0, &mut state, &mut TestMachine::default());
@@ -63,7 +64,8 @@ fn every_instruction_is_in_a_case_on_both_words() {
         let cases = cases();
         let on_word = cases.iter().filter(|case| case.words.contains(&word));
         let ops: HashSet<Op> = on_word.flat_map(|case| case.assemble(word).ops).collect();
-        let missing: Vec<_> = TABLE.iter().filter(|row| !ops.contains(&row.op)).collect();
+        let rows = TABLE.iter().filter(|row| !ops.contains(&row.op));
+        let missing: Vec<_> = rows.map(|row| (row.name, row.operand)).collect();
         assert!(missing.is_empty(), "{word:?}: {missing:?}");
     }
 }

@@ -3,21 +3,23 @@
 //! An instruction's name is as many words of the source as any row has ([`vm::TABLE`]); `push lv` beats
 //! `push`. Where a row exists with and without an operand, a comma or a number after the name decides.
 
-use vm::{Operand as Takes, Register, Row, TABLE};
+use vm::{Operand as Takes, Row, TABLE};
 
 use super::Parser;
+use crate::arch::Arch;
 use crate::ast::{Instruction, Line, Operand};
 use crate::diagnostic::{Diagnostic, nearest, quote};
 use crate::expression::{self, Grammar, Name};
 use crate::lex::{Kind, Token};
-use crate::spellings::{Known, MissingRegister, forms, missing_register, pieces};
+use crate::registers::{Register, is_register};
+use crate::spellings::{Known, forms, is_reserved, pieces};
 
 impl Parser<'_> {
     pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
         let first = self.cursor.peek();
         let matching = forms(&first.text).iter().filter(|form| self.matches(&form.pieces));
         let Some(form) = matching.max_by_key(|form| form.pieces.len()) else {
-            return Err(unknown(first, self.cursor.peek_at(1)));
+            return Err(unknown(first, self.cursor.peek_at(1), self.arch));
         };
         let (mut name, mut prefixed) = match form.meaning {
             Ok(name) => {
@@ -86,7 +88,7 @@ impl Parser<'_> {
                 self.messages.add(
                     Diagnostic::error(
                         place,
-                        format!("{} belongs to {part}, which this version does not have", quote(&old)),
+                        format!("{} is {part}, which the language never had", quote(&old)),
                     )
                     .label("cannot be used"),
                 );
@@ -119,7 +121,7 @@ impl Parser<'_> {
         let takes_value = TABLE.iter().any(|row| row.name == name && row.operand == Takes::Word);
         let value_follows = after.is(",") || (after.kind == Kind::Number && !after.starts_line);
         if half || (takes_value && value_follows) || (!takes_value && !begins_instruction(second)) {
-            return Err(unknown(first, second));
+            return Err(unknown(first, second, self.arch));
         }
         Ok(())
     }
@@ -131,7 +133,7 @@ impl Parser<'_> {
         token.kind == Kind::Name
             && !after.is(":")
             && !after.is("=")
-            && Register::from_name(&token.text).is_some()
+            && self.arch.register(&token.text).is_some()
     }
 
     /// The row of this name, with an operand or without, as the source has it.
@@ -156,12 +158,21 @@ impl Parser<'_> {
             Takes::None => {
                 // `push lv 0`
                 let with = TABLE.iter().find(|other| other.name == row.name && other.operand != Takes::None);
-                let number = self.cursor.peek().kind == Kind::Number;
-                return if with.is_some() && number { Err(self.comma(row)) } else { Ok(None) };
+                let next = self.cursor.peek();
+                let number = next.kind == Kind::Number;
+                return match with {
+                    Some(_) if number => Err(self.comma(row)),
+                    None if (number || next.is(",")) && !next.starts_line => {
+                        let wrong = Diagnostic::error(next.place, format!("`{}` takes no operand", row.name));
+                        Err(wrong.label("expected the next instruction"))
+                    }
+                    _ => Ok(None),
+                };
             }
             Takes::U8 | Takes::U16 => "a count",
             Takes::Local | Takes::Global => "a variable's index",
             Takes::Register => "a register",
+            Takes::S16 => "a number of elements",
             Takes::Bit => "a bit position",
             Takes::Word => "a value",
             Takes::Label => "a label",
@@ -183,7 +194,7 @@ impl Parser<'_> {
                     return Err(self.cursor.expected(what));
                 }
                 self.cursor.skip(1);
-                Operand::Register(register(token, row.name)?, token.place)
+                Operand::Register(register(token, self.arch)?, token.place)
             }
             Takes::Label | Takes::Proc => {
                 if token.kind != Kind::Name {
@@ -210,7 +221,7 @@ impl Parser<'_> {
 }
 
 /// The message for a name that no instruction has, as far as it goes.
-fn unknown(first: &Token, second: &Token) -> Diagnostic {
+fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     let rows = || TABLE.iter().map(|row| row.name);
     let same_start: Vec<&'static str> =
         rows().filter(|name| pieces(name).next().is_some_and(|piece| first.is_word(piece))).collect();
@@ -221,8 +232,12 @@ fn unknown(first: &Token, second: &Token) -> Diagnostic {
             .suggest(near);
     }
     // `pop xx`: the first word is right.
-    let mut words: Vec<&str> = same_start.iter().filter_map(|name| pieces(name).nth(1)).collect();
-    words.dedup();
+    let mut words: Vec<&str> = Vec::new();
+    for word in same_start.iter().filter_map(|name| pieces(name).nth(1)) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
     if second.is_word("mem") && words.contains(&"mem") {
         return Diagnostic::error(second.place, "`mem` without a width")
             .label("expected `mem, u8`, `mem, u16`, `mem, u32` or `mem, u64`");
@@ -236,10 +251,11 @@ fn unknown(first: &Token, second: &Token) -> Diagnostic {
     } else {
         Diagnostic::error(first.place.after(), format!("{} is not complete", quote(&first.text)))
     };
-    let wrong = wrong.label(format!("expected one of {list}"));
-    match Register::from_name(&second.text).filter(|_| here && words.contains(&"r")) {
+    let one_of = if words.len() > 1 { "one of " } else { "" };
+    let wrong = wrong.label(format!("expected {one_of}{list}"));
+    match arch.register(&second.text).filter(|_| here && words.contains(&"r")) {
         Some(register) => {
-            wrong.help(format!("write `{} r, {}`", first.text.to_ascii_lowercase(), register.name()))
+            wrong.help(format!("write `{} r, {}`", first.text.to_ascii_lowercase(), register.name))
         }
         None => wrong,
     }
@@ -250,29 +266,24 @@ pub(super) fn begins_instruction(token: &Token) -> bool {
     !forms(&token.text).is_empty() || token.is_word("proc") || token.is_word("endproc")
 }
 
-fn register(token: &Token, instruction: &str) -> Result<Register, Diagnostic> {
-    if let Some(register) = Register::from_name(&token.text) {
+fn register(token: &Token, arch: Arch) -> Result<Register, Diagnostic> {
+    if let Some(register) = arch.register(&token.text) {
         return Ok(register);
     }
     let name = quote(&token.text.to_ascii_lowercase());
-    let error = |message: String, label: &str| Err(Diagnostic::error(token.place, message).label(label));
-    match missing_register(&token.text) {
-        Some(MissingRegister::System) => error(
-            format!("the register {name} is for kernel probes, and this version does not have it"),
-            "expected a general or a segment register",
-        ),
-        Some(MissingRegister::Float) => error(
-            format!("the register {name} is of the floating-point unit, which this version does not read"),
-            "expected a general register",
-        ),
-        Some(MissingRegister::Cpuid) => {
-            error(format!("`{instruction}, cpuid` is not part of this version"), "expected a register")
-        }
-        Some(MissingRegister::Reserved) => {
-            error(format!("the register {name} is reserved"), "expected a register")
-        }
-        None => Err(Diagnostic::error(token.place, format!("no register is called {}", quote(&token.text)))
-            .label("expected a register")
-            .suggest(nearest(&token.text, Register::ALL.iter().map(|register| register.name())))),
+    if arch.is_intel() && is_reserved(&token.text) {
+        let wrong = Diagnostic::error(token.place, format!("the register {name} is reserved"));
+        return Err(wrong.label("expected a register"));
     }
+    let message = match is_register(&token.text) {
+        true => format!("{arch} has no register {name}"),
+        false => format!("no register is called {}", quote(&token.text)),
+    };
+    let wrong = Diagnostic::error(token.place, message);
+    // A 64-bit name in an i386 program: its 32-bit part is meant.
+    let narrow = name.trim_matches('`').strip_prefix('r').map(|rest| format!("e{rest}"));
+    let narrow = narrow.and_then(|narrow| arch.register(&narrow));
+    let names = arch.registers().iter().map(|register| register.name);
+    let near = narrow.map(|register| register.name).or_else(|| nearest(&token.text, names));
+    Err(wrong.label(format!("expected a register of {arch}")).suggest(near))
 }

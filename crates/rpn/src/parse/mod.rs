@@ -9,6 +9,7 @@ mod statement;
 
 use std::collections::HashSet;
 
+use crate::arch::Arch;
 use crate::ast::{Body, Item, Line, ProbePoint, Procedure, Program};
 use crate::cursor::Cursor;
 use crate::diagnostic::{Diagnostic, Keep, Messages, quote};
@@ -18,9 +19,10 @@ use crate::lex::{Kind, Token};
 use crate::source::{Place, Span};
 
 /// Reads a program. `tokens` ends in [`Kind::End`].
-pub(crate) fn parse(tokens: &[Token], messages: &mut Messages) -> Program {
+pub(crate) fn parse(tokens: &[Token], arch: Arch, messages: &mut Messages) -> Program {
     let mut parser = Parser {
         cursor: Cursor::new(tokens),
+        arch,
         messages,
         program: Program::default(),
         within: Within::Header,
@@ -53,6 +55,8 @@ enum After {
 
 struct Parser<'a> {
     cursor: Cursor<'a>,
+    /// The machine whose registers the program names.
+    arch: Arch,
     messages: &'a mut Messages,
     program: Program,
     within: Within,

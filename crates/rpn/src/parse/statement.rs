@@ -5,7 +5,7 @@ use super::{Parser, Within};
 use crate::ast::{Item, Statement, Value};
 use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
 use crate::expression::{self, Grammar, Name};
-use crate::keys::{Key, Place, Takes};
+use crate::keys::{Key, Takes};
 use crate::lex::{Kind, Token};
 
 impl Parser<'_> {
@@ -80,14 +80,6 @@ impl Parser<'_> {
             .label("expected a statement of the header")
             .suggest(near.map(|near| format!("{near} ="))));
         };
-        if let Place::Absent(part) = key.place() {
-            return Err(Diagnostic::error(
-                word.place,
-                format!("`{} =` belongs to {part}, which this version does not have", key.name()),
-            )
-            .label("cannot be used")
-            .help(format!("the instructions of {part} are not there either; leave the statement out")));
-        }
         Ok(Some(key))
     }
 

@@ -68,8 +68,6 @@ const MOST_SECTIONS: usize = 256;
 /// What a PPDF holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ppdf {
-    /// The instruction set of the probed module, as `e_machine` of its ELF file: 62 for x86-64, 3 for i386.
-    pub machine: u16,
     /// The program, with its sites.
     pub object: Object,
     /// The names of the source files and the lines and columns that messages may need.

@@ -6,6 +6,7 @@ use super::bytes::{Cursor, Fields};
 use super::error::Damaged;
 use super::places::{Places, Source};
 use super::tag::{Tag, head, probe};
+use crate::arch::Arch;
 use crate::object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
 use crate::source::{Position, SourceId, Span};
 
@@ -46,11 +47,11 @@ impl<'a> Section<'a> {
 }
 
 /// `HEAD`.
-pub(super) fn header(section: Section<'_>, word: Word) -> Result<Object, Damaged> {
+pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged> {
     let mut fields = Fields::read(section.content, format!("section {}", section.tag))?;
     let kinds = [ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule];
     let object = Object {
-        word,
+        arch,
         module: fields.get(head::NAME, |value, what| value.text(what))?,
         kind: fields.get(head::MODTYPE, |value, what| value.one_of(&kinds, what))?,
         vars: fields.get(head::VARS, |value, what| value.u16(what))?,
@@ -59,6 +60,10 @@ pub(super) fn header(section: Section<'_>, word: Word) -> Result<Object, Damaged
         id: fields.get(head::ID, |value, what| value.u32(what))?,
         logmax: fields.get(head::LOGMAX, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))? as usize,
         jmpmax: fields.get(head::JMPMAX, |value, what| value.up_to(vm::JUMP_LIMIT, what))?,
+        excpt_log: fields.get(head::EXCPT_LOG, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))?
+            as usize,
+        autostacktrace: fields.get(head::AUTOSTACKTRACE, |value, what| value.flag(what))?,
+        heapmax: fields.get(head::HEAPMAX, |value, what| value.up_to(vm::HEAP_LIMIT as u32, what))? as usize,
         ..Object::default()
     };
     fields.end()?;
@@ -143,13 +148,15 @@ fn probe_record(mut fields: Fields<'_>, object: &Object) -> Result<Probe, Damage
         location: location(&mut fields)?,
         point: fields.get(probe::POINT, |value, what| value.text(what))?,
         watch: fields.find(probe::WATCH, watch)?,
-        opcode: fields.find(probe::OPCODE, |value, what| value.up_to(0xff, what))?.map(|opcode| opcode as u8),
+        opcode: fields.find(probe::OPCODE, |value, what| value.up_to(object.arch.largest_opcode(), what))?,
         minor: fields.get(probe::MINOR, |value, what| value.up_to(CODES, what))?,
         group: fields.find(probe::GROUP, |value, what| member(&object.groups, value, what))?,
         kind: fields.find(probe::TYPE, |value, what| member(&object.types, value, what))?,
         ignore: fields.get(probe::IGNORE, |value, what| value.u64(what))?,
         maxhits: fields.get(probe::MAXHITS, |value, what| value.u64(what))?,
         logonfault: fields.get(probe::LOGONFAULT, |value, what| value.flag(what))?,
+        mask: fields.get(probe::MASK, |value, what| value.u16(what))?,
+        heap: fields.get(probe::HEAP, |value, what| value.up_to(object.heapmax as u32, what))? as usize,
         entry: 0,
         end: 0,
         span: fields.find(probe::SPAN, span)?.unwrap_or_default(),

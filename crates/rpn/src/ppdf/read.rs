@@ -8,6 +8,7 @@ use super::places::Places;
 use super::program::{self, Section};
 use super::tag::{Tag, section};
 use super::{CHECKSUM, HEADER, LARGEST, MAGIC, MOST_SECTIONS, Ppdf, ROW, VERSION, checksum};
+use crate::arch::Arch;
 
 /// Reads a PPDF.
 ///
@@ -30,13 +31,13 @@ pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
         optional(tag).ok_or_else(missing)
     };
 
-    let mut object = program::header(find(section::HEAD)?, header.word)?;
+    let mut object = program::header(find(section::HEAD)?, header.arch)?;
     object.groups = program::names(find(section::GROUPS)?)?;
     object.types = program::names(find(section::TYPES)?)?;
     object.code = find(section::CODE)?.content.all().to_vec();
     let code = object.code.len();
     object.procs = program::procedures(find(section::PROCEDURES)?, code)?;
-    object.symbols = program::symbols(find(section::SYMBOLS)?, code, header.word)?;
+    object.symbols = program::symbols(find(section::SYMBOLS)?, code, header.arch.word())?;
     let probes = find(section::PROBES)?;
     object.file = optional(section::FILE).map(program::file).transpose()?;
     object.probes = program::probes(probes, &object)?;
@@ -51,7 +52,7 @@ pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
         program::positions(positions, &mut places)?;
     }
     match sections.iter().find(|section| section.tag.is_required()) {
-        None => Ok(Ppdf { machine: header.machine, object, places }),
+        None => Ok(Ppdf { object, places }),
         Some(unknown) => Err(unknown.content.wrong(
             "the section table",
             format!("a section {}", unknown.tag),
@@ -63,8 +64,7 @@ pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
 /// What the header says, once the whole file has been found to agree with it.
 struct Header {
     sections: u32,
-    machine: u16,
-    word: Word,
+    arch: Arch,
 }
 
 impl Header {
@@ -100,6 +100,7 @@ impl Header {
         debug_assert_eq!(here.offset(), CHECKSUM.start);
         let stored = cursor.u32("the checksum")?;
         // Computing it needs a whole header.
+        let at_machine = cursor;
         let machine = cursor.u16("the machine")?;
         let at_word = cursor;
         let word = cursor.u8("the word")?;
@@ -118,7 +119,14 @@ impl Header {
         if rest.iter().any(|byte| *byte != 0) {
             return Err(zeros.wrong("the header", shown(rest), "zeros"));
         }
-        Ok(Header { sections, machine, word })
+        let arch = Arch::of_elf(machine, word).ok_or_else(|| {
+            at_machine.wrong(
+                "the machine",
+                format!("e_machine {machine} with words of {} bytes", word.bytes()),
+                "a machine that this version of dprobes knows",
+            )
+        })?;
+        Ok(Header { sections, arch })
     }
 }
 

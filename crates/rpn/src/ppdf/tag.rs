@@ -75,6 +75,9 @@ pub(super) mod head {
         ID = b"Prid",
         LOGMAX = b"Logm",
         JMPMAX = b"Jmpm",
+        EXCPT_LOG = b"Exlg",
+        AUTOSTACKTRACE = b"Astk",
+        HEAPMAX = b"Heap",
     }
 }
 
@@ -96,6 +99,8 @@ pub(super) mod probe {
         IGNORE = b"Igno",
         MAXHITS = b"Maxh",
         LOGONFAULT = b"Lgft",
+        MASK = b"Mask",
+        HEAP = b"Hpmx",
         HANDLER = b"Hndl",
         SITE = b"Site",
         /// Where `offset =` stands in the source.

@@ -1,7 +1,7 @@
 //! Laws: what is written is read back the same; what is damaged is refused, never believed, and never panics.
 
+use crate::arch::Arch;
 use proptest::prelude::*;
-use vm::Word;
 
 use super::places::Source;
 use super::*;
@@ -46,10 +46,17 @@ fn watch() -> impl Strategy<Value = Watch> {
 
 /// A probe; the indices say which group and type of the object, and which part of its code, if there are any.
 fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
-    let options = (prop::option::of(watch()), prop::option::of(any::<u8>()), prop::option::of(site()));
-    let numbers = (0..=0xffffu32, any::<u64>(), any::<u64>(), any::<bool>());
+    let options = (prop::option::of(watch()), prop::option::of(0..=0xffu32), prop::option::of(site()));
+    let numbers = (0..=0xffffu32, any::<u64>(), any::<u64>(), any::<bool>(), any::<u16>());
     (text(), location(), options, numbers, span(), any::<[prop::sample::Index; 4]>()).prop_map(
-        |(point, location, (watch, opcode, site), (minor, ignore, maxhits, logonfault), span, indices)| {
+        |(
+            point,
+            location,
+            (watch, opcode, site),
+            (minor, ignore, maxhits, logonfault, mask),
+            span,
+            indices,
+        )| {
             let probe = Probe {
                 point,
                 location,
@@ -61,6 +68,8 @@ fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
                 ignore,
                 maxhits,
                 logonfault,
+                mask,
+                heap: 0,
                 entry: 0,
                 end: 0,
                 span,
@@ -79,7 +88,8 @@ fn part(code: usize, one: prop::sample::Index, other: prop::sample::Index) -> (u
 
 fn object() -> impl Strategy<Value = Object> {
     let numbers = (any::<u16>(), any::<u16>(), 0..=0xffffu32, any::<u32>(), 0..=vm::LOG_LIMIT, 0..=0xffffu32);
-    let header = (text(), any::<bool>(), 0..3u8, numbers, names(), names());
+    let traces = (0..=vm::LOG_LIMIT, any::<bool>(), 0..=vm::HEAP_LIMIT);
+    let header = (text(), 0..Arch::ALL.len(), 0..3u8, numbers, names(), names(), traces);
     let file = (text(), prop::collection::vec(any::<u8>(), 0..24), any::<u64>())
         .prop_map(|(path, build_id, size)| ModuleFile { path, build_id, size });
     let code = prop::collection::vec(any::<u8>(), 9..60);
@@ -87,21 +97,25 @@ fn object() -> impl Strategy<Value = Object> {
     let rest = prop::collection::vec((text(), any::<i64>(), any::<[prop::sample::Index; 2]>()), 0..3);
     let lines = prop::collection::btree_map(0..9usize, span(), 0..6);
     (header, prop::option::of(file), code, probes, rest, lines).prop_map(
-        |((module, wide, kind, numbers, groups, types), file, code, probes, rest, lines)| {
+        |((module, arch, kind, numbers, groups, types, traces), file, code, probes, rest, lines)| {
             let (vars, gvars, major, id, logmax, jmpmax) = numbers;
-            let word = if wide { Word::W8 } else { Word::W4 };
+            let (excpt_log, autostacktrace, heapmax) = traces;
+            let arch = Arch::ALL[arch];
             let kind = [ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule][usize::from(kind)];
             let lines = lines.into_iter().collect();
             let mut object = Object {
                 module,
                 kind,
-                word,
+                arch,
                 vars,
                 gvars,
                 major,
                 id,
                 logmax,
                 jmpmax,
+                excpt_log,
+                autostacktrace,
+                heapmax,
                 groups,
                 types,
                 code,
@@ -120,12 +134,13 @@ fn object() -> impl Strategy<Value = Object> {
                 probe.group = pick(&object.groups, group);
                 probe.kind = pick(&object.types, kind);
                 (probe.entry, probe.end) = part(length, one, other);
+                probe.heap = one.index(heapmax + 1);
                 probe.site = probe.site.filter(|_| object.file.is_some());
                 object.probes.push(probe);
             }
             for (name, addend, [one, other]) in rest {
                 let (entry, end) = part(length, one, other);
-                let offset = one.index(length - word.bytes() + 1);
+                let offset = one.index(length - arch.word().bytes() + 1);
                 object.symbols.push(SymbolUse { offset, name: name.clone(), addend });
                 object.procs.push(Proc { name, entry, end });
             }
@@ -158,7 +173,7 @@ fn places() -> impl Strategy<Value = Places> {
 }
 
 fn ppdf() -> impl Strategy<Value = Ppdf> {
-    (any::<u16>(), object(), places()).prop_map(|(machine, object, places)| Ppdf { machine, object, places })
+    (object(), places()).prop_map(|(object, places)| Ppdf { object, places })
 }
 
 /// Makes length and checksum right, as someone would who wants the reader to believe the rest.
@@ -252,7 +267,7 @@ fn small() -> Vec<u8> {
     let text = "name = a\nmodtype = user\noffset = f\nexit\n";
     let compiled = crate::compile_text("a.rpn", text, &crate::Options::default()).expect("it compiles");
     let places = Places::of(&compiled.object, &compiled.sources);
-    write(&Ppdf { machine: 62, object: compiled.object, places }).expect("it is sound")
+    write(&Ppdf { object: compiled.object, places }).expect("it is sound")
 }
 
 /// The small file, changed where some bytes stand, and sealed.

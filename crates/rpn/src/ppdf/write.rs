@@ -26,8 +26,9 @@ pub fn write(ppdf: &Ppdf) -> Result<Vec<u8>, Unwritable> {
         }
     }
     let mut header = Bytes::default();
+    let arch = ppdf.object.arch;
     header.raw(&MAGIC).raw(&VERSION.to_le_bytes()).raw(&REVISION.to_le_bytes()).size(count);
-    header.size(file.len()).u32(0).raw(&ppdf.machine.to_le_bytes()).u8(ppdf.object.word.bytes() as u8);
+    header.size(file.len()).u32(0).raw(&arch.elf_machine().to_le_bytes()).u8(arch.word().bytes() as u8);
     file[..header.0.len()].copy_from_slice(&header.0);
     let sum = checksum(&file);
     file[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
@@ -107,13 +108,16 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
     let Object {
         module,
         kind,
-        word: _,
+        arch: _,
         vars,
         gvars,
         major,
         id,
         logmax,
         jmpmax,
+        excpt_log,
+        autostacktrace,
+        heapmax,
         groups,
         types,
         code,
@@ -137,7 +141,10 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
         .field(head::MAJOR, |it| it.u32(*major))
         .field(head::ID, |it| it.u32(*id))
         .field(head::LOGMAX, |it| it.size(*logmax))
-        .field(head::JMPMAX, |it| it.u32(*jmpmax));
+        .field(head::JMPMAX, |it| it.u32(*jmpmax))
+        .field(head::EXCPT_LOG, |it| it.size(*excpt_log))
+        .field(head::AUTOSTACKTRACE, |it| it.u8(u8::from(*autostacktrace)))
+        .field(head::HEAPMAX, |it| it.size(*heapmax));
     let name = |bytes: &mut Bytes, name: &String| {
         bytes.string(name);
     };
@@ -186,6 +193,8 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         ignore,
         maxhits,
         logonfault,
+        mask,
+        heap,
         entry,
         end,
         span,
@@ -211,7 +220,7 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         bytes.field(probe::WATCH, |it| it.u8(access as u8).u8(watch.length));
     }
     if let Some(opcode) = opcode {
-        bytes.field(probe::OPCODE, |it| it.u32(u32::from(*opcode)));
+        bytes.field(probe::OPCODE, |it| it.u32(*opcode));
     }
     bytes.field(probe::MINOR, |it| it.u32(*minor));
     for (tag, member, names) in [(probe::GROUP, group, groups), (probe::TYPE, kind, types)] {
@@ -224,6 +233,8 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         .field(probe::IGNORE, |it| it.u64(*ignore))
         .field(probe::MAXHITS, |it| it.u64(*maxhits))
         .field(probe::LOGONFAULT, |it| it.u8(u8::from(*logonfault)))
+        .field(probe::MASK, |it| it.raw(&mask.to_le_bytes()))
+        .field(probe::HEAP, |it| it.size(*heap))
         .field(probe::HANDLER, |it| it.size(*entry).size(*end))
         .field(probe::SPAN, |it| it.u32(span.source.0).u32(span.start).u32(span.end));
     bytes.0

@@ -3,7 +3,9 @@
 use super::assembler::{Assembled, assemble};
 use super::machine::{Region, TestMachine};
 use super::text::{self, Labels};
-use dprobes_vm::{DEFAULT_MASK, End, Exception, Outcome, Program, Register, State, Word, run};
+use dprobes_vm::{
+    DEFAULT_MASK, End, Exception, Outcome, Point, Program, Register, STACK_WORDS, State, Word, run,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +29,7 @@ struct After {
     /// The elements of the stack, top first.
     stack: Vec<u64>,
     log: Vec<u8>,
+    trace: Vec<u8>,
     locals: Vec<u64>,
     globals: Vec<u64>,
     machine: TestMachine,
@@ -38,6 +41,12 @@ struct Before {
     jmpmax: u32,
     logmax: usize,
     mask: u16,
+    excpt_log: usize,
+    autostacktrace: bool,
+    heap: usize,
+    module: Vec<u8>,
+    /// Its offset, the program's number, the major and the minor code.
+    point: [u64; 4],
     entry: Option<String>,
     locals: Vec<u64>,
     globals: Vec<u64>,
@@ -108,6 +117,11 @@ impl Case {
             jmpmax: 256,
             logmax: 1024,
             mask: DEFAULT_MASK,
+            excpt_log: 1024,
+            autostacktrace: false,
+            heap: 0,
+            module: Vec::new(),
+            point: [0; 4],
             entry: None,
             locals: Vec::new(),
             globals: Vec::new(),
@@ -119,6 +133,13 @@ impl Case {
                 "JMPMAX" => before.jmpmax = number(1) as u32,
                 "LOGMAX" => before.logmax = number(1) as usize,
                 "MASK" => before.mask = number(1) as u16,
+                "EXCPT_LOG" => before.excpt_log = number(1) as usize,
+                "AUTOSTACKTRACE" => before.autostacktrace = true,
+                "HEAP" => before.heap = number(1) as usize,
+                "POINT" => {
+                    before.module = text::bytes(&line[1..2], word, labels);
+                    before.point = [2, 3, 4, 5].map(|place| text::number(&line[place], Word::W8, labels));
+                }
                 "ENTRY" => before.entry = Some(line[1].clone()),
                 "VARS" => before.locals = vec![0; number(1) as usize],
                 "GVARS" => before.globals = vec![0; number(1) as usize],
@@ -126,7 +147,26 @@ impl Case {
                 "GV" => before.globals[number(1) as usize] = number(2),
                 "PID" => before.machine.pid = number(1),
                 "CPU" => before.machine.processor = number(1),
-                "TASK" => before.machine.task = number(1),
+                "TASK" => before.machine.task = Some(number(1)),
+                "WIDE" => {
+                    let half = |place: usize| u128::from(text::number(&line[place], Word::W8, labels));
+                    before.machine.wide.insert(index(&line[1]), half(2) << 64 | half(3));
+                }
+                "CPUID" => {
+                    let leaf = number(1) as u32;
+                    before.machine.cpuid.insert(leaf, [2, 3, 4, 5].map(|place| number(place) as u32));
+                }
+                "MSR" => {
+                    let value = text::number(&line[2], Word::W8, labels);
+                    before.machine.model_specific.insert(number(1) as u32, value);
+                }
+                "SEGMENT" => {
+                    before.machine.segments.insert(number(1) as u16, number(2));
+                }
+                "PORT" => {
+                    before.machine.ports.insert(number(1) as u16, number(2) as u32);
+                }
+                "CALLK" => before.machine.calls = Some(0),
                 "REG" => {
                     let value = text::number(&line[2], Word::W8, labels);
                     before.machine.registers.insert(index(&line[1]), value);
@@ -144,31 +184,52 @@ impl Case {
 
     /// What must come of the case: nothing changed but what its EXPECT part says.
     fn expected(&self, before: Before, labels: &Labels, after: &After) -> After {
-        let Before { word, locals, globals, machine, .. } = before;
+        let Before { word, mask, locals, globals, machine, .. } = before;
         let mut expected = After {
             end: String::new(),
             major: None,
             minor: None,
             stack: Vec::new(),
             log: Vec::new(),
+            trace: Vec::new(),
             locals,
             globals,
             machine,
         };
+        // What the interpreter raised and no handler took lies on the stack, above what the case says.
+        let mut raised = Vec::new();
+        // Whether that went round the stack.
+        let mut wrapped = false;
         for line in &self.expected {
             let number = |index: usize| text::number(&line[index], word, labels);
             match line[0].as_str() {
-                "end" => expected.end = ending(&line[1..], word, labels),
+                "end" => {
+                    expected.end = ending(&line[1..], word, labels);
+                    let name = line[1].as_str();
+                    let ends = ["exit", "abort", "remove", "again"].contains(&name);
+                    if !ends && code(name) & u64::from(mask) != 0 {
+                        let parameter =
+                            |place: usize| line.get(place).map_or(0, |text| text::number(text, word, labels));
+                        raised = vec![code(name), parameter(2), parameter(3)];
+                    }
+                }
                 "major" => expected.major = Some(number(1) as u32),
                 "minor" => expected.minor = Some(number(1) as u32),
                 "stack" => expected.stack = text::numbers(&line[1..], word, labels),
                 "top" => {
                     let depth = number(1) as usize;
-                    assert_eq!(after.stack.len(), depth, "{}: depth", self.name);
                     let top = text::numbers(&line[2..], word, labels);
-                    expected.stack.clone_from(&after.stack);
-                    expected.stack[..top.len()].copy_from_slice(&top);
+                    let below = after.stack.get(raised.len() + top.len()..).unwrap_or(&[]);
+                    expected.stack = [&top[..], below].concat();
+                    let whole = (depth + raised.len()) % STACK_WORDS;
+                    wrapped = whole < raised.len();
+                    assert_eq!(after.stack.len(), whole, "{}: depth", self.name);
                 }
+                "trace" => expected.trace.extend(text::bytes(&line[1..], word, labels)),
+                "port" => {
+                    expected.machine.ports.insert(number(1) as u16, number(2) as u32);
+                }
+                "callk" => expected.machine.calls = Some(number(1)),
                 "log" => expected.log.extend(text::bytes(&line[1..], word, labels)),
                 "lv" => expected.locals[number(1) as usize] = number(2),
                 "gv" => expected.globals[number(1) as usize] = number(2),
@@ -186,6 +247,10 @@ impl Case {
             }
         }
         assert!(!expected.end.is_empty(), "{}: no end", self.name);
+        expected.stack = [raised, expected.stack].concat();
+        if wrapped {
+            expected.stack.truncate(after.stack.len());
+        }
         expected
     }
 }
@@ -197,6 +262,8 @@ impl Before {
             variables.iter().map(|value| self.word.truncate(value.load(Ordering::Relaxed))).collect()
         };
         let (locals, globals) = (variables(&self.locals), variables(&self.globals));
+        let offset = self.point[0];
+        let [_, id, major, minor] = self.point.map(|number| number as u32);
         let program = Program {
             word: self.word,
             code: &assembled.code,
@@ -205,6 +272,10 @@ impl Before {
             mask: self.mask,
             locals: &locals,
             globals: &globals,
+            excpt_log: self.excpt_log,
+            autostacktrace: self.autostacktrace,
+            heap: self.heap,
+            point: Point { module: &self.module, offset, id, major, minor },
         };
         let entry = self.entry.as_ref().map_or(0, |label| assembled.labels[label]) as usize;
         let mut machine = self.machine.clone();
@@ -220,6 +291,7 @@ impl Before {
             minor,
             stack: (0..state.depth()).map(|below| state.element(below)).collect(),
             log: state.log().to_vec(),
+            trace: state.trace().to_vec(),
             locals: values(&locals),
             globals: values(&globals),
             machine,
@@ -235,6 +307,8 @@ fn ending(tokens: &[String], word: Word, labels: &Labels) -> String {
         "exit" => "Exit".into(),
         "abort" => "Abort".into(),
         "remove" => "Remove".into(),
+        // By its code: one that `rx` raised again, whose information was on the stack already, or one masked.
+        "again" => format!("exception {:#x} {:#x} {:#x}", number(1), number(2), number(3)),
         name => format!("exception {:#x} {:#x} {:#x}", code(name), number(1), number(2)),
     }
 }
@@ -243,11 +317,15 @@ fn ending(tokens: &[String], word: Word, labels: &Labels) -> String {
 fn code(name: &str) -> u64 {
     match name {
         "INVALID_ADDR" => 0x0001,
+        "SEG_FAULT" => 0x0002,
         "JMP_MAX" => 0x0004,
         "CALL_STACK_OVERFLOW" => 0x0010,
         "DIVIDE_BY_ZERO" => 0x0020,
         "INVALID_OPERAND" => 0x0040,
         "INVALID_OPCODE" => 0x0080,
+        "HEAP_NOMEM" => 0x0100,
+        "INVALID_HANDLE" => 0x0200,
+        "INVALID_OFFSET" => 0x0400,
         "LOG_OVERFLOW" => 0x1000,
         other => panic!("no exception is called {other}"),
     }

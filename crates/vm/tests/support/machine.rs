@@ -1,7 +1,7 @@
 //! A machine made of a few regions of memory and a register file, which checks that the interpreter keeps to
 //! the contract of [`Machine`].
 
-use dprobes_vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Word};
+use dprobes_vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
 use std::collections::BTreeMap;
 
 /// A range of memory.
@@ -12,7 +12,7 @@ pub(crate) struct Region {
     pub(crate) writable: bool,
 }
 
-/// Registers, memory and system values. Whatever is not set is 0 or not there.
+/// Registers, memory and system values. Whatever is not set is 0, not there or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestMachine {
     pub(crate) word: Word,
@@ -20,7 +20,18 @@ pub(crate) struct TestMachine {
     pub(crate) memory: Vec<Region>,
     pub(crate) pid: u64,
     pub(crate) processor: u64,
-    pub(crate) task: u64,
+    pub(crate) task: Option<u64>,
+    /// Registers that are not in the register file.
+    pub(crate) wide: BTreeMap<u16, u128>,
+    /// eax, ebx, ecx and edx of each leaf.
+    pub(crate) cpuid: BTreeMap<u32, [u32; 4]>,
+    pub(crate) model_specific: BTreeMap<u32, u64>,
+    /// The base of each selector's segment.
+    pub(crate) segments: BTreeMap<u16, u64>,
+    /// What each port holds.
+    pub(crate) ports: BTreeMap<u16, u32>,
+    /// Calls of kernel modules, where they can be called.
+    pub(crate) calls: Option<u64>,
 }
 
 impl TestMachine {
@@ -45,6 +56,7 @@ impl TestMachine {
 impl Machine for TestMachine {
     fn register(&mut self, register: Register) -> u64 {
         assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert_eq!(register.shape(), Shape::General);
         self.registers.get(&(register as u16)).copied().unwrap_or(0)
     }
 
@@ -92,7 +104,49 @@ impl Machine for TestMachine {
         self.processor
     }
 
-    fn task(&mut self) -> u64 {
+    fn task(&mut self) -> Option<u64> {
         self.task
+    }
+
+    fn wide_register(&mut self, register: Register) -> Option<u128> {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert!(!matches!(register.shape(), Shape::General | Shape::Cpuid | Shape::ModelSpecific));
+        self.wide.get(&(register as u16)).copied()
+    }
+
+    fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
+        self.cpuid.get(&leaf).copied()
+    }
+
+    fn model_specific_register(&mut self, number: u32) -> Option<u64> {
+        self.model_specific.get(&number).copied()
+    }
+
+    fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
+        self.segments.get(&selector).map(|base| base.wrapping_add(offset))
+    }
+
+    fn read_port(&mut self, port: u16, size: usize) -> Option<u32> {
+        assert!([1, 2, 4].contains(&size));
+        // More than was asked for: the rest is not to be used.
+        self.ports.get(&port).copied()
+    }
+
+    fn write_port(&mut self, port: u16, size: usize, value: u32) -> bool {
+        assert!([1, 2, 4].contains(&size));
+        assert!(u64::from(value) < 1 << (8 * size));
+        match self.ports.get_mut(&port) {
+            Some(held) => *held = value,
+            None => return false,
+        }
+        true
+    }
+
+    fn call_kernel_modules(&mut self) -> bool {
+        match &mut self.calls {
+            Some(calls) => *calls += 1,
+            None => return false,
+        }
+        true
     }
 }

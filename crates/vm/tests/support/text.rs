@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) type Labels = BTreeMap<String, u64>;
 
 /// A number: terms joined by `+` and `-`, cut to the word. A term is a decimal or `0x` number, `bits` (the word's
-/// bits), `bytes` (its bytes), `min` (the smallest signed word) or `@label` (its offset in the code).
+/// bits), `bytes` (its bytes), `3bytes` (three times that), `min` (the smallest signed word) or `@label` (its offset in the code).
 pub(crate) fn number(text: &str, word: Word, labels: &Labels) -> u64 {
     word.truncate(sum(text, word, labels))
 }
@@ -28,7 +28,10 @@ fn sum(text: &str, word: Word, labels: &Labels) -> u64 {
             _ => match (term.strip_prefix("0x"), term.strip_prefix('@')) {
                 (Some(digits), _) => u64::from_str_radix(digits, 16).ok(),
                 (_, Some(label)) => labels.get(label).copied(),
-                _ => term.parse().ok(),
+                _ => match term.strip_suffix("bytes") {
+                    Some(factor) => factor.parse::<u64>().ok().map(|factor| factor * word.bytes() as u64),
+                    None => term.parse().ok(),
+                },
             }
             .unwrap_or_else(|| panic!("`{term}` in `{text}` is no number")),
         };

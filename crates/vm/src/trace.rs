@@ -1,0 +1,213 @@
+//! Stack traces: what a handler was doing, written for whoever debugs it. The layout: [`crate::State::trace`].
+
+use crate::frame::{Frame, Range};
+use crate::stack::STACK_WORDS;
+use crate::variables::Variables;
+use crate::{Exception, Point, Word};
+use core::sync::atomic::Ordering;
+
+/// The most that the stack traces of a run can take, in bytes, whatever `excpt_log` says.
+pub const TRACE_LIMIT: usize = 32 * 1024;
+
+/// What a prefix is before: the module's name, the traces, a trace's frames, a frame's elements and variables.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Token {
+    Module = 1,
+    Traces = 2,
+    Frames = 3,
+    Elements = 4,
+    Locals = 5,
+    Globals = 6,
+}
+
+/// Bytes of a prefix: the token and a u16.
+const PREFIX: usize = 3;
+
+/// Bytes of a header besides the module's name: two prefixes, the offset, the program's number and the codes.
+const HEADER: usize = 2 * PREFIX + 8 + 3 * 2;
+
+/// Something did not fit.
+struct Full;
+
+/// What a trace shows.
+pub(crate) struct View<'v> {
+    /// The probepoint.
+    pub(crate) point: Point<'v>,
+    /// The last exception.
+    pub(crate) last: Exception,
+    /// The current exception handler.
+    pub(crate) handler: Option<usize>,
+    /// The frames of the calls that have not returned, the outermost first, without the outermost level.
+    pub(crate) calls: &'v [Frame],
+    /// The stack, slot by slot.
+    pub(crate) elements: &'v [u64; STACK_WORDS],
+    /// The local variables.
+    pub(crate) locals: Variables<'v>,
+    /// The global variables.
+    pub(crate) globals: Variables<'v>,
+}
+
+/// The stack trace buffer of a run.
+pub(crate) struct Trace {
+    bytes: [u8; TRACE_LIMIT],
+    /// The stack trace pointer.
+    length: usize,
+    /// Whether the last trace was cut off: what follows would be taken for a part of it.
+    full: bool,
+}
+
+impl Trace {
+    /// An empty buffer.
+    pub(crate) const fn new() -> Trace {
+        Trace { bytes: [0; TRACE_LIMIT], length: 0, full: false }
+    }
+
+    /// What was written.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Bytes written: the stack trace pointer.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Sets the stack trace pointer, at most to `limit`, the buffer's end. What is behind is dropped; what it passes is
+    /// zeros.
+    pub(crate) fn set_length(&mut self, length: u64, limit: usize) {
+        let length = length.min(limit.min(TRACE_LIMIT) as u64) as usize;
+        if length > self.length {
+            self.bytes[self.length..length].fill(0);
+        }
+        (self.length, self.full) = (length, false);
+    }
+
+    /// Writes a trace, behind a header if it is the first. What does not fit is left out, from its first part on; after
+    /// that nothing is written until the stack trace pointer is set.
+    /// The buffer ends at `limit`.
+    pub(crate) fn write(&mut self, word: Word, limit: usize, view: &View<'_>) {
+        if !self.full {
+            let free = &mut self.bytes[..limit.min(TRACE_LIMIT)];
+            let mut writer = Writer { bytes: free, length: self.length };
+            self.full = writer.trace(word, view).is_err();
+            self.length = writer.length;
+        }
+    }
+}
+
+/// A trace being written.
+struct Writer<'b> {
+    /// The buffer, up to its end.
+    bytes: &'b mut [u8],
+    length: usize,
+}
+
+impl Writer<'_> {
+    /// Writes a trace.
+    fn trace(&mut self, word: Word, view: &View<'_>) -> Result<(), Full> {
+        if self.length == 0 {
+            self.header(&view.point)?;
+        }
+        let handler = view.handler.map_or(u64::MAX, |offset| offset as u64);
+        let Exception { code, parm1, parm2 } = view.last;
+        // These and the number of frames stand or fall together: with them a trace has begun.
+        if self.room() < 4 * word.bytes() + PREFIX {
+            return Err(Full);
+        }
+        for value in [code, handler, parm1, parm2] {
+            self.word(word, value)?;
+        }
+        self.prefix(Token::Frames, view.calls.len())?;
+        self.count_trace(&view.point);
+        view.calls.iter().rev().try_for_each(|frame| self.frame(word, frame, view))
+    }
+
+    /// The header, whole or not at all.
+    fn header(&mut self, point: &Point<'_>) -> Result<(), Full> {
+        let name = name(point);
+        if self.room() < HEADER + name.len() {
+            return Err(Full);
+        }
+        self.prefix(Token::Module, name.len())?;
+        self.put(name)?;
+        self.put(&point.offset.to_le_bytes())?;
+        for number in [point.id, point.major, point.minor] {
+            self.put(&(number as u16).to_le_bytes())?;
+        }
+        self.prefix(Token::Traces, 0)
+    }
+
+    /// Counts one more trace in the header, unless the stack trace pointer was set so that there is none.
+    fn count_trace(&mut self, point: &Point<'_>) {
+        let header = HEADER + name(point).len();
+        if self.length >= header
+            && let [.., low, high] = &mut self.bytes[..header]
+        {
+            let count = u16::from_le_bytes([*low, *high]).saturating_add(1);
+            [*low, *high] = count.to_le_bytes();
+        }
+    }
+
+    fn frame(&mut self, word: Word, frame: &Frame, view: &View<'_>) -> Result<(), Full> {
+        self.word(word, frame.callee as u64)?;
+        self.word(word, frame.back as u64)?;
+        let element = |index: u64| view.elements[index as usize % STACK_WORDS];
+        self.words(word, Token::Elements, frame.elements, u64::MAX, element)?;
+        for (token, variables, range) in
+            [(Token::Locals, view.locals, frame.locals), (Token::Globals, view.globals, frame.globals)]
+        {
+            let there = (variables.list.len() as u64).saturating_sub(range.first);
+            let value = |index: u64| variables.list[index as usize].load(Ordering::Relaxed);
+            self.words(word, token, range, there, value)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a prefix and the words of a range: those that are there (`there` from the first on) and fit.
+    fn words(
+        &mut self,
+        word: Word,
+        token: Token,
+        range: Range,
+        there: u64,
+        value: impl Fn(u64) -> u64,
+    ) -> Result<(), Full> {
+        let room = self.room().checked_sub(PREFIX).ok_or(Full)?;
+        let wanted = range.count.min(there);
+        let fits = wanted.min((room / word.bytes()) as u64);
+        self.prefix(token, fits as usize)?;
+        for place in 0..fits {
+            self.word(word, value(range.first.wrapping_add(place)))?;
+        }
+        if fits == wanted { Ok(()) } else { Err(Full) }
+    }
+
+    /// Writes a prefix. No count passes a u16: the buffer is smaller.
+    fn prefix(&mut self, token: Token, count: usize) -> Result<(), Full> {
+        let [low, high] = (count as u16).to_le_bytes();
+        self.put(&[token as u8, low, high])
+    }
+
+    /// Writes a word.
+    fn word(&mut self, word: Word, value: u64) -> Result<(), Full> {
+        self.put(&value.to_le_bytes()[..word.bytes()])
+    }
+
+    /// Bytes that are free.
+    fn room(&self) -> usize {
+        self.bytes.len() - self.length
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let room = &mut self.bytes[self.length..];
+        room.get_mut(..bytes.len()).ok_or(Full)?.copy_from_slice(bytes);
+        self.length += bytes.len();
+        Ok(())
+    }
+}
+
+/// The module's name as the header has it: no more of it than the buffer could hold.
+fn name<'a>(point: &Point<'a>) -> &'a [u8] {
+    &point.module[..point.module.len().min(TRACE_LIMIT)]
+}
