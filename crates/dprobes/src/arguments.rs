@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Items;
 
@@ -37,9 +38,12 @@ pub(crate) enum Command {
     Attach(Attach),
     /// Compile a probe program and report what is wrong with it
     Check(Check),
+    /// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+    BuildPpdf(BuildPpdf),
     /// List modules and the functions in them that can be probed
     List(List),
     /// Put probes in and return; a background session keeps them
+    #[command(alias = "apply-ppdf")]
     Insert(Insert),
     /// Take probes out that were inserted
     Remove(Remove),
@@ -76,6 +80,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) program: Program,
     #[command(flatten)]
+    pub(crate) select: Select,
+    #[command(flatten)]
     pub(crate) tracing: Tracing,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -94,6 +100,8 @@ Examples:
 pub(crate) struct Attach {
     #[command(flatten)]
     pub(crate) program: Program,
+    #[command(flatten)]
+    pub(crate) select: Select,
     #[command(flatten)]
     pub(crate) tracing: Tracing,
     /// The process
@@ -123,6 +131,34 @@ pub(crate) struct Check {
     pub(crate) emit: Option<Emit>,
 }
 
+/// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+///
+/// The file that is made (a PPDF, see docs/ppdf.md) is given to `run` and `attach` in place of the program. It is for
+/// this one build of the module: applied to another it is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes build-ppdf app.rpn -o app.ppdf
+  dprobes --build-ppdf app.rpn -o app.ppdf       the same command, as the original spelled it
+  dprobes build-ppdf --sym /usr/lib/debug/app app.rpn
+  dprobes run app.ppdf --group process memory --type leave -- app")]
+pub(crate) struct BuildPpdf {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    /// The machine that the program is for; for another than this one, symbols are kept as they are written
+    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
+    pub(crate) arch: rpn::Arch,
+    /// The file to write [default: the program's name with .ppdf]
+    #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Look symbols up in this file: the module before it was stripped, or the module itself where it is not found
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) sym: Option<PathBuf>,
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
+}
+
 /// List modules and the functions in them that can be probed
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -143,6 +179,17 @@ pub(crate) struct List {
     pub(crate) pid: Option<i32>,
 }
 
+/// Which probes of a program are used.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Select {
+    /// Only the probes of these groups: names, separated by commas or spaces; with --type, those that both select
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) group: Vec<String>,
+    /// Only the probes of these types
+    #[arg(long = "type", value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) kind: Vec<String>,
+}
+
 /// Put probes in and return; a background session keeps them
 ///
 /// Without -p they are for every process of yours that maps the module, now or later: children of probed processes at
@@ -157,6 +204,8 @@ Examples:
 pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) program: Program,
+    #[command(flatten)]
+    pub(crate) select: Select,
     /// Add to the probes that the module has; a probepoint that both have is taken from the file
     #[arg(short, long, conflicts_with = "replace")]
     pub(crate) merge: bool,
@@ -247,7 +296,7 @@ pub(crate) struct Which {
 /// A probe program and how it is compiled.
 #[derive(Debug, Args)]
 pub(crate) struct Program {
-    /// The probe program
+    /// The probe program, or the PPDF built from one
     #[arg(value_name = "PROG.rpn")]
     pub(crate) file: PathBuf,
     /// Define a macro of the program

@@ -3,18 +3,23 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::Failure;
 use crate::arguments::{Check, Emit};
-use crate::program;
+use crate::{Failure, ppdf, program};
 
 /// Compiles a program and says what it is.
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
-    let object = program::compile(&arguments.program, arguments.arch)?.object;
+    let path = arguments.program.file.display();
+    let found = ppdf::load(&arguments.program)?;
+    let (object, is_ppdf) = match found {
+        Some(found) => (found.object, true),
+        None => (program::compile(&arguments.program, arguments.arch)?.object, false),
+    };
     let text = match arguments.emit {
         Some(Emit::Asm) => rpn::disassemble(&object),
+        None if is_ppdf => format!("{path}: {}\n{}", ppdf::described(&object), ppdf::sites(&object)),
         None => format!(
             "{}: {} in {}, {} bytes of code\n",
-            arguments.program.file.display(),
+            path,
             crate::summary::count(object.probes.len() as u64, "probe"),
             object.module,
             object.code.len()

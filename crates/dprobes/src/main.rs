@@ -10,8 +10,10 @@ mod check;
 mod control;
 mod front;
 mod list;
+mod lists;
 mod man;
 mod output;
+mod ppdf;
 mod program;
 mod service;
 mod session;
@@ -24,11 +26,13 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(service::modern(std::env::args_os().collect()));
+    let words = lists::join(service::modern(std::env::args_os().collect()));
+    let arguments = Arguments::parse_from(words);
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
         Command::Check(check) => check::check(&check),
+        Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
         Command::Insert(insert) => service::insert(&insert),
         Command::Remove(remove) => service::remove(&remove),
@@ -71,6 +75,11 @@ impl Failure {
     /// The same failure with another exit status.
     pub(crate) fn with_status(self, status: u8) -> Failure {
         Failure { status, ..self }
+    }
+
+    /// What went wrong, without who says so.
+    pub(crate) fn message(&self) -> &str {
+        self.message.strip_prefix("dprobes: error: ").unwrap_or(&self.message)
     }
 
     fn tell(&self) -> ExitCode {

@@ -1,19 +1,23 @@
-//! Reading and compiling the probe program.
+//! Reading the probe program: compiling a text, or taking a PPDF.
 
 use std::io::IsTerminal;
 
-use rpn::{Arch, Compiled, Object, Options};
+use rpn::{Arch, Compiled, Object, Options, Selection};
 
-use crate::Failure;
-use crate::arguments::Program;
+use crate::arguments::{Program, Select};
+use crate::{Failure, ppdf};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
+    compile_and_tell(program, arch, true)
+}
+
+fn compile_and_tell(program: &Program, arch: Arch, tell: bool) -> Result<Compiled, Failure> {
     let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), arch };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
-            for note in &compiled.notes {
+            for note in compiled.notes.iter().filter(|_| tell) {
                 eprintln!("{}", note.render(&compiled.sources, colour).trim_end());
             }
             Ok(compiled)
@@ -26,9 +30,21 @@ pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure
     }
 }
 
-/// The compiled program, if this version can insert it.
-pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
-    let object = compile(program, Arch::X86_64)?.object;
+/// The selected probes of a program or PPDF, if this version can insert it.
+pub(crate) fn load_to_insert(program: &Program, select: &Select) -> Result<Object, Failure> {
+    load_and_tell(program, select, true)
+}
+
+/// As [`load_to_insert`], without notes and warnings: they have been told.
+pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Object, Failure> {
+    load_and_tell(program, select, false)
+}
+
+fn load_and_tell(program: &Program, select: &Select, tell: bool) -> Result<Object, Failure> {
+    let mut object = match ppdf::load(program)? {
+        Some(found) => ppdf::applicable(found, &program.file)?,
+        None => compile_and_tell(program, Arch::X86_64, tell)?.object,
+    };
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(
             "{}: `modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
@@ -42,5 +58,8 @@ pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
             program.file.display()
         )));
     }
+    let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };
+    let selected = selection.apply(&mut object);
+    selected.map_err(|error| Failure::new(format!("{}: {error}", program.file.display())))?;
     Ok(object)
 }

@@ -20,7 +20,7 @@ const NOT_FOUND: u8 = 127;
 /// Runs a command with probes in it.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
-    let object = program::compile_to_insert(&arguments.program).map_err(own)?;
+    let object = program::load_to_insert(&arguments.program, &arguments.select).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
-    let object = program::compile_to_insert(&arguments.program)?;
+    let object = program::load_to_insert(&arguments.program, &arguments.select)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(

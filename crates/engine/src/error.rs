@@ -35,7 +35,24 @@ pub enum Error {
     Refused(Vec<Refused>),
 }
 
-/// The refusals, a line each.
+/// Probepoints named in one line.
+const SHOWN: usize = 8;
+
+/// The refusals as one text, a line each.
 fn list(refused: &[Refused]) -> String {
-    refused.iter().map(Refused::to_string).collect::<Vec<_>>().join("\n")
+    lines(refused).join("\n")
+}
+
+/// The refusals, a line each; neighbours that are refused for the same reason share one.
+pub(crate) fn lines(refused: &[Refused]) -> Vec<String> {
+    let same = |one: &Refused, other: &Refused| (&one.module, &one.reason) == (&other.module, &other.reason);
+    let line = |group: &[Refused]| {
+        let points: Vec<&str> = group.iter().take(SHOWN).map(|refused| refused.point.as_str()).collect();
+        let more = match group.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Refused { point: points.join(", ") + &more, ..group[0].clone() }.to_string()
+    };
+    refused.chunk_by(same).map(line).collect()
 }

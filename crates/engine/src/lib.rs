@@ -26,7 +26,8 @@
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
-//! writes core dumps. `modules` finds modules and arms what `place` has planned; `loader` makes
+//! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
+//! needs no process, for PPDFs; `loader` makes
 //! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `service` inserts and
 //! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
@@ -48,6 +49,7 @@ mod pace;
 mod place;
 mod program;
 mod report;
+mod resolve;
 mod restart;
 mod service;
 mod signal;
@@ -63,5 +65,6 @@ pub use observer::{Note, Observer};
 pub use process::Surroundings;
 pub use program::{Counts, Options, State};
 pub use report::{ProbeReport, Report};
+pub use resolve::{Resolved, resolve};
 pub use service::{Inserted, Variables};
 pub use tracer::{Control, Tracer};

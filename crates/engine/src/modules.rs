@@ -5,10 +5,10 @@ use std::path::Path;
 
 use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
 
-use crate::error::{Error, Refused};
+use crate::error::{self, Error, Refused};
 use crate::loader;
 use crate::observer::Note;
-use crate::place::{self, Checks, Plan, Text};
+use crate::place::{self, Checks, Expected, Plan, Text};
 use crate::program::{Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area, Growth};
@@ -181,7 +181,7 @@ impl Tracer<'_> {
                 self.failure.get_or_insert(Error::Refused(work.plan.refused));
                 return Ok((thread, stop));
             }
-            for refused in &work.plan.refused {
+            for refused in error::lines(&work.plan.refused) {
                 self.tell_once(Note::Other(format!("process {tid}: {refused}")));
             }
         }
@@ -376,13 +376,20 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
     for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
         let mut plan = Plan::default();
         for vaddr in loader::after_mmap(&module.image) {
-            plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, text, checks));
+            plan.planned.extend(place::site(Expected::default(), vaddr, Use::Mapped, module, text, checks));
         }
         works.push(Work { module: module.clone(), program: None, plan });
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
-        plan.planned.extend(place::site(None, main.image.entry(), Use::Entry, main, text, checks));
+        plan.planned.extend(place::site(
+            Expected::default(),
+            main.image.entry(),
+            Use::Entry,
+            main,
+            text,
+            checks,
+        ));
         works.push(Work { module: main.clone(), program: None, plan });
     }
     works

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use process::{Function, FunctionKind, Memory, Misplaced, Module};
+use process::{Memory, Module};
 use rpn::Location;
 
 use crate::error::Refused;
 use crate::observer::Note;
 use crate::program::Program;
+use crate::resolve::{boundary, code_offset, other_file, shown, site_address, symbol, verify_opcode};
 use crate::site::{Armed, INT3, LONGEST, Planned, Use};
 use crate::space::module_key;
 
@@ -51,6 +52,25 @@ pub(crate) struct Checks {
     pub(crate) shadow_stack: bool,
 }
 
+/// What must be found at a site, if that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected<'a> {
+    /// The first byte.
+    pub(crate) opcode: Option<u32>,
+    /// The whole instruction, where the site was resolved before.
+    pub(crate) bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Expected<'a> {
+    fn of(probe: &'a rpn::Probe) -> Expected<'a> {
+        match &probe.site {
+            // The opcode was verified when the site was resolved; it is the first of these bytes.
+            Some(site) => Expected { opcode: None, bytes: Some(&site.bytes) },
+            None => Expected { opcode: probe.opcode, bytes: None },
+        }
+    }
+}
+
 /// Plans all probes of a program that are not over in a module that has the program's name.
 pub(crate) fn plan(
     number: usize,
@@ -61,14 +81,20 @@ pub(crate) fn plan(
 ) -> Plan {
     let mut plan = Plan::default();
     let critical = critical_sections(module, text.memory);
+    let other = program.object.file.as_ref().and_then(|file| other_file(file, &module.image));
     for (probe, definition) in program.object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
         }
         let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });
         let wanted = Use::Probe { program: number, probe };
-        let planned = locate(&definition.location, module, &mut remark)
-            .and_then(|vaddr| site(definition.opcode, vaddr, wanted, module, text, checks))
+        let located = match (&other, &definition.site) {
+            (Some(reason), _) => Err(reason.clone()),
+            (None, Some(place)) => site_address(place, &module.image),
+            (None, None) => locate(&definition.location, module, &mut remark),
+        };
+        let planned = located
+            .and_then(|vaddr| site(Expected::of(definition), vaddr, wanted, module, text, checks))
             .and_then(|planned| not_critical(planned, &critical));
         match planned {
             Ok(planned) => plan.planned.push(planned),
@@ -86,9 +112,7 @@ pub(crate) fn plan(
 /// The address within the file's own numbering that a location names.
 fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
     match location {
-        Location::Offset(offset) => module.image.address_of_offset(*offset).ok_or_else(|| {
-            format!("the file has no code at offset {offset:#x}; `objdump -h` shows where its sections are")
-        }),
+        Location::Offset(offset) => code_offset(*offset, &module.image),
         Location::Address(address) => {
             if !module.contains(*address) {
                 return Err(format!(
@@ -99,48 +123,15 @@ fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) 
             Ok(address.wrapping_sub(module.bias))
         }
         Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
-            let vaddr = symbol(name, module, remark)?;
+            let vaddr = symbol(name, &module.image, remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
     }
 }
 
-/// The one address that a symbol has.
-fn symbol(name: &str, module: &Module, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
-    let found = module.image.lookup(name).matches;
-    let Some(first) = found.first() else {
-        let near = module.image.nearest_names(name);
-        let hint = match near.as_slice() {
-            [] if module.image.functions().is_empty() => {
-                "; the file has no symbols: give the offset in the file as a number".to_owned()
-            }
-            [] => "; `dprobes list` shows the functions there are".to_owned(),
-            near => format!(
-                "; did you mean {}?",
-                near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-            ),
-        };
-        return Err(format!("no symbol `{name}`{hint}"));
-    };
-    if found.len() > 1 {
-        let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
-        let places =
-            found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
-        return Err(format!(
-            "`{name}` names {} functions: {}; give the full name of one, or its offset",
-            found.len(),
-            places.collect::<Vec<_>>().join(", ")
-        ));
-    }
-    if first.kind == FunctionKind::Indirect {
-        remark(format!("`{name}` is an indirect function: the probe is on its resolver, which runs once"));
-    }
-    Ok(first.vaddr)
-}
-
 /// The site at an address, if its instruction can be displaced.
 pub(crate) fn site(
-    opcode: Option<u32>,
+    expected: Expected<'_>,
     vaddr: u64,
     wanted: Use,
     module: &Module,
@@ -157,15 +148,19 @@ pub(crate) fn site(
         .find(|&length| text.peek(address, &mut bytes[..length]).is_ok())
         .map(|length| &bytes[..length])
         .ok_or_else(|| format!("the memory at {address:#x} cannot be read"))?;
-    if let Some(expected) = opcode.filter(|&expected| checks.opcodes && expected != u32::from(bytes[0])) {
-        return Err(format!(
-            "opcode {expected:#04x} expected, {:#04x} found at {vaddr:#x}; correct `opcode =`, or leave it out to have \
-             the place checked by disassembly",
-            bytes[0]
-        ));
-    }
     if bytes[0] == INT3 && module.image.text(vaddr, 1).is_some_and(|text| text[0] != INT3) {
         return Err(format!("another debugger has a breakpoint at {address:#x}; remove it first"));
+    }
+    if checks.opcodes {
+        verify_opcode(expected.opcode, bytes, vaddr)?;
+    }
+    if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
+        return Err(format!(
+            "the instruction {} expected, {} found at {vaddr:#x}: the module was changed since the PPDF was built; \
+             build it anew, or see `--dont-verify-opcodes`",
+            shown(instruction),
+            shown(&bytes[..bytes.len().min(instruction.len())])
+        ));
     }
     if checks.opcodes {
         module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
@@ -178,11 +173,6 @@ pub(crate) fn site(
         ));
     }
     Ok(Planned::new(module_key(module), displaced, wanted))
-}
-
-/// Why a place is not the start of an instruction.
-fn boundary(misplaced: &Misplaced) -> String {
-    format!("{misplaced}; `--dont-verify-opcodes` probes it all the same")
 }
 
 /// The restartable sequences of a module: while a thread is in one, any stop makes it start over, so a probe in

@@ -14,6 +14,7 @@ mod elf;
 mod error;
 mod files;
 mod float;
+mod library;
 mod maps;
 mod memory;
 mod module;
@@ -33,6 +34,7 @@ pub use elf::{
 pub use error::Error;
 pub use files::allow_many_files;
 pub use float::FloatRegisters;
+pub use library::find_library;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};

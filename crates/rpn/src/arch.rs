@@ -52,6 +52,22 @@ impl Arch {
         }
     }
 
+    /// The `e_machine` of its ELF files.
+    pub const fn elf_machine(self) -> u16 {
+        match self {
+            Arch::I386 => 3,
+            Arch::X86_64 => 62,
+            Arch::S390 | Arch::S390x => 22,
+            Arch::Ppc => 20,
+            Arch::Ppc64 => 21,
+        }
+    }
+
+    /// The machine whose ELF files have this `e_machine` and whose word is this.
+    pub fn of_elf(machine: u16, word: Word) -> Option<Arch> {
+        Arch::ALL.iter().copied().find(|arch| arch.elf_machine() == machine && arch.word() == word)
+    }
+
     /// Whether it is an Intel processor: the only ones that have I/O ports, selectors and watchpoints here.
     pub const fn is_intel(self) -> bool {
         matches!(self, Arch::I386 | Arch::X86_64)
@@ -66,6 +82,11 @@ impl Arch {
             Arch::S390 | Arch::S390x => 2,
             Arch::Ppc | Arch::Ppc64 => 4,
         }
+    }
+
+    /// The largest number that `opcode =` can be.
+    pub const fn largest_opcode(self) -> u32 {
+        u32::MAX >> (32 - 8 * self.opcode_bytes())
     }
 
     /// The instruction that begins with this opcode, if no probe can be placed on it (manual, "opcode"). That

@@ -13,7 +13,7 @@ use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
 use crate::source::Span;
 
 /// Groups or types that a program may define.
-const MOST_NAMES: usize = 1000;
+pub(crate) const MOST_NAMES: usize = 1000;
 
 /// `logmax` where none is given.
 pub(crate) const LOGMAX: usize = 1024;
@@ -195,6 +195,7 @@ impl<'a> Statements<'a> {
             heap: self.heap(object.heapmax),
             entry: 0,
             end: 0,
+            site: None,
         }
     }
 

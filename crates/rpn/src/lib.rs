@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! text --preprocess--> tokens --parse--> program --check, assemble--> Object --disassemble--> text
+//!                                                                     Object <--ppdf--> a file
 //! ```
 //!
 //! Design constraints:
@@ -37,11 +38,13 @@ mod keys;
 mod lex;
 mod object;
 mod parse;
+pub mod ppdf;
 mod preprocess;
 mod print;
 #[cfg(test)]
 mod reference;
 mod registers;
+mod selection;
 mod source;
 mod spellings;
 
@@ -52,8 +55,9 @@ pub use arch::Arch;
 pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
 pub use files::{DiskFiles, Files, MemoryFiles};
-pub use object::{Access, Location, ModuleKind, Object, Probe, Proc, SymbolUse, Watch};
+pub use object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
 pub use registers::{Register, Uses};
+pub use selection::Selection;
 pub use source::{Position, SourceId, Sources, Span};
 
 use preprocess::{Preprocessor, Setting};

@@ -71,6 +71,8 @@ pub struct Object {
     pub symbols: Vec<SymbolUse>,
     /// Where each instruction comes from: its offset in the code, ascending, and its place.
     pub lines: Vec<(usize, Span)>,
+    /// Set where the probes' sites were resolved: the file that they were resolved in.
+    pub file: Option<ModuleFile>,
 }
 
 impl Object {
@@ -120,6 +122,30 @@ pub struct Probe {
     pub end: usize,
     /// `offset = ...` in the source.
     pub span: Span,
+    /// The place in the module's file that the location was found to mean, if it was resolved.
+    pub site: Option<Site>,
+}
+
+/// A place in a module's file, with the instruction that stands there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    /// The offset in the file.
+    pub offset: u64,
+    /// The address at which the file's program headers load that byte, before the load bias is added.
+    pub vaddr: u64,
+    /// The bytes of the instruction, 1 to 15.
+    pub bytes: Vec<u8>,
+}
+
+/// The file of a module, as it was when sites were resolved in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModuleFile {
+    /// Its path. Where it is applied it may have another one.
+    pub path: String,
+    /// Its build-id (`NT_GNU_BUILD_ID`), usually 20 bytes; empty where it has none.
+    pub build_id: Vec<u8>,
+    /// Its bytes.
+    pub size: u64,
 }
 
 /// Where a probe is.

@@ -106,6 +106,11 @@ impl Sources {
         self.all.get(id.0 as usize)
     }
 
+    /// All of them, by [`SourceId`].
+    pub(crate) fn all(&self) -> &[Source] {
+        &self.all
+    }
+
     /// The name of a source: its path, or `<command line>`.
     pub fn name(&self, id: SourceId) -> &str {
         self.get(id).map_or("", |source| &source.name)

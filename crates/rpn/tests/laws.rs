@@ -217,6 +217,7 @@ fn probe() -> impl Strategy<Value = Probe> {
             entry: 0,
             end: 0,
             span: Default::default(),
+            site: None,
         }
     })
 }

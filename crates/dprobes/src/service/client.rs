@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Puts a program in and returns; the probes stay.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    crate::program::compile_to_insert(&arguments.program)?;
+    crate::program::load_to_insert(&arguments.program, &arguments.select)?;
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
@@ -35,6 +35,8 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
             .iter()
             .map(|path| absolute(path))
             .collect::<Result<Vec<PathBuf>, _>>()?,
+        groups: arguments.select.group.clone(),
+        types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
         items: (!arguments.log.is_empty()).then(|| arguments.log.join(",")),
         mode,

@@ -18,8 +18,9 @@ use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::scan::{self, Scanner};
 use super::sink::{self, Shared, Sinks};
 use super::socket::{self, Home};
+use crate::arguments::{Program, Select};
 use crate::control::Watch;
-use crate::{Failure, front, summary};
+use crate::{Failure, front, program, summary};
 
 /// How long an insert waits for its probes to be in.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -162,12 +163,14 @@ impl Session<'_> {
     }
 
     fn insert(&mut self, insert: &Insert) -> Result<Reply, String> {
-        let compile = rpn::Options {
-            defines: insert.defines.clone(),
-            include_dirs: insert.includes.clone(),
-            arch: rpn::Arch::X86_64,
+        let program = Program {
+            file: insert.file.clone(),
+            define: insert.defines.clone(),
+            include: insert.includes.clone(),
         };
-        let object = rpn::compile(&insert.file, &compile).map_err(|failure| failure.render(false))?.object;
+        let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
+        let object =
+            program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
         let items = insert
             .items
             .as_deref()

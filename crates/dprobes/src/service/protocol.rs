@@ -41,6 +41,9 @@ pub(crate) struct Insert {
     pub(crate) file: PathBuf,
     pub(crate) defines: Vec<(String, String)>,
     pub(crate) includes: Vec<PathBuf>,
+    /// The groups and types of which probes are wanted; empty: all.
+    pub(crate) groups: Vec<String>,
+    pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
     /// Header items, by name.
     pub(crate) items: Option<String>,

@@ -178,3 +178,30 @@ fn what_cannot_be_placed_is_refused_and_nothing_is_inserted() {
     let all = session.done(&["query", "--all"]);
     assert!(all.contains("hits 9") && !all.contains("wrok"), "{all}");
 }
+
+#[test]
+fn the_selected_probes_of_a_ppdf_are_applied() {
+    let module = need!("session", target("server"), "gcc");
+    let session = Session::new();
+    let module_copy = session.0.path().join("server");
+    std::fs::copy(&module, &module_copy).expect("room for a copy");
+    let name = module_copy.to_str().expect("text");
+    let text = format!(
+        "name = \"{name}\"\nmodtype = user\nvars = 2\ngroupdef = a b\n\
+         offset = server_work\ngroup = a\ninc lv, 0\nexit\noffset = main\ngroup = b\ninc lv, 1\nexit\n"
+    );
+    let rpn = session.program("server.rpn", &text);
+    let ppdf = session.0.path().join("server.ppdf");
+    let ppdf = ppdf.to_str().expect("text");
+    let (status, _, said) = session.say(&["--build-ppdf", &rpn, "-o", ppdf]);
+    assert!(status == 0 && said.contains("2 probes in "), "{said}");
+    std::fs::remove_file(&rpn).expect("it was written");
+
+    let mut server = start(&module_copy);
+    let refused = session.fails(&["--apply-ppdf", ppdf, "--group", "c"]);
+    assert!(refused.contains("no group `c`; the program's groups are `a`, `b`"), "{refused}");
+    let said = session.done(&["--apply-ppdf", ppdf, "--group", "=", "a"]);
+    assert_eq!(said, format!("1 probe inserted in `{name}`, which 1 process maps now\n"));
+    assert_eq!(server.ask("call 9"), "done 9");
+    assert!(session.done(&["getvars", "--all", "--local"]).contains("lv[0] = 9 (0x9)"));
+}

@@ -17,6 +17,15 @@ pub(crate) struct Attached {
 pub(crate) fn attach(pid: u32, program: &str, options: &[&str]) -> Attached {
     let scratch = Scratch::new();
     let file = scratch.file("program.rpn", program);
+    attach_with(scratch, pid, &file, options)
+}
+
+/// Attaches to a process with the program in this file.
+pub(crate) fn attach_file(pid: u32, file: &Path, options: &[&str]) -> Attached {
+    attach_with(Scratch::new(), pid, file, options)
+}
+
+fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Attached {
     let mut command = dprobes();
     command.arg("attach").arg("-p").arg(pid.to_string()).arg("-o").arg(scratch.path().join("records"));
     command.arg("--stats").arg(scratch.path().join("stats")).args(options).arg(file);

@@ -8,7 +8,7 @@ mod server;
 mod stats;
 mod targets;
 
-pub(crate) use attach::{Attached, attach};
+pub(crate) use attach::{Attached, attach, attach_file};
 pub(crate) use elf::{file_offset, is_traced, memory, site_address, symbol_address, text_differences};
 pub(crate) use program::counting;
 pub(crate) use run::{Outcome, Run, dprobes, run};

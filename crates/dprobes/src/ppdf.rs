@@ -1,0 +1,269 @@
+//! `dprobes build-ppdf`, and PPDFs where other commands take a probe program.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use engine::{Error, Refused};
+use process::{Image, Machine};
+use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
+use rpn::{Compiled, ModuleFile, ModuleKind, Object};
+
+use crate::arguments::{BuildPpdf, Program};
+use crate::output::tell;
+use crate::{Failure, program};
+
+/// `e_machine` of x86-64 programs.
+const EM_X86_64: u16 = 62;
+/// `e_machine` of i386 programs.
+const EM_386: u16 = 3;
+
+/// Compiles a program, resolves its probes in the module's file, and writes the result.
+pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
+    let input = &arguments.program.file;
+    if load(&arguments.program)?.is_some() {
+        return Err(Failure::new(format!("{} is a PPDF already", input.display())));
+    }
+    let output = arguments.output.clone().unwrap_or_else(|| input.with_extension("ppdf"));
+    if is_same_file(input, &output) {
+        return Err(Failure::new(format!("{}: the PPDF would overwrite the program", output.display())));
+    }
+    let compiled = program::compile(&arguments.program, arguments.arch)?;
+    let ppdf = resolve(compiled, arguments.sym.as_deref(), !arguments.dont_verify_opcodes)?;
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
+    let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
+    write_whole(&output, &bytes).map_err(|error| failed(&error))?;
+    tell(&format!("{}: {}", output.display(), described(&ppdf.object)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The PPDF that is given as a probe program; nothing where the file is none.
+///
+/// # Errors
+/// It cannot be read, or is damaged; or options are given that have no meaning for it.
+pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
+    let path = &program.file;
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", path.display()));
+    // A pipe is read once only, by the compiler. What cannot be opened is the compiler's to tell, too.
+    let Ok(file) = File::open(path).and_then(|file| match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }) else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    let mut file = file.take(LARGEST as u64 + 1);
+    let magic = rpn::ppdf::MAGIC;
+    (&mut file).take(magic.len() as u64).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    // No text begins with this byte; a damaged PPDF is told as such.
+    let is_meant =
+        path.extension().is_some_and(|extension| extension == "ppdf") || bytes.first() == magic.first();
+    if !is_ppdf(&bytes) && !is_meant {
+        return Ok(None);
+    }
+    if !program.define.is_empty() || !program.include.is_empty() {
+        return Err(failed(&"a PPDF is compiled already: -D and -I are given when it is built"));
+    }
+    file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    let ppdf = rpn::ppdf::read(&bytes);
+    let ppdf = ppdf.map_err(|damaged| failed(&format!("no sound PPDF: {damaged}; build it anew")))?;
+    Ok(Some(ppdf))
+}
+
+/// Makes sure that a PPDF can be applied by this version: that it is for this machine, and that its sites are
+/// resolved. Gives its object.
+pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
+    let failed = |cause: &str| Failure::new(format!("{}: {cause}", path.display()));
+    if ppdf.object.arch != rpn::Arch::X86_64 {
+        return Err(failed(&format!(
+            "it was built for {}; only x86-64 programs can be probed",
+            ppdf.object.arch
+        )));
+    }
+    let object = ppdf.object;
+    if object.kind == ModuleKind::User
+        && let Some(probe) = object.probes.iter().find(|probe| probe.site.is_none())
+    {
+        return Err(failed(&format!("the probe at {} is not resolved; build the PPDF anew", probe.point)));
+    }
+    Ok(object)
+}
+
+/// What a PPDF is, in one line.
+pub(crate) fn described(object: &Object) -> String {
+    let probes = crate::summary::count(object.probes.len() as u64, "probe");
+    match &object.file {
+        Some(file) => format!("{probes} in {} ({})", file.path, build_id(&file.build_id)),
+        None => format!("{probes} in {}, not resolved", object.module),
+    }
+}
+
+/// The probes of a PPDF, a line each: where it is in the file, its instruction, group and type.
+pub(crate) fn sites(object: &Object) -> String {
+    let line = |probe: &rpn::Probe| {
+        let mut line = format!("  {}", probe.point);
+        if let Some(site) = &probe.site {
+            line += &format!("  offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes));
+        }
+        for (what, name) in [("group", &probe.group), ("type", &probe.kind)] {
+            line += &name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
+        }
+        line + "\n"
+    };
+    object.probes.iter().map(line).collect()
+}
+
+fn build_id(bytes: &[u8]) -> String {
+    match bytes {
+        [] => "no build-id".to_owned(),
+        bytes => format!("build-id {}", hex(bytes)),
+    }
+}
+
+/// Bytes without anything between.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Resolves all probes of a program in the file of its module.
+fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf, Failure> {
+    let Compiled { mut object, sources, .. } = compiled;
+    let places = Places::of(&object, &sources);
+    if object.kind != ModuleKind::User {
+        if let Some(sym) = sym {
+            return Err(Failure::new(format!(
+                "{}: this version resolves no kernel symbols; without --sym, the PPDF keeps them as they are written",
+                sym.display()
+            )));
+        }
+        let kind = object.kind.name();
+        tell(&format!(
+            "warning: `modtype = {kind}`: the probes are not resolved, and this version cannot apply them"
+        ));
+        return Ok(Ppdf { object, places });
+    }
+    if object.arch != rpn::Arch::X86_64 {
+        tell(&format!(
+            "warning: a program for {}: the probes are not resolved, and this machine cannot apply them",
+            object.arch
+        ));
+        return Ok(Ppdf { object, places });
+    }
+    let (module, symbols) = files(&object, sym)?;
+    let mut refused = Vec::new();
+    for (number, probe) in object.probes.iter_mut().enumerate() {
+        match engine::resolve(probe, symbols.as_ref().unwrap_or(&module), &module, verify) {
+            Ok(resolved) => {
+                for remark in resolved.remarks {
+                    tell(&format!("note: {}: {remark}", probe.point));
+                }
+                probe.site = Some(resolved.site);
+            }
+            Err(reason) => refused.push(Refused {
+                module: module.path().display().to_string(),
+                point: probe.point.clone(),
+                probe: number,
+                reason,
+            }),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Failure::new(Error::Refused(refused)));
+    }
+    object.file = Some(ModuleFile {
+        path: std::path::absolute(module.path()).unwrap_or_default().display().to_string(),
+        build_id: module.build_id().unwrap_or_default().to_vec(),
+        size: module.file_id().map_or(0, |id| id.size),
+    });
+    Ok(Ppdf { object, places })
+}
+
+/// The module's file and, where it is another one, the file that has its symbols.
+fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), Failure> {
+    let open = |path: &Path| {
+        let image = Image::open(path).map_err(Failure::new)?;
+        match image.machine() {
+            Machine::X86_64 => Ok(image),
+            other => Err(Failure::new(format!(
+                "{}: it is for {}; only x86-64 programs can be probed",
+                path.display(),
+                match other {
+                    Machine::I386 => machine_name(EM_386),
+                    Machine::Other(machine) => machine_name(machine),
+                    Machine::X86_64 => machine_name(EM_X86_64),
+                }
+            ))),
+        }
+    };
+    let symbols = sym.map(open).transpose()?;
+    let found = find_module(&object.module);
+    match (found, symbols) {
+        (Some(path), None) => Ok((open(&path)?, None)),
+        (Some(path), Some(symbols)) => {
+            let module = open(&path)?;
+            match (module.build_id(), symbols.build_id()) {
+                (Some(own), Some(other)) if own != other => Err(Failure::new(format!(
+                    "{} has the symbols of another build: {} expected, as {} has, {} found",
+                    symbols.path().display(),
+                    build_id(own),
+                    path.display(),
+                    build_id(other)
+                ))),
+                _ => Ok((module, Some(symbols))),
+            }
+        }
+        // Built where the module is not: the file with the symbols has the code too.
+        (None, Some(symbols)) => Ok((symbols, None)),
+        (None, None) => Err(Failure::new(format!(
+            "`{}` is not found {}; give the module's path in `name =`, or the file with --sym",
+            object.module,
+            match object.module.contains('/') {
+                true => "on this machine",
+                false => "in the dynamic linker's cache and directories",
+            }
+        ))),
+    }
+}
+
+/// The file of a module, by its name in a program: a path, or the name of a library.
+fn find_module(name: &str) -> Option<PathBuf> {
+    match name.contains('/') {
+        true => Some(PathBuf::from(name)).filter(|path| path.exists()),
+        false => process::find_library(name, Machine::X86_64),
+    }
+}
+
+fn machine_name(machine: u16) -> String {
+    match machine {
+        EM_X86_64 => "x86-64".to_owned(),
+        EM_386 => "i386".to_owned(),
+        20 => "ppc".to_owned(),
+        21 => "ppc64".to_owned(),
+        22 => "s390".to_owned(),
+        other => format!("another machine (e_machine {other})"),
+    }
+}
+
+/// Writes a file that is either the old one or the whole new one, whatever happens. What is no regular file (a pipe,
+/// /dev/stdout) is written to as it is.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, bytes);
+    }
+    // Through a symbolic link, the file it leads to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut part = path.clone().into_os_string();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one == other
+        || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
+}

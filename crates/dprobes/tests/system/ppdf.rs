@@ -1,0 +1,400 @@
+//! PPDFs: built once, applied where the module is the same, refused where it is not.
+
+use crate::support::{
+    Outcome, Run, Scratch, Server, attach_file, counting, dprobes, file_offset, find_program, need,
+    repository, run, target, text_differences, variant,
+};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Calls of each function of the target `store` for 20 rounds, in the order of the points below.
+const CALLS: [u64; 4] = [1, 20, 40, 1];
+
+/// Counts in the four functions of the target `store`, which are of two groups and two types.
+fn store(name: &str) -> String {
+    let points = [
+        ("store_open", "life", "in"),
+        ("store_read", "data", "in"),
+        ("store_write", "data", "out"),
+        ("store_close", "life", "out"),
+    ];
+    let mut text = format!(
+        "name = \"{name}\"\nmodtype = user\nvars = 4\ngroupdef = life data other\ntypedef = in out\n"
+    );
+    for (number, (point, group, kind)) in points.into_iter().enumerate() {
+        let minor = number + 1;
+        text += &format!(
+            "offset = {point}\nminor = {minor}\ngroup = {group}\ntype = {kind}\ninc lv, {number}\nexit\n"
+        );
+    }
+    text
+}
+
+/// Builds a PPDF; gives its path and what was said.
+#[track_caller]
+fn build(scratch: &Scratch, program: &str, options: &[&OsStr]) -> (PathBuf, String) {
+    let rpn = scratch.file("program.rpn", program);
+    let ppdf = scratch.path().join("program.ppdf");
+    let mut command = dprobes();
+    command.arg("build-ppdf").arg(&rpn).arg("-o").arg(&ppdf).args(options);
+    let (status, stdout, stderr) = run(&mut command);
+    assert!(status.success() && stdout.is_empty() && stderr.lines().count() == 1, "{status}: {stderr}");
+    // Neither the program's text nor anything else may be needed from here on.
+    std::fs::remove_file(rpn).expect("it was written");
+    (ppdf, stderr)
+}
+
+/// Runs dprobes, which refuses; gives the one line it says.
+#[track_caller]
+fn refusal<W: AsRef<OsStr>>(status: i32, words: impl IntoIterator<Item = W>) -> String {
+    let mut command = dprobes();
+    command.args(words);
+    let (ended, stdout, stderr) = run(&mut command);
+    assert_eq!((ended.code(), stdout.as_str()), (Some(status), ""), "{stderr}");
+    assert!(stderr.starts_with("dprobes: error: ") && stderr.lines().count() == 1, "{stderr}");
+    stderr
+}
+
+fn hits(outcome: &Outcome) -> Vec<(u32, u64)> {
+    outcome.stats.probes.iter().map(|probe| (probe.minor, probe.hits)).collect()
+}
+
+fn build_id(module: &Path) -> String {
+    use object::Object;
+    let bytes = std::fs::read(module).expect("the module can be read");
+    let file = object::File::parse(&*bytes).expect("it is an ELF file");
+    let id = file.build_id().expect("its notes are sound").expect("it has a build-id");
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn counts_are_those_of_the_program_it_was_built_from() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let text = store(&program.to_string_lossy());
+    let scratch = Scratch::new();
+    let (ppdf, said) = build(&scratch, &text, &[]);
+    assert!(said.contains("4 probes") && said.contains(&build_id(&program)), "{said}");
+    let on = [program.as_os_str(), "20".as_ref()];
+    let compiled = Run::new(&text).on(on).ended_with(3);
+    let applied = Run::file(&ppdf).on(on).ended_with(3);
+    let expected: Vec<(u32, u64)> = (1..).zip(CALLS).collect();
+    assert_eq!(hits(&applied), expected, "{applied:#?}");
+    assert_eq!(hits(&compiled), expected, "{compiled:#?}");
+    assert_eq!((applied.stdout, applied.stats.locals), (compiled.stdout, compiled.stats.locals));
+}
+
+#[test]
+fn a_library_is_found_by_its_name_and_the_example_counts_the_same() {
+    let program = need!("ppdf", target("leaf"), "gcc");
+    let example = repository().join("examples/malloc.rpn");
+    let text = std::fs::read_to_string(&example).expect("the example is there");
+    let scratch = Scratch::new();
+    let (ppdf, said) = build(&scratch, &text, &["-D".as_ref(), "LARGE=1000".as_ref()]);
+    assert!(said.contains("libc"), "{said}");
+    let compiled = Run::file(&example).option("-DLARGE=1000").on([&program]).ended_with(7);
+    let applied = Run::file(&ppdf).on([&program]).ended_with(7);
+    assert!(compiled.stats.locals[0] > 0 && compiled.stats.locals[1] > 0, "{compiled:#?}");
+    assert_eq!(applied.stats.locals, compiled.stats.locals);
+    assert_eq!(applied.headers().len(), compiled.headers().len());
+}
+
+#[test]
+fn it_is_applied_to_a_running_process() {
+    let program = need!("ppdf", target("server"), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &counting(&program, ["server_work"]), &[]);
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let mut attached = attach_file(server.pid(), &ppdf, &[]);
+    attached.wait_for(server.pid(), &program, "server_work");
+    assert_eq!(server.ask("call 50"), "done 50");
+    let outcome = attached.stop(libc::SIGINT);
+    assert_eq!(outcome.stats.hits(1), 50, "{outcome:#?}");
+    assert_eq!(text_differences(server.pid()), [""; 0]);
+}
+
+#[test]
+fn groups_and_types_select_in_every_spelling_of_the_manual() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let text = store(&program.to_string_lossy());
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &text, &[]);
+    let rpn = scratch.file("again.rpn", &text);
+    let cases: [(&[&str], &[u32]); 9] = [
+        (&[], &[1, 2, 3, 4]),
+        (&["--group", "data"], &[2, 3]),
+        (&["--group", "=", "life"], &[1, 4]),
+        (&["--type", "=", "out"], &[3, 4]),
+        (&["--type=OUT"], &[3, 4]),
+        (&["--group", "life", "data", "--type", "in"], &[1, 2]),
+        (&["--group=life,data", "--type=in"], &[1, 2]),
+        (&["--group", "life", "--group", "data", "--type", "in", "out"], &[1, 2, 3, 4]),
+        (&["--group", "data", "--type", "out"], &[3]),
+    ];
+    for (options, minors) in cases {
+        for file in [&ppdf, &rpn] {
+            let mut applied = Run::file(file);
+            for option in options {
+                applied = applied.option(option);
+            }
+            let outcome = applied.on([program.as_os_str(), "20".as_ref()]).ended_with(3);
+            let expected: Vec<(u32, u64)> =
+                minors.iter().map(|minor| (*minor, CALLS[*minor as usize - 1])).collect();
+            assert_eq!(hits(&outcome), expected, "{options:?}: {outcome:#?}");
+        }
+    }
+    // The list may stand before the file, too.
+    let mut command = dprobes();
+    command.args(["run", "--group", "data", "life", "--type", "in"]).arg(&ppdf).arg("--").arg(&program);
+    assert_eq!(run(&mut command).0.code(), Some(3));
+}
+
+#[test]
+fn an_unknown_group_or_type_is_told_with_those_there_are() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let text = store(&program.to_string_lossy());
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &text, &[]);
+    let rpn = scratch.file("again.rpn", &text);
+    for file in [&ppdf, &rpn] {
+        let file = file.to_str().expect("a plain path");
+        let program = program.to_str().expect("a plain path");
+        let said = refusal(125, ["run", file, "--group", "date", "--", program]);
+        assert!(said.contains("no group `date`; the program's groups are `life`, `data`, `other`"), "{said}");
+        assert!(said.contains("did you mean `data`?"), "{said}");
+        let said = refusal(1, ["attach", "-p", "1", file, "--type", "data"]);
+        assert!(said.contains("no type `data`; the program's types are `in`, `out`"), "{said}");
+        let said = refusal(125, ["run", file, "--group", "other", "--type", "in", "--", program]);
+        assert!(
+            said.contains("no probe of the program is in the group `other` and of the type `in`"),
+            "{said}"
+        );
+    }
+}
+
+/// The target `store` under the name `prog`, in a directory of its own.
+fn placed(scratch: &Scratch, directory: &str, program: &Path) -> PathBuf {
+    let directory = scratch.path().join(directory);
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let path = directory.join("prog");
+    std::fs::copy(program, &path).expect("a program can be copied");
+    path
+}
+
+#[test]
+fn another_build_of_the_module_is_refused_with_both_build_ids() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let changed = need!("ppdf", variant("store", "store-changed", &["-DCHANGED"]), "gcc");
+    let none = need!("ppdf", variant("store", "store-no-id", &["-Wl,--build-id=none"]), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
+    // The same build somewhere else is the same module.
+    let same = placed(&scratch, "same", &program);
+    let outcome = Run::file(&ppdf).on([same.as_os_str(), "20".as_ref()]).ended_with(3);
+    assert_eq!(outcome.stats.hits(3), 40, "{outcome:#?}");
+
+    let changed = placed(&scratch, "changed", &changed);
+    let words = |program: &Path, options: &[&str]| {
+        let mut words = vec!["run".into(), ppdf.clone().into_os_string()];
+        words.extend(options.iter().map(Into::into));
+        words.extend(["--".into(), program.into()]);
+        words
+    };
+    // No option insists: the places of one build mean nothing in another.
+    for options in [&[][..], &["--dont-verify-opcodes"]] {
+        let said = refusal(125, words(&changed, options));
+        assert!(said.contains(&format!("build-id {} expected", build_id(&program))), "{said}");
+        assert!(said.contains(&format!("build-id {} found", build_id(&changed))), "{said}");
+        assert!(said.contains("store_open, store_read, store_write, store_close: "), "{said}");
+    }
+    let said = refusal(125, words(&placed(&scratch, "none", &none), &[]));
+    assert!(said.contains(&build_id(&program)) && said.contains("no build-id found"), "{said}");
+
+    // Without a build-id, the size decides.
+    let (ppdf, said) = build(&scratch, &store("prog"), &["--sym".as_ref(), none.as_os_str()]);
+    assert!(said.contains("no build-id"), "{said}");
+    let longer = placed(&scratch, "longer", &none);
+    let outcome = Run::file(&ppdf).on([longer.as_os_str(), "20".as_ref()]).ended_with(3);
+    assert_eq!(outcome.stats.hits(3), 40, "{outcome:#?}");
+    let mut bytes = std::fs::read(&longer).expect("it was copied");
+    let size = bytes.len();
+    bytes.push(0);
+    std::fs::write(&longer, bytes).expect("it can be written");
+    let said = refusal(125, [OsStr::new("run"), ppdf.as_os_str(), "--".as_ref(), longer.as_os_str()]);
+    assert!(said.contains(&format!("{size} bytes expected, one of {} found", size + 1)), "{said}");
+}
+
+#[test]
+fn another_build_of_a_running_process_is_refused_before_it_is_touched() {
+    let program = need!("ppdf", target("server"), "gcc");
+    let other = need!("ppdf", variant("server", "server-O1", &["-O1", "-Wl,--build-id=sha1"]), "gcc");
+    let scratch = Scratch::new();
+    let text = counting(Path::new("server"), ["server_work"]);
+    let (ppdf, _) = build(&scratch, &text, &["--sym".as_ref(), other.as_os_str()]);
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid().to_string();
+    let said = refusal(1, [OsStr::new("attach"), "-p".as_ref(), pid.as_ref(), ppdf.as_os_str()]);
+    assert!(said.contains(&build_id(&other)) && said.contains(&build_id(&program)), "{said}");
+    assert_eq!(text_differences(server.pid()), [""; 0]);
+    assert_eq!(server.ask("call 5"), "done 5");
+}
+
+#[test]
+fn another_build_that_is_loaded_later_is_left_alone_and_told() {
+    let program = need!("ppdf", target("dlopen"), "gcc");
+    let plugin = need!("ppdf", variant("plugin", "plugin-id.so", &["-Wl,--build-id=sha1"]), "gcc");
+    let other = need!("ppdf", variant("plugin", "plugin-other.so", &["-Wl,--build-id=0x0123456789"]), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(
+        &scratch,
+        &counting(Path::new("plugin-other.so"), ["plugin_work"]),
+        &["--sym".as_ref(), plugin.as_os_str()],
+    );
+    let outcome = Run::file(&ppdf).on([program.as_os_str(), other.as_os_str()]).ended_with(0);
+    assert_eq!(outcome.stdout, "calls 45\n", "{outcome:#?}");
+    assert_eq!(
+        (outcome.stats.hits(1), outcome.stats.probes[0].state.as_str()),
+        (0, "refused"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.stderr.contains(&build_id(&plugin)), "{outcome:#?}");
+    assert!(outcome.stderr.contains("build-id 0123456789 found"), "{outcome:#?}");
+    let same = scratch.path().join("plugin-other.so");
+    std::fs::copy(&plugin, &same).expect("a library can be copied");
+    let outcome = Run::file(&ppdf).on([program.as_os_str(), same.as_os_str()]).ended_with(0);
+    assert_eq!(outcome.stats.hits(1), 45, "{outcome:#?}");
+}
+
+#[test]
+fn a_changed_instruction_is_refused_with_both() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
+    let patched = placed(&scratch, "patched", &program);
+    let mut bytes = std::fs::read(&patched).expect("it was copied");
+    let place = file_offset(&program, "store_read").expect("it has the symbol") as usize;
+    let shown = |bytes: &[u8]| {
+        bytes[place..place + 4].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    let before = shown(&bytes);
+    // mov state(%rip), %rax: another address, the same length.
+    assert_eq!(&before[..8], "48 8b 05", "the target was compiled to something else");
+    bytes[place + 3] ^= 8;
+    std::fs::write(&patched, &bytes).expect("it can be written");
+    assert_eq!(build_id(&patched), build_id(&program));
+    let words = [OsStr::new("run"), ppdf.as_os_str(), "--".as_ref(), patched.as_os_str()];
+    let said = refusal(125, words);
+    assert!(said.contains(&format!("the instruction `{before}")), "{said}");
+    assert!(said.contains(&format!("expected, `{}", shown(&bytes))), "{said}");
+    assert!(said.contains("prog:store_read: ") && !said.contains("store_write"), "{said}");
+    // What is not selected is not in the way; and one may insist.
+    let outcome =
+        Run::file(&ppdf).option("--group=life").on([patched.as_os_str(), "20".as_ref()]).ended_with(3);
+    assert_eq!(hits(&outcome), [(1, 1), (4, 1)]);
+    let outcome = Run::file(&ppdf)
+        .option("--dont-verify-opcodes")
+        .on([patched.as_os_str(), "20".as_ref()])
+        .ended_with(3);
+    assert_eq!(outcome.stats.hits(2), 20, "{outcome:#?}");
+}
+
+#[test]
+fn a_stripped_module_is_probed_by_symbols_from_elsewhere() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let strip = need!("ppdf", find_program("strip"), "binutils");
+    let scratch = Scratch::new();
+    let stripped = placed(&scratch, "stripped", &program);
+    let (status, _, stderr) = run(Command::new(strip).arg(&stripped));
+    assert!(status.success(), "{stderr}");
+    let on = [stripped.as_os_str(), "20".as_ref()];
+    // The whole module here, the stripped one there.
+    let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
+    assert_eq!(Run::file(&ppdf).on(on).ended_with(3).stats.hits(2), 20);
+    // The stripped module here, its symbols beside it.
+    let text = store(&stripped.to_string_lossy());
+    let (ppdf, said) = build(&scratch, &text, &["--sym".as_ref(), program.as_os_str()]);
+    assert!(said.contains("stripped/prog"), "{said}");
+    assert_eq!(Run::file(&ppdf).on(on).ended_with(3).stats.hits(2), 20);
+
+    let rpn = scratch.file("again.rpn", &text);
+    let said = refusal_lines(["build-ppdf".as_ref(), rpn.as_os_str()]);
+    assert_eq!(said.lines().filter(|line| line.contains("no symbol `store_")).count(), 4, "{said}");
+    let changed = need!("ppdf", variant("store", "store-changed", &["-DCHANGED"]), "gcc");
+    let said = refusal(1, ["build-ppdf".as_ref(), rpn.as_os_str(), "--sym".as_ref(), changed.as_os_str()]);
+    assert!(said.contains(&build_id(&program)) && said.contains(&build_id(&changed)), "{said}");
+}
+
+/// As [`refusal`], of more than one line.
+#[track_caller]
+fn refusal_lines<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
+    let (status, stdout, stderr) = run(dprobes().args(words));
+    assert_eq!((status.code(), stdout.as_str()), (Some(1), ""), "{stderr}");
+    stderr
+}
+
+#[test]
+fn what_cannot_be_probed_is_refused_when_it_is_built() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let scratch = Scratch::new();
+    let text =
+        |point: &str| format!("name = \"{}\"\nmodtype = user\noffset = {point}\nexit\n", program.display());
+    let cases = [
+        ("store_reed", "no symbol `store_reed`; did you mean `store_read`"),
+        ("store_read + 1", "is inside the instruction at"),
+        ("store_read\nopcode = 0x90", "opcode 0x90 expected, 0x48 found"),
+        ("0x7fffffff", "no code at offset 0x7fffffff"),
+    ];
+    for (point, expected) in cases {
+        let rpn = scratch.file("wrong.rpn", &text(point));
+        let said = refusal(1, [OsStr::new("build-ppdf"), rpn.as_os_str()]);
+        assert!(said.contains(expected), "{said}");
+        assert!(!scratch.path().join("wrong.ppdf").exists(), "nothing is written");
+    }
+    let rpn = scratch.file("nowhere.rpn", "name = \"libno-such.so.1\"\nmodtype = user\noffset = f\nexit\n");
+    let said = refusal(1, [OsStr::new("build-ppdf"), rpn.as_os_str()]);
+    assert!(said.contains("`libno-such.so.1` is not found") && said.contains("--sym"), "{said}");
+    let rpn = scratch.file("right.rpn", &text("store_read"));
+    let words = ["build-ppdf".as_ref(), rpn.as_os_str(), "-o".as_ref(), rpn.as_os_str()];
+    assert!(refusal(1, words).contains("would overwrite the program"));
+    assert_eq!(std::fs::read_to_string(&rpn).expect("it is there"), text("store_read"));
+}
+
+#[test]
+fn a_damaged_file_gives_one_error_and_starts_nothing() {
+    let program = need!("ppdf", target("store"), "gcc");
+    let scratch = Scratch::new();
+    let (ppdf, _) = build(&scratch, &store(&program.to_string_lossy()), &[]);
+    let whole = std::fs::read(&ppdf).expect("it was built");
+    let said_of = |bytes: &[u8]| {
+        std::fs::write(&ppdf, bytes).expect("it can be written");
+        let said = refusal(125, [OsStr::new("run"), ppdf.as_os_str(), "--".as_ref(), program.as_os_str()]);
+        assert!(said.contains("program.ppdf: no sound PPDF: offset 0x"), "{said}");
+        assert!(said.contains("expected") && said.contains("found"), "{said}");
+        said
+    };
+    for end in [0, 5, 8, 20, 31, 32, whole.len() / 2, whole.len() - 1] {
+        said_of(&whole[..end]);
+    }
+    for place in [0, 9, 13, 17, 21, 25, 40, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x40;
+        said_of(&damaged);
+    }
+    let checksum = said_of(&[&whole[..whole.len() - 1], &[!whole[whole.len() - 1]]].concat());
+    assert!(checksum.contains("the checksum: expected 0x"), "{checksum}");
+    let longer = said_of(&[&whole[..], b"\n"].concat());
+    assert!(longer.contains(&format!("found {} bytes", whole.len() + 1)), "{longer}");
+
+    std::fs::write(&ppdf, &whole).expect("it can be written");
+    let words = ["check".as_ref(), ppdf.as_os_str(), "-D".as_ref(), OsStr::new("A=1")];
+    assert!(refusal(1, words).contains("-D and -I are given when it is built"));
+    let words = ["build-ppdf".as_ref(), ppdf.as_os_str()];
+    assert!(refusal(1, words).contains("is a PPDF already"));
+    let (status, stdout, _) = run(dprobes().arg("check").arg(&ppdf));
+    assert!(status.success() && stdout.contains("  store_write  offset 0x"), "{stdout}");
+    assert!(stdout.contains("  group data  type out\n"), "{stdout}");
+    let (status, stdout, _) = run(dprobes().args(["check", "--emit", "asm"]).arg(&ppdf));
+    assert!(status.success() && stdout.contains("offset = store_write"), "{stdout}");
+}

@@ -1,0 +1,144 @@
+//! Where a program's probepoints are in a module's file: without any process, as for building a PPDF.
+
+use process::{Function, FunctionKind, Image, Misplaced};
+use rpn::{Location, ModuleFile, Probe, Site};
+
+use crate::site::LONGEST;
+
+/// A probepoint that was resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Where it is.
+    pub site: Site,
+    /// What should be known of it.
+    pub remarks: Vec<String>,
+}
+
+/// Resolves a probepoint in a module's file, and checks all that can be checked there: that it has the opcode given, that
+/// an instruction starts there (both unless `verify` is false), and that this instruction can be displaced. What a
+/// process adds - a shadow stack, restartable sequences - is checked when the probe is applied.
+///
+/// `symbols` is the file whose symbols are meant: the module's own, or one with the same addresses that was not
+/// stripped.
+///
+/// # Errors
+///
+/// Why no probe can stand there, and what to do about it.
+pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, String> {
+    let mut remarks = Vec::new();
+    let vaddr = match &probe.location {
+        Location::Offset(offset) => code_offset(*offset, module)?,
+        Location::Address(_) if module.is_position_independent() => {
+            return Err("`address =` is an address in a process, and this module is loaded anywhere; give \
+                        `offset =` instead"
+                .to_owned());
+        }
+        Location::Address(address) => *address,
+        Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
+            symbol(name, symbols, &mut |remark| remarks.push(remark))?.wrapping_add_signed(*addend)
+        }
+    };
+    let bytes = (1..=LONGEST).rev().find_map(|length| module.text(vaddr, length));
+    let found = bytes.zip(module.offset_of_address(vaddr));
+    let (bytes, offset) = found.ok_or_else(|| format!("{vaddr:#x} is outside the code of the module"))?;
+    if verify {
+        verify_opcode(probe.opcode, &bytes, vaddr)?;
+        module.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
+    }
+    let displaced = patch::displace(&bytes, vaddr).map_err(|refusal| refusal.to_string())?;
+    Ok(Resolved { site: Site { offset, vaddr, bytes: displaced.original().to_vec() }, remarks })
+}
+
+/// The address at which a file has the code of an offset.
+pub(crate) fn code_offset(offset: u64, image: &Image) -> Result<u64, String> {
+    image.address_of_offset(offset).ok_or_else(|| {
+        format!("the file has no code at offset {offset:#x}; `objdump -h` shows where its sections are")
+    })
+}
+
+/// The address of a site in a file that is the one it was resolved in.
+pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
+    let vaddr = code_offset(site.offset, image)?;
+    if vaddr != site.vaddr {
+        return Err(format!(
+            "offset {:#x} expected at address {:#x}, found at {vaddr:#x}; build the PPDF anew",
+            site.offset, site.vaddr
+        ));
+    }
+    Ok(vaddr)
+}
+
+/// Why a module is not the one that sites were resolved in, if it is not. The build-id decides; for a file that has
+/// none, its size.
+pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String> {
+    let advice = "the PPDF was built for another build of the module; build it anew for this one";
+    let build_id = found.build_id().unwrap_or_default();
+    if build_id != expected.build_id {
+        let id = |bytes: &[u8]| match bytes {
+            [] => "no build-id".to_owned(),
+            bytes => format!("build-id {}", hex(bytes, "")),
+        };
+        return Some(format!("{} expected, {} found: {advice}", id(&expected.build_id), id(build_id)));
+    }
+    let size = found.file_id().map(|id| id.size)?;
+    (build_id.is_empty() && size != expected.size)
+        .then(|| format!("a file of {} bytes expected, one of {size} found: {advice}", expected.size))
+}
+
+/// Compares the opcode given, if any, with the instruction found.
+pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], vaddr: u64) -> Result<(), String> {
+    match (opcode, found.first()) {
+        (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
+            "opcode {expected:#04x} expected, {found:#04x} found at {vaddr:#x}; correct `opcode =`, or leave it out to \
+             have the place checked by disassembly"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes as they stand in messages.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    format!("`{}`", hex(bytes, " "))
+}
+
+fn hex(bytes: &[u8], between: &str) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
+}
+
+/// The one address that a symbol has.
+pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
+    let found = image.lookup(name).matches;
+    let Some(first) = found.first() else {
+        let near = image.nearest_names(name);
+        let hint = match near.as_slice() {
+            [] if image.functions().is_empty() => {
+                "; the file has no symbols: give the offset in the file as a number".to_owned()
+            }
+            [] => "; `dprobes list` shows the functions there are".to_owned(),
+            near => format!(
+                "; did you mean {}?",
+                near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            ),
+        };
+        return Err(format!("no symbol `{name}`{hint}"));
+    };
+    if found.len() > 1 {
+        let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
+        let places =
+            found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
+        return Err(format!(
+            "`{name}` names {} functions: {}; give the full name of one, or its offset",
+            found.len(),
+            places.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    if first.kind == FunctionKind::Indirect {
+        remark(format!("`{name}` is an indirect function: the probe is on its resolver, which runs once"));
+    }
+    Ok(first.vaddr)
+}
+
+/// Why a place is not the start of an instruction.
+pub(crate) fn boundary(misplaced: &Misplaced) -> String {
+    format!("{misplaced}; `--dont-verify-opcodes` probes it all the same")
+}

@@ -1,0 +1,52 @@
+//! What can be wrong with a PPDF, or with what is to become one.
+
+use std::fmt;
+
+/// Why bytes are no sound PPDF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Where, in bytes from the start of the file.
+    pub offset: usize,
+    /// What stands there: "section `PROB`, probe 2, `Hand`".
+    pub what: String,
+    /// What was found.
+    pub found: String,
+    /// What was expected instead.
+    pub expected: String,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damaged { offset, what, found, expected } = self;
+        write!(f, "offset {offset:#x}: {what}: expected {expected}, found {found}")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Why an object cannot be written as a PPDF. No compiler makes such an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwritable {
+    /// It would be larger than [`super::LARGEST`]: how large, in bytes.
+    TooLarge(usize),
+    /// A reader would refuse it.
+    Invalid(Damaged),
+    /// A reader would not find the same in it.
+    Different,
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unwritable::TooLarge(size) => {
+                write!(f, "it would have {size} bytes, and a PPDF has at most {}", super::LARGEST)
+            }
+            Unwritable::Invalid(damaged) => write!(f, "a PPDF cannot hold it: {damaged}"),
+            Unwritable::Different => {
+                f.write_str("a PPDF cannot hold it: a number is too large, or a list is unsorted")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unwritable {}

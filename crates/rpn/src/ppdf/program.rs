@@ -1,0 +1,279 @@
+//! The sections of a program: what each holds, read and checked.
+
+use vm::Word;
+
+use super::bytes::{Cursor, Fields};
+use super::error::Damaged;
+use super::places::{Places, Source};
+use super::tag::{Tag, head, probe};
+use crate::arch::Arch;
+use crate::object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
+use crate::source::{Position, SourceId, Span};
+
+/// The major and minor codes there are.
+const CODES: u32 = 0xffff;
+/// Bytes of the longest instruction.
+const INSTRUCTION: usize = 15;
+/// Bytes of a build-id that are believed.
+const BUILD_ID: usize = 1024;
+/// Means that a source was included by none.
+pub(super) const NOT_INCLUDED: u32 = u32::MAX;
+
+/// A section found in the table.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'a> {
+    pub(super) tag: Tag,
+    pub(super) content: Cursor<'a>,
+    /// Records in it; the bytes of one that has none.
+    pub(super) count: u32,
+}
+
+impl<'a> Section<'a> {
+    /// Reads the records: as many as the table says, up to the section's end.
+    fn records<T>(
+        self,
+        name: &str,
+        mut read: impl FnMut(&mut Cursor<'a>, &str) -> Result<T, Damaged>,
+    ) -> Result<Vec<T>, Damaged> {
+        let mut cursor = self.content;
+        // Grown as they are read: the count is not believed.
+        let mut records = Vec::new();
+        for number in 0..self.count {
+            records.push(read(&mut cursor, &format!("section {}, {name} {number}", self.tag))?);
+        }
+        cursor.end(&format!("section {}", self.tag))?;
+        Ok(records)
+    }
+}
+
+/// `HEAD`.
+pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged> {
+    let mut fields = Fields::read(section.content, format!("section {}", section.tag))?;
+    let kinds = [ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule];
+    let object = Object {
+        arch,
+        module: fields.get(head::NAME, |value, what| value.text(what))?,
+        kind: fields.get(head::MODTYPE, |value, what| value.one_of(&kinds, what))?,
+        vars: fields.get(head::VARS, |value, what| value.u16(what))?,
+        gvars: fields.get(head::GVARS, |value, what| value.u16(what))?,
+        major: fields.get(head::MAJOR, |value, what| value.up_to(CODES, what))?,
+        id: fields.get(head::ID, |value, what| value.u32(what))?,
+        logmax: fields.get(head::LOGMAX, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))? as usize,
+        jmpmax: fields.get(head::JMPMAX, |value, what| value.up_to(vm::JUMP_LIMIT, what))?,
+        excpt_log: fields.get(head::EXCPT_LOG, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))?
+            as usize,
+        autostacktrace: fields.get(head::AUTOSTACKTRACE, |value, what| value.flag(what))?,
+        heapmax: fields.get(head::HEAPMAX, |value, what| value.up_to(vm::HEAP_LIMIT as u32, what))? as usize,
+        ..Object::default()
+    };
+    fields.end()?;
+    Ok(object)
+}
+
+/// `GRPS` and `TYPS`.
+pub(super) fn names(section: Section<'_>) -> Result<Vec<String>, Damaged> {
+    if section.count > crate::check::MOST_NAMES as u32 {
+        let expected = format!("at most {}", crate::check::MOST_NAMES);
+        return Err(section.content.wrong(
+            format!("section {}", section.tag),
+            format!("{} names", section.count),
+            expected,
+        ));
+    }
+    section.records("name", |cursor, what| cursor.string(what))
+}
+
+/// `FILE`.
+pub(super) fn file(section: Section<'_>) -> Result<ModuleFile, Damaged> {
+    let what = format!("section {}", section.tag);
+    let mut cursor = section.content;
+    let size = cursor.u64(&what)?;
+    let here = cursor;
+    let length = cursor.index(&what)?;
+    if length > BUILD_ID {
+        return Err(here.wrong(
+            what,
+            format!("{length} bytes"),
+            format!("a build-id of at most {BUILD_ID} bytes"),
+        ));
+    }
+    let build_id = cursor.take(length, &what)?.all().to_vec();
+    let path = cursor.string(&what)?;
+    cursor.end(&what)?;
+    Ok(ModuleFile { path, build_id, size })
+}
+
+/// `PROC`.
+pub(super) fn procedures(section: Section<'_>, code: usize) -> Result<Vec<Proc>, Damaged> {
+    section.records("procedure", |cursor, what| {
+        let (entry, end) = range(cursor, code, what)?;
+        Ok(Proc { entry, end, name: cursor.string(what)? })
+    })
+}
+
+/// `SYMB`.
+pub(super) fn symbols(section: Section<'_>, code: usize, word: Word) -> Result<Vec<SymbolUse>, Damaged> {
+    section.records("symbol", |cursor, what| {
+        let here = *cursor;
+        let offset = cursor.index(what)?;
+        if code.checked_sub(word.bytes()).is_none_or(|last| offset > last) {
+            return Err(here.wrong(
+                what,
+                format!("offset {offset}"),
+                format!("a word in {code} bytes of code"),
+            ));
+        }
+        let addend = cursor.i64(what)?;
+        Ok(SymbolUse { offset, addend, name: cursor.string(what)? })
+    })
+}
+
+/// `PROB`; the object has its groups, types, file and code.
+pub(super) fn probes(section: Section<'_>, object: &Object) -> Result<Vec<Probe>, Damaged> {
+    section.records("probe", |cursor, what| {
+        let length = cursor.index(what)?;
+        let record = cursor.take(length, what)?;
+        probe_record(Fields::read(record, what.to_owned())?, object)
+    })
+}
+
+fn probe_record(mut fields: Fields<'_>, object: &Object) -> Result<Probe, Damaged> {
+    let member = |names: &[String], value: &mut Cursor<'_>, what: &str| {
+        let here = *value;
+        let place = value.index(what)?;
+        let name = names.get(place).cloned();
+        name.ok_or_else(|| here.wrong(what, place.to_string(), format!("less than {}", names.len())))
+    };
+    let probe = Probe {
+        location: location(&mut fields)?,
+        point: fields.get(probe::POINT, |value, what| value.text(what))?,
+        watch: fields.find(probe::WATCH, watch)?,
+        opcode: fields.find(probe::OPCODE, |value, what| value.up_to(object.arch.largest_opcode(), what))?,
+        minor: fields.get(probe::MINOR, |value, what| value.up_to(CODES, what))?,
+        group: fields.find(probe::GROUP, |value, what| member(&object.groups, value, what))?,
+        kind: fields.find(probe::TYPE, |value, what| member(&object.types, value, what))?,
+        ignore: fields.get(probe::IGNORE, |value, what| value.u64(what))?,
+        maxhits: fields.get(probe::MAXHITS, |value, what| value.u64(what))?,
+        logonfault: fields.get(probe::LOGONFAULT, |value, what| value.flag(what))?,
+        mask: fields.get(probe::MASK, |value, what| value.u16(what))?,
+        heap: fields.get(probe::HEAP, |value, what| value.up_to(object.heapmax as u32, what))? as usize,
+        entry: 0,
+        end: 0,
+        span: fields.find(probe::SPAN, span)?.unwrap_or_default(),
+        site: fields.find(probe::SITE, |value, what| site(value, object.file.is_some(), what))?,
+    };
+    let (entry, end) = fields.get(probe::HANDLER, |value, what| range(value, object.code.len(), what))?;
+    fields.end()?;
+    Ok(Probe { entry, end, ..probe })
+}
+
+/// The one of four fields that says where a probe is.
+fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
+    let number = |value: &mut Cursor<'_>, what: &str| value.u64(what);
+    let symbol = |value: &mut Cursor<'_>, what: &str| Ok((value.i64(what)?, value.text(what)?));
+    let found = if let Some(offset) = fields.find(probe::OFFSET, number)? {
+        Location::Offset(offset)
+    } else if let Some(address) = fields.find(probe::ADDRESS, number)? {
+        Location::Address(address)
+    } else if let Some((addend, name)) = fields.find(probe::ADDRESS_SYMBOL, symbol)? {
+        Location::AddressSymbol { name, addend }
+    } else {
+        let (addend, name) = fields.get(probe::SYMBOL, symbol)?;
+        Location::Symbol { name, addend }
+    };
+    // A second one is left over, and required: it is refused at the end.
+    Ok(found)
+}
+
+fn watch(value: &mut Cursor<'_>, what: &str) -> Result<Watch, Damaged> {
+    let access = value.one_of(Access::ALL, what)?;
+    let here = *value;
+    let length = value.u8(what)?;
+    if !matches!(length, 1 | 2 | 4 | 8) {
+        return Err(here.wrong(what, length.to_string(), "1, 2, 4 or 8 bytes"));
+    }
+    Ok(Watch { access, length })
+}
+
+fn site(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Site, Damaged> {
+    if !has_file {
+        return Err(value.wrong(what, "a site and no section `FILE`", "both or none"));
+    }
+    let (offset, vaddr) = (value.u64(what)?, value.u64(what)?);
+    if !(1..=INSTRUCTION).contains(&value.len()) {
+        let found = super::bytes::bytes(value.len());
+        return Err(value.wrong(what, found, format!("an instruction of 1 to {INSTRUCTION} bytes")));
+    }
+    Ok(Site { offset, vaddr, bytes: value.all().to_vec() })
+}
+
+/// Entry and end of a handler or procedure in `code` bytes of code. It has at least one instruction.
+fn range(cursor: &mut Cursor<'_>, code: usize, what: &str) -> Result<(usize, usize), Damaged> {
+    let here = *cursor;
+    let (entry, end) = (cursor.index(what)?, cursor.index(what)?);
+    if entry >= end || end > code {
+        let found = format!("{entry:#x} to {end:#x}");
+        return Err(here.wrong(what, found, format!("a part of {code:#x} bytes of code")));
+    }
+    Ok((entry, end))
+}
+
+fn span(cursor: &mut Cursor<'_>, what: &str) -> Result<Span, Damaged> {
+    let here = *cursor;
+    let (source, start, end) = (SourceId(cursor.u32(what)?), cursor.u32(what)?, cursor.u32(what)?);
+    if start > end {
+        return Err(here.wrong(what, format!("{start} to {end}"), "a place in a source"));
+    }
+    Ok(Span { source, start, end })
+}
+
+/// `line`: where each instruction comes from.
+pub(super) fn lines(section: Section<'_>, code: usize) -> Result<Vec<(usize, Span)>, Damaged> {
+    let mut least = 0;
+    section.records("instruction", |cursor, what| {
+        let here = *cursor;
+        let offset = cursor.index(what)?;
+        if !(least..code).contains(&offset) {
+            return Err(here.wrong(what, format!("offset {offset}"), format!("{least} to less than {code}")));
+        }
+        least = offset + 1;
+        Ok((offset, span(cursor, what)?))
+    })
+}
+
+/// `srcs`: the sources.
+pub(super) fn sources(section: Section<'_>, places: &mut Places) -> Result<(), Damaged> {
+    let mut number = 0;
+    places.sources = section.records("source", |cursor, what| {
+        let here = *cursor;
+        let (by, start) = (cursor.u32(what)?, cursor.u32(what)?);
+        if by != NOT_INCLUDED && by >= number {
+            let expected = format!("one of the {number} sources before it, or {NOT_INCLUDED:#x}");
+            return Err(here.wrong(what, format!("included by source {by}"), expected));
+        }
+        number += 1;
+        let included = (by != NOT_INCLUDED).then_some((SourceId(by), start));
+        Ok(Source { included, name: cursor.string(what)? })
+    })?;
+    Ok(())
+}
+
+/// `posn`: lines and columns.
+pub(super) fn positions(section: Section<'_>, places: &mut Places) -> Result<(), Damaged> {
+    let mut last = None;
+    let positions = section.records("position", |cursor, what| {
+        let here = *cursor;
+        let place = (SourceId(cursor.u32(what)?), cursor.u32(what)?);
+        if last.is_some_and(|last| last >= place) {
+            return Err(here.wrong(what, format!("source {}, byte {}", place.0.0, place.1), "a later place"));
+        }
+        last = Some(place);
+        let position = Position { line: cursor.index(what)?, column: cursor.index(what)? };
+        if position.line == 0 || position.column == 0 {
+            return Err(here.wrong(what, "0", "a line and a column, from 1"));
+        }
+        Ok((place, position))
+    })?;
+    places.positions = positions.into_iter().collect();
+    Ok(())
+}

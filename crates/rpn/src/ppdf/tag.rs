@@ -1,0 +1,109 @@
+//! Tags: the names of sections and fields.
+
+use std::fmt;
+
+/// Four letters that name a section or a field.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Tag(pub(super) [u8; 4]);
+
+impl Tag {
+    /// Whether a reader that does not know it has to refuse the file: it begins with a capital letter. What begins
+    /// with no letter at all is damaged, and refused too.
+    pub(super) fn is_required(self) -> bool {
+        !self.0[0].is_ascii_lowercase()
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! tags {
+    ($($(#[$doc:meta])* $name:ident = $letters:literal,)*) => {
+        $($(#[$doc])* pub(in crate::ppdf) const $name: Tag = Tag(*$letters);)*
+        #[cfg(test)]
+        pub(in crate::ppdf) const ALL: &[Tag] = &[$($name,)*];
+    };
+}
+
+/// The sections, in the order in which they are written.
+pub(super) mod section {
+    use super::Tag;
+    tags! {
+        /// The statements of the file header: fields.
+        HEAD = b"HEAD",
+        /// The file that the sites were resolved in: path, build-id, size.
+        FILE = b"FILE",
+        /// The groups: names.
+        GROUPS = b"GRPS",
+        /// The types: names.
+        TYPES = b"TYPS",
+        /// The probes: records of fields.
+        PROBES = b"PROB",
+        /// The procedures: entry, end, name.
+        PROCEDURES = b"PROC",
+        /// Words of the code that hold the address of a kernel symbol: offset, addend, name.
+        SYMBOLS = b"SYMB",
+        /// The instructions.
+        CODE = b"CODE",
+        /// The source files: by what they were included, name.
+        SOURCES = b"srcs",
+        /// Where each instruction comes from: its offset, the source, start and end there.
+        LINES = b"line",
+        /// The lines and columns of places in the sources.
+        POSITIONS = b"posn",
+    }
+}
+
+/// The fields of section `HEAD`.
+pub(super) mod head {
+    use super::Tag;
+    tags! {
+        NAME = b"Name",
+        MODTYPE = b"Modt",
+        VARS = b"Vars",
+        GVARS = b"Gvar",
+        MAJOR = b"Majr",
+        ID = b"Prid",
+        LOGMAX = b"Logm",
+        JMPMAX = b"Jmpm",
+        EXCPT_LOG = b"Exlg",
+        AUTOSTACKTRACE = b"Astk",
+        HEAPMAX = b"Heap",
+    }
+}
+
+/// The fields of a probe.
+pub(super) mod probe {
+    use super::Tag;
+    tags! {
+        POINT = b"Pont",
+        /// Exactly one of these four says where the probe is.
+        OFFSET = b"Offs",
+        SYMBOL = b"Symb",
+        ADDRESS = b"Addr",
+        ADDRESS_SYMBOL = b"Asym",
+        WATCH = b"Wtch",
+        OPCODE = b"Opcd",
+        MINOR = b"Minr",
+        GROUP = b"Grup",
+        TYPE = b"Type",
+        IGNORE = b"Igno",
+        MAXHITS = b"Maxh",
+        LOGONFAULT = b"Lgft",
+        MASK = b"Mask",
+        HEAP = b"Hpmx",
+        HANDLER = b"Hndl",
+        SITE = b"Site",
+        /// Where `offset =` stands in the source.
+        SPAN = b"span",
+    }
+}
