@@ -256,6 +256,7 @@ impl Tracer<'_> {
                 let written = self.observer.record(program, &pending.record);
                 let counts = &mut self.programs[program].probes[probe].counts;
                 match written {
+                    _ if !pending.counted => {}
                     Ok(()) => counts.logged += 1,
                     Err(_) => counts.dropped += 1,
                 }

@@ -10,8 +10,9 @@
 //!
 //! * `no_std`, no allocation, no `unsafe`: the same code runs in the tracer and inside a probed process.
 //! * Any byte string is a valid input: the interpreter is safe and bounded on random bytecode.
-//! * A handler's run time is bounded: jumps by `jmpmax`, calls by [`CALL_DEPTH`] and [`CALL_LIMIT`], the log by
-//!   `logmax`; every other instruction moves forward. [`run`] states the bound.
+//! * A handler's run time is bounded: jumps by `jmpmax`, calls by [`CALL_DEPTH`] and [`CALL_LIMIT`], exceptions that
+//!   are taken by [`HANDLER_LIMIT`], the log by `logmax`; every other instruction moves forward. [`run`] states the
+//!   bound.
 //! * The word is that of the probed program: 8 bytes for x86-64, 4 for i386 ([`Word`]). In a word of 4 bytes
 //!   everything is cut to 32 bits: elements, variables, addresses, operands.
 //!
@@ -23,7 +24,7 @@
 //!       |                              |                                  |
 //!       +--------------->  run(program, entry, state, machine)  <---------+
 //!                                      |
-//!              Outcome: end, major, minor      State: log, and the stack as it was left
+//!              Outcome: end, major, minor      State: log, stack traces, and the stack as it was left
 //! ```
 //!
 //! # The parts
@@ -34,8 +35,10 @@
 //! | `program`, `machine`, `exception` | what a run is given, and how it can end |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
 //! | `interpreter` | [`run`] and the loop, one arm per row of the table |
-//! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), calls |
+//! | `outside` | what leaves the loop: exceptions, and the instructions that are seldom needed |
+//! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), `frame` (calls) |
 //! | `hit` | what a run does outside: memory, and `log` (records) |
+//! | `trace`, `heap` | the stack trace buffer; the heap |
 //! | `arithmetic`, `variables` | words and variables |
 //!
 //! # Where the manual leaves a choice
@@ -55,6 +58,26 @@
 //! * A fault record that does not fit: LOG_OVERFLOW, and where that is masked INVALID_ADDR.
 //! * Addresses do not wrap: a range that passes the last address of the word faults, at 0 if the part before can be
 //!   accessed. A store is done whole or not at all.
+//! * An exception that is raised has its information on the stack, whether a handler takes it or none; one that is
+//!   masked has not. The offset of a handler is looked at by `sx`.
+//! * `rx` of a masked code, or of none, does nothing; of a masked code that is not maskable it ends the run. What is on
+//!   the stack stays, and nothing is pushed: it is what the handler finds.
+//! * Going to a handler is no jump: `jmpmax` does not count it, [`HANDLER_LIMIT`] does. After JMP_MAX no jump is left.
+//! * A logging succeeds when all of its record fits and nothing faults; only then the previous log pointer follows. All
+//!   loggings move it alike. `pop lp` sets both pointers.
+//! * `pop lp` and `pop stp` beyond the end add zeros, as far as `logmax` (then LOG_OVERFLOW) and `excpt_log` reach:
+//!   nothing of an earlier run, and nothing that was dropped, comes back.
+//! * Stack registers are slots, 0 to 1023; both start at 0, the slot above 1023. What sets them is taken modulo 1024.
+//! * A trace shows the last exception and the handler that is set when it is written: with `autostacktrace` before the
+//!   handler is called, its information being on the stack already. `rx` is traced too. Of a masked exception that
+//!   ends the run the trace shows the one before. Variables that there are not are not shown. The outermost level is
+//!   no frame.
+//! * Once a trace did not fit, none is written until `purge st` or `pop stp`. The count of traces in the header is of
+//!   those that have been begun; `pop stp` does not lower it. Numbers in the header are cut to 16 bits.
+//! * A heap block's handle is the number of its `malloc`; there are [`HEAP_BLOCKS`] at most. Values move one by one: what
+//!   came before one that is outside of the block stays moved, and that one is not popped.
+//! * What a machine refuses is not an instruction: a register, a port, `cpuid`, `push task`, `callk`. The leaf, number or
+//!   port has been popped by then. A selector of more than 16 bits names no segment.
 //! * An index out of range as an operand leaves the stack as it was; from the stack, index and value are popped.
 //!   A bad bit position leaves the value.
 #![cfg_attr(not(test), no_std)]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use dprobes_vm::{Op, Program, State, TABLE, Word, run};
+use dprobes_vm::{End, Op, Program, State, TABLE, Word, run};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use support::case::{self, Case};
@@ -18,24 +18,22 @@ fn cases() -> Vec<Case> {
     files.iter().flat_map(|path| case::read(path)).collect()
 }
 
-/// A state whose last run filled the whole stack, all calls and the whole log with rubbish.
+/// A state whose last run filled the whole stack and the whole log with rubbish, left a heap block and a stack trace,
+/// and had an exception and a handler set.
 fn dirty() -> Box<State> {
     let mut code = vec![Op::Push as u8, 0xdd, 0xdd, 0xdd, 0xdd];
     code.extend([Op::DupImm as u8, 0xff].repeat(5));
-    code.extend([Op::LogImm as u8, 0xff, 0xff, Op::Exit as u8]);
-    let program = Program {
-        word: Word::W4,
-        code: &code,
-        jmpmax: 0,
-        logmax: usize::MAX,
-        mask: 0,
-        locals: &[],
-        globals: &[],
-        ..Program::default()
-    };
+    code.extend([Op::LogImm as u8, 0xff, 0xff]);
+    code.extend([Op::Push as u8, 9, 0, 0, 0, Op::Malloc as u8, Op::RestoreSbp as u8]);
+    // The handler is what follows the instruction that fails, and sets itself again.
+    code.extend([Op::Sx as u8, 1, 0, 0, 0, Op::PushLv as u8]);
+    code.extend([Op::Sx as u8, 0, 0, 0, 0, Op::LogSt as u8, Op::Exit as u8]);
+    let program = Program { word: Word::W4, code: &code, logmax: usize::MAX, heap: 9, ..Program::default() };
     let mut state = Box::new(State::new());
-    run(&program, 0, &mut state, &mut TestMachine::default());
+    let end = run(&program, 0, &mut state, &mut TestMachine::default()).end;
+    assert_eq!(end, End::Exit);
     assert_eq!(state.log().len(), dprobes_vm::LOG_LIMIT);
+    assert!(!state.trace().is_empty());
     assert_eq!(state.element(1000), 0xdddd_dddd);
     state
 }

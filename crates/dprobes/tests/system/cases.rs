@@ -203,7 +203,7 @@ fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
 /// Plays the cases of a directory; `check` looks at each afterwards.
 fn play_all(directory: &str, least: usize, check: impl Fn(&Place) -> Vec<String>) {
     let program = need!("cases", target("server"), "gcc");
-    for name in ["leaf", "places"] {
+    for name in ["leaf", "places", "float"] {
         need!("cases", target(name), "gcc");
     }
     need!("cases", crate::support::variant("leaf", "leaf-stripped", &["-s"]), "gcc");
