@@ -9,7 +9,7 @@ use crate::program;
 
 /// Compiles a program and says what it is.
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
-    let object = program::compile(&arguments.program)?.object;
+    let object = program::compile(&arguments.program, vm::Word::W8)?.object;
     let text = match arguments.emit {
         Some(Emit::Asm) => rpn::disassemble(&object),
         None => format!(

@@ -1,19 +1,18 @@
 //! Reading and compiling the probe program.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
+use process::{Image, Machine};
 use rpn::{Compiled, Object, Options};
+use vm::Word;
 
 use crate::Failure;
 use crate::arguments::Program;
 
-/// Compiles a program for this machine's word; notes and warnings go to standard error.
-pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
-    let options = Options {
-        defines: program.define.clone(),
-        include_dirs: program.include.clone(),
-        word: vm::Word::W8,
-    };
+/// Compiles a program for a word; notes and warnings go to standard error.
+pub(crate) fn compile(program: &Program, word: Word) -> Result<Compiled, Failure> {
+    let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), word };
     let colour = std::io::stderr().is_terminal();
     match rpn::compile(&program.file, &options) {
         Ok(compiled) => {
@@ -30,9 +29,18 @@ pub(crate) fn compile(program: &Program) -> Result<Compiled, Failure> {
     }
 }
 
-/// The compiled program, if this version can insert it.
-pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
-    let object = compile(program)?.object;
+/// The compiled program, if this version can insert it. Its word is that of the machine given, which the program of
+/// the process is for; or of its module's, where the program names that by its path.
+pub(crate) fn compile_to_insert(program: &Program, machine: Option<Machine>) -> Result<Object, Failure> {
+    let word = word_of(machine);
+    let mut object = compile(program, word)?.object;
+    let path = Path::new(&object.module);
+    if path.is_absolute()
+        && let Ok(image) = Image::open(path)
+        && word_of(Some(image.machine())) != word
+    {
+        object = compile(program, word_of(Some(image.machine())))?.object;
+    }
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(
             "{}: `modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
@@ -47,4 +55,12 @@ pub(crate) fn compile_to_insert(program: &Program) -> Result<Object, Failure> {
         )));
     }
     Ok(object)
+}
+
+/// The word of a machine's programs; x86-64's where the machine is not known.
+fn word_of(machine: Option<Machine>) -> Word {
+    match machine {
+        Some(Machine::I386) => Word::W4,
+        _ => Word::W8,
+    }
 }

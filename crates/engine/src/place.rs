@@ -1,7 +1,9 @@
 //! Where a program's probepoints are in a module of a process: checked, nothing changed.
 
-use process::{Function, FunctionKind, Memory, Misplaced, Module};
+use patch::Mode;
+use process::{Function, FunctionKind, Machine, Memory, Misplaced, Module};
 use rpn::Location;
+use vm::Word;
 
 use crate::error::Refused;
 use crate::observer::Note;
@@ -40,6 +42,10 @@ pub(crate) fn plan(
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
+    if let Some(reason) = other_word(program.object.word, module) {
+        plan.remarks.push(Note::Other(reason));
+        return plan;
+    }
     let critical = critical_sections(module, memory);
     for (probe, definition) in program.object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
@@ -61,6 +67,28 @@ pub(crate) fn plan(
         }
     }
     plan
+}
+
+/// Why a program cannot be placed in a module: it was compiled for another word.
+fn other_word(word: Word, module: &Module) -> Option<String> {
+    let mode = mode(module)?;
+    let bits = word.bits();
+    (mode.bits() != bits).then(|| {
+        format!(
+            "{} is {}-bit code, and the probe program is compiled for {bits}-bit code; it is not probed",
+            module.path.display(),
+            mode.bits()
+        )
+    })
+}
+
+/// The mode in which the code of a module runs; nothing for another machine's.
+fn mode(module: &Module) -> Option<Mode> {
+    match module.image.machine() {
+        Machine::X86_64 => Some(Mode::Bits64),
+        Machine::I386 => Some(Mode::Bits32),
+        Machine::Other(_) => None,
+    }
 }
 
 /// The address within the file's own numbering that a location names.
@@ -150,7 +178,8 @@ pub(crate) fn site(
     if checks.opcodes {
         module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
     }
-    let displaced = patch::displace(bytes, address).map_err(|refusal| refusal.to_string())?;
+    let mode = mode(module).ok_or_else(|| "the module is for another machine".to_owned())?;
+    let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!(
             "`{}`: the process has a shadow stack, and calls cannot be displaced there",

@@ -86,7 +86,8 @@ impl Program {
     }
 
     /// The values of a set of variables now.
-    pub(crate) fn values(variables: &[AtomicU64]) -> Vec<u64> {
-        variables.iter().map(|variable| variable.load(Ordering::Relaxed)).collect()
+    pub(crate) fn values(&self, variables: &[AtomicU64]) -> Vec<u64> {
+        let word = self.object.word;
+        variables.iter().map(|variable| word.truncate(variable.load(Ordering::Relaxed))).collect()
     }
 }

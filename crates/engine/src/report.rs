@@ -1,6 +1,6 @@
 //! What a session has counted.
 
-use crate::program::{Counts, Program, State};
+use crate::program::{Counts, State};
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.
@@ -53,8 +53,8 @@ impl Tracer<'_> {
                     state,
                 });
             }
-            report.locals.extend(Program::values(&program.locals));
-            report.globals.extend(Program::values(&program.globals));
+            report.locals.extend(program.values(&program.locals));
+            report.globals.extend(program.values(&program.globals));
         }
         report
     }
