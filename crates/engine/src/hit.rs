@@ -224,7 +224,7 @@ impl Tracer<'_> {
         if own.entry {
             self.begun(tid);
         }
-        if own.entry || (own.mapped && loader::mapped_code(registers)) {
+        if own.entry || own.listed || (own.mapped && loader::mapped_code(registers)) {
             let (stopped, stop) = self.refresh(thread, Stop::Signal(libc::SIGTRAP))?;
             thread = stopped;
             if matches!(stop, Stop::Interrupt | Stop::Group(_)) {

@@ -8,6 +8,9 @@
 //! In 32-bit code the call is mmap2, number 0xc0, and made by `int 0x80`, or by a call of the vdso (`call gs:[0x10]`) or of
 //! a helper. Where it is a helper, as in glibc from 2.26 on, it is told from other calls with 0xc0 in eax by
 //! what follows: the comparison of the result with 0xfffff000, where the numbers of errors begin.
+//!
+//! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
+//! of modules has changed. At the start of a program that is after relocation, when resolvers have run.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Register};
 use process::{Image, Machine, Module};
@@ -74,6 +77,11 @@ fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
         }
     }
     None
+}
+
+/// The address of the function that the dynamic linker calls for debuggers.
+pub(crate) fn debug_state(image: &Image) -> Option<u64> {
+    image.lookup("_dl_debug_state").matches.first().map(|function| function.vaddr)
 }
 
 /// Whether a module is the dynamic linker of a process whose main program is `main`.

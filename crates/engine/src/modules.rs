@@ -361,6 +361,12 @@ fn own_sites(
         for vaddr in loader::after_mmap(&module.image) {
             plan.planned.extend(place::site(None, vaddr, Use::Mapped, module, memory, checks));
         }
+        if plan.planned.is_empty() {
+            let told = loader::debug_state(&module.image);
+            plan.planned.extend(
+                told.and_then(|vaddr| place::site(None, vaddr, Use::Listed, module, memory, checks).ok()),
+            );
+        }
         works.push(Work { module: module.clone(), program: None, plan });
     }
     if let Some(main) = main.filter(|_| starting) {

@@ -17,6 +17,7 @@ mod every_instruction;
 mod exact;
 mod examples;
 mod faults;
+mod i386;
 mod modules;
 mod oracle;
 mod programs;
