@@ -6,7 +6,7 @@
 //! constructor or of an indirect function's resolver is lost.
 //!
 //! In 32-bit code the call is mmap2, number 0xc0, and made by `int 0x80`, or by a call of the vdso (`call gs:[0x10]`) or of
-//! a helper. Where it is a helper, as in glibc from 2.26 on, it is told from other calls with 0xc0 in eax by
+//! something else. Where it is something else, as glibc's helper from 2.26 on, it is told from other calls with 0xc0 in eax by
 //! what follows: the comparison of the result with 0xfffff000, where the numbers of errors begin.
 //!
 //! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
@@ -59,7 +59,7 @@ fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
             Code::Call_rm32 if instruction.memory_segment() == Register::GS => {
                 return Some(instruction.next_ip());
             }
-            Code::Call_rel32_32 => {
+            Code::Call_rel32_32 | Code::Call_rm32 => {
                 let next = decoder.decode();
                 let compares =
                     matches!(next.code(), Code::Cmp_EAX_imm32 | Code::Cmp_rm32_imm8 | Code::Cmp_rm32_imm32)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Whether gcc makes 32-bit programs here.
+/// Whether gcc makes 32-bit programs here, and they run.
 fn has_m32() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -17,9 +17,10 @@ fn has_m32() -> bool {
         let scratch = Scratch::new();
         let source =
             scratch.file("empty.c", "#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n");
-        let built =
-            Command::new(gcc).arg("-m32").arg("-o").arg(scratch.path().join("empty")).arg(source).output();
+        let program = scratch.path().join("empty");
+        let built = Command::new(gcc).arg("-m32").arg("-o").arg(&program).arg(source).output();
         built.is_ok_and(|output| output.status.success())
+            && Command::new(program).output().is_ok_and(|output| output.status.success())
     })
 }
 
