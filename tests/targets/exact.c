@@ -5,6 +5,7 @@
  *   exact_mid    an instruction in the middle that addresses memory relative to rip
  *   exact_ret    its return
  * Every call gives a value that depends on all of them; the sum is compared with one computed without the function.
+ * With -m32 it is a 32-bit program, and the same holds.
  * Prints "calls N sum HEX ok" and exits with 0, or says what differs and exits with 1. */
 #include <pthread.h>
 #include <stdint.h>
@@ -12,9 +13,32 @@
 
 enum { THREADS = 8, CALLS = 5000 };
 
-uint64_t exact_bias = 0x1234567;
+uintptr_t exact_bias = 0x1234567;
 uint64_t exact_entry(uint64_t a, uint64_t b);
 
+#if defined __i386__
+uint32_t exact_entry_32(uint32_t a, uint32_t b);
+__asm__(".text\n"
+        ".globl exact_entry, exact_mid, exact_ret\n"
+        ".type exact_entry, @function\n"
+        "exact_entry_32:\n"
+        "exact_entry:\n"
+        "  push %ebp\n"
+        "  mov %esp, %ebp\n"
+        "  call exact_place\n" /* as position-independent code finds its data */
+        "exact_place:\n"
+        "  pop %ecx\n"
+        "  mov 8(%ebp), %eax\n"
+        "  lea (%eax,%eax,2), %eax\n"
+        "exact_mid:\n"
+        "  add exact_bias - exact_place(%ecx), %eax\n"
+        "  xor 12(%ebp), %eax\n"
+        "  pop %ebp\n"
+        "exact_ret:\n"
+        "  ret\n"
+        ".size exact_entry, . - exact_entry\n");
+#define exact_entry exact_entry_32
+#else
 __asm__(".text\n"
         ".globl exact_entry, exact_mid, exact_ret\n"
         ".type exact_entry, @function\n"
@@ -29,16 +53,17 @@ __asm__(".text\n"
         "exact_ret:\n"
         "  ret\n"
         ".size exact_entry, . - exact_entry\n");
+#endif
 
 static void *thread(void *argument) {
-    uint64_t id = (uintptr_t)argument, sum = 0;
-    for (uint64_t i = 0; i < CALLS; i++) sum += exact_entry(i, id);
+    uintptr_t id = (uintptr_t)argument, sum = 0;
+    for (uintptr_t i = 0; i < CALLS; i++) sum += exact_entry(i, id);
     return (void *)(uintptr_t)sum;
 }
 
 int main(void) {
     pthread_t threads[THREADS];
-    uint64_t sum = 0, expected = 0;
+    uintptr_t sum = 0, expected = 0;
     for (uintptr_t t = 0; t < THREADS; t++) {
         if (pthread_create(&threads[t], NULL, thread, (void *)t)) return 2;
     }

@@ -20,6 +20,21 @@
 enum { PAGE = 4096 };
 
 uint64_t fault_load(const uint64_t *address);
+#if defined __i386__
+#define REG_RIP REG_EIP
+__asm__(".text\n"
+        ".globl fault_load\n"
+        ".type fault_load, @function\n"
+        "fault_prepare:\n"
+        "  mov 4(%esp), %ecx\n"
+        "  xor %edx, %edx\n"
+        "fault_load:\n"
+        "  mov (%ecx), %eax\n"
+        "  ret\n"
+        ".size fault_load, . - fault_load\n");
+uint64_t fault_prepare(const uint64_t *address);
+#else
+#define fault_prepare fault_load
 __asm__(".text\n"
         ".globl fault_load\n"
         ".type fault_load, @function\n"
@@ -27,6 +42,7 @@ __asm__(".text\n"
         "  mov (%rdi), %rax\n"
         "  ret\n"
         ".size fault_load, . - fault_load\n");
+#endif
 
 static uint64_t *page;
 static int leave;
@@ -65,7 +81,7 @@ int main(int argc, char **argv) {
         if (sigaltstack(&alternate, NULL) || sigaction(SIGSEGV, &action, NULL)) return 2;
     }
     volatile uint64_t value = 0;
-    if (!sigsetjmp(out, 1)) value = fault_load(page);
+    if (!sigsetjmp(out, 1)) value = fault_prepare(page);
     printf("value %llu faults %d rip %d address %d stack %d\n", (unsigned long long)value, faults, right_rip,
            right_address, on_alternate_stack);
     return 0;

@@ -21,6 +21,41 @@ uint64_t selfstep_stepped(uint64_t a);
 void selfstep_int3(void);
 extern char selfstep_start[], selfstep_end[], selfstep_after[];
 
+#if defined __i386__
+#define REG_RIP REG_EIP
+__asm__(".text\n"
+        ".globl selfstep_work, selfstep_stepped, selfstep_int3, selfstep_start, selfstep_end, selfstep_after\n"
+        "selfstep_start:\n"
+        ".type selfstep_work, @function\n"
+        "selfstep_work:\n"
+        "  mov 4(%esp), %eax\n"
+        "  lea 7(%eax), %eax\n"
+        "  imul $3, %eax, %eax\n"
+        "  xor %edx, %edx\n"
+        "  ret\n"
+        ".size selfstep_work, . - selfstep_work\n"
+        ".type selfstep_stepped, @function\n"
+        "selfstep_stepped:\n"
+        "  pushf\n"
+        "  orl $0x100, (%esp)\n"
+        "  popf\n"
+        "  push 4(%esp)\n"
+        "  call selfstep_work\n"
+        "  pop %ecx\n"
+        "  add $1, %eax\n"
+        "  pushf\n"
+        "  andl $~0x100, (%esp)\n"
+        "  popf\n"
+        "  ret\n"
+        ".size selfstep_stepped, . - selfstep_stepped\n"
+        "selfstep_end:\n"
+        ".type selfstep_int3, @function\n"
+        "selfstep_int3:\n"
+        "  int3\n"
+        "selfstep_after:\n"
+        "  ret\n"
+        ".size selfstep_int3, . - selfstep_int3\n");
+#else
 __asm__(".text\n"
         ".globl selfstep_work, selfstep_stepped, selfstep_int3, selfstep_start, selfstep_end, selfstep_after\n"
         "selfstep_start:\n"
@@ -50,6 +85,7 @@ __asm__(".text\n"
         "selfstep_after:\n"
         "  ret\n"
         ".size selfstep_int3, . - selfstep_int3\n");
+#endif
 
 static volatile int steps, strange, mode;
 

@@ -24,6 +24,45 @@ char signals_to[64];
 uint64_t signals_push(uint64_t a);
 uint64_t signals_handler(uint64_t a);
 
+#if defined __i386__
+#define REG_RIP REG_EIP
+__asm__(".text\n"
+        ".globl signals_push, signals_rip, signals_string, signals_syscall, signals_ret, signals_handler\n"
+        ".type signals_push, @function\n"
+        "signals_push:\n"
+        "  push %ebx\n"
+        "  push %esi\n"
+        "  push %edi\n"
+        "  call signals_place\n"
+        "signals_place:\n"
+        "  pop %edx\n"
+        "signals_rip:\n"
+        "  mov signals_bias - signals_place(%edx), %ebx\n"
+        "  add 16(%esp), %ebx\n"
+        "  lea signals_from - signals_place(%edx), %esi\n"
+        "  lea signals_to - signals_place(%edx), %edi\n"
+        "  mov $64, %ecx\n"
+        "signals_string:\n"
+        "  rep movsb\n"
+        "  mov $20, %eax\n" /* getpid */
+        "signals_syscall:\n"
+        "  call *%gs:0x10\n" /* as a C library makes a system call */
+        "  mov %ebx, %eax\n"
+        "  xor %edx, %edx\n"
+        "  pop %edi\n"
+        "  pop %esi\n"
+        "  pop %ebx\n"
+        "signals_ret:\n"
+        "  ret\n"
+        ".size signals_push, . - signals_push\n"
+        ".type signals_handler, @function\n"
+        "signals_handler:\n"
+        "  mov 4(%esp), %eax\n"
+        "  add $1, %eax\n"
+        "  mov $0, %edx\n"
+        "  ret\n"
+        ".size signals_handler, . - signals_handler\n");
+#else
 __asm__(".text\n"
         ".globl signals_push, signals_rip, signals_string, signals_syscall, signals_ret, signals_handler\n"
         ".type signals_push, @function\n"
@@ -50,6 +89,7 @@ __asm__(".text\n"
         "  lea 1(%rdi), %rax\n"
         "  ret\n"
         ".size signals_handler, . - signals_handler\n");
+#endif
 
 struct range {
     uintptr_t start, end;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use glob::Pattern;
-use process::{Function, FunctionKind, Image, ImageCache};
+use patch::Mode;
+use process::{Function, FunctionKind, Image, ImageCache, Machine};
 
 use crate::Failure;
 use crate::arguments::List;
@@ -102,12 +103,15 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
         return 0;
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let mode = if image.machine() == Machine::I386 { Mode::Bits32 } else { Mode::Bits64 };
     let mut found = 0;
     for function in image.functions().iter().filter(|function| wanted.matches_function(function)) {
         let Some(bytes) = (1..=LONGEST).rev().find_map(|length| image.text(function.vaddr, length)) else {
             continue;
         };
-        if patch::displace(&bytes, function.vaddr).is_err() || image.check_boundary(function.vaddr).is_err() {
+        if patch::displace_in(mode, &bytes, function.vaddr).is_err()
+            || image.check_boundary(function.vaddr).is_err()
+        {
             continue;
         }
         let name = function.demangled().unwrap_or_else(|| function.name.clone());

@@ -1,7 +1,9 @@
 //! Reading the probe program: compiling a text, or taking a PPDF.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
+use process::{Image, Machine};
 use rpn::{Arch, Compiled, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
@@ -30,20 +32,41 @@ fn compile_and_tell(program: &Program, arch: Arch, tell: bool) -> Result<Compile
     }
 }
 
-/// The selected probes of a program or PPDF, if this version can insert it.
-pub(crate) fn load_to_insert(program: &Program, select: &Select) -> Result<Object, Failure> {
-    load_and_tell(program, select, true)
+/// The selected probes of a program or PPDF, if this version can insert it. A program is compiled for the machine
+/// given, which the process's own program is for; or for its module's, where it names that by its path.
+pub(crate) fn load_to_insert(
+    program: &Program,
+    select: &Select,
+    machine: Option<Machine>,
+) -> Result<Object, Failure> {
+    load_and_tell(program, select, machine, true)
 }
 
 /// As [`load_to_insert`], without notes and warnings: they have been told.
 pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Object, Failure> {
-    load_and_tell(program, select, false)
+    load_and_tell(program, select, None, false)
 }
 
-fn load_and_tell(program: &Program, select: &Select, tell: bool) -> Result<Object, Failure> {
+/// Compiles a program for a machine, or for its module's.
+fn compile_to_insert(program: &Program, machine: Option<Machine>, tell: bool) -> Result<Object, Failure> {
+    let arch = arch_of(machine);
+    let object = compile_and_tell(program, arch, tell)?.object;
+    let path = Path::new(&object.module);
+    match Image::open(path).ok().filter(|_| path.is_absolute()).map(|image| arch_of(Some(image.machine()))) {
+        Some(other) if other != arch => Ok(compile_and_tell(program, other, tell)?.object),
+        _ => Ok(object),
+    }
+}
+
+fn load_and_tell(
+    program: &Program,
+    select: &Select,
+    machine: Option<Machine>,
+    tell: bool,
+) -> Result<Object, Failure> {
     let mut object = match ppdf::load(program)? {
         Some(found) => ppdf::applicable(found, &program.file)?,
-        None => compile_and_tell(program, Arch::X86_64, tell)?.object,
+        None => compile_to_insert(program, machine, tell)?,
     };
     if object.kind != rpn::ModuleKind::User {
         return Err(Failure::new(format!(
@@ -62,4 +85,12 @@ fn load_and_tell(program: &Program, select: &Select, tell: bool) -> Result<Objec
     let selected = selection.apply(&mut object);
     selected.map_err(|error| Failure::new(format!("{}: {error}", program.file.display())))?;
     Ok(object)
+}
+
+/// The machine as the language knows it; x86-64 where it is not known.
+fn arch_of(machine: Option<Machine>) -> Arch {
+    match machine {
+        Some(Machine::I386) => Arch::I386,
+        _ => Arch::X86_64,
+    }
 }

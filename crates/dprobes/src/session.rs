@@ -20,7 +20,8 @@ const NOT_FOUND: u8 = 127;
 /// Runs a command with probes in it.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
-    let object = program::load_to_insert(&arguments.program, &arguments.select).map_err(own)?;
+    let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
+    let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
@@ -66,7 +67,8 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
-    let object = program::load_to_insert(&arguments.program, &arguments.select)?;
+    let machine = process::machine_of_process(arguments.pid);
+    let object = program::load_to_insert(&arguments.program, &arguments.select, machine)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(

@@ -11,7 +11,7 @@ use trace::{Items, Record};
 use vm::End;
 
 use crate::loader;
-use crate::machine::{HitMachine, ThreadMemory, from_patch, to_patch};
+use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::State;
 use crate::site::{INT3, OwnUses, Use};
 use crate::tracer::Tracer;
@@ -209,7 +209,8 @@ impl Tracer<'_> {
         let mut registers = waiting.registers;
         let mut memory = ThreadMemory { tid };
         let mut emulated = to_patch(&registers);
-        let done = site.displaced.wants_emulation(&emulated, &mut memory)
+        let done = has_flat_segments(&registers)
+            && site.displaced.wants_emulation(&emulated, &mut memory)
             // What cannot be had from outside is left to the processor: it raises the fault, if it is one.
             && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
         if done {
@@ -238,7 +239,7 @@ impl Tracer<'_> {
         if own.entry {
             self.begun(tid);
         }
-        if own.entry || (own.mapped && loader::mapped_code(registers)) {
+        if own.entry || own.listed || (own.mapped && loader::mapped_code(registers)) {
             let (stopped, stop) = self.refresh(thread, Stop::Signal(libc::SIGTRAP))?;
             thread = stopped;
             if matches!(stop, Stop::Interrupt | Stop::Group(_)) {

@@ -22,6 +22,12 @@
 //! * The byte at a site is restored before the slots are unmapped, and the slots are unmapped only when every
 //!   thread of the address space has been seen outside.
 //!
+//! # Two kinds of code
+//!
+//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and a program is placed only in
+//! modules of the word it was compiled for. What the kernel wants to know - which instruction makes a system call, which
+//! number it has, which one may start again - the code segment of the stopped thread says.
+//!
 //! # Where what is
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,

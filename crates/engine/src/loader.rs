@@ -4,12 +4,23 @@
 //! `mov eax,9; syscall` in its text. A site of the engine's own on the instruction after that `syscall` is
 //! reached when the mapping is there and nothing of the module has run or been relocated, so no hit of a
 //! constructor or of an indirect function's resolver is lost.
+//!
+//! In 32-bit code the call is mmap2, number 0xc0, and made by `int 0x80`, or by a call of the vdso (`call gs:[0x10]`) or of
+//! something else. Where it is something else, as glibc's helper from 2.26 on, it is told from other calls with 0xc0 in eax by
+//! what follows: the comparison of the result with 0xfffff000, where the numbers of errors begin.
+//!
+//! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
+//! of modules has changed. At the start of a program that is after relocation, when resolvers have run.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Register};
-use process::{Image, Module};
+use process::{Image, Machine, Module};
 
 /// The bytes of `mov eax,9`: the number of mmap.
 const MOV_EAX_MMAP: [u8; 5] = [0xb8, 9, 0, 0, 0];
+/// The bytes of `mov eax,0xc0`: the number of mmap2.
+const MOV_EAX_MMAP2: [u8; 5] = [0xb8, 0xc0, 0, 0, 0];
+/// The results from here on are errors, in 32-bit code.
+const ERRORS_32: std::ops::RangeInclusive<u32> = 0xffff_f000..=0xffff_f001;
 
 /// Instructions between the `mov` and the `syscall`, at most.
 const BETWEEN: usize = 8;
@@ -17,19 +28,21 @@ const BETWEEN: usize = 8;
 /// The addresses, in the file's own numbering, of the instructions after mmap's system calls in an image.
 pub(crate) fn after_mmap(image: &Image) -> Vec<u64> {
     let mut found = Vec::new();
+    let bits = if image.machine() == Machine::I386 { 32 } else { 64 };
+    let wanted = if bits == 32 { MOV_EAX_MMAP2 } else { MOV_EAX_MMAP };
     for segment in image.segments().iter().filter(|segment| segment.executable) {
         let Some(text) = image.text(segment.vaddr, segment.file_size as usize) else { continue };
-        let starts = text.windows(MOV_EAX_MMAP.len()).enumerate().filter(|(_, bytes)| *bytes == MOV_EAX_MMAP);
+        let starts = text.windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
         found.extend(
-            starts.filter_map(|(start, _)| after_syscall(&text[start..], segment.vaddr + start as u64)),
+            starts.filter_map(|(start, _)| after_syscall(bits, &text[start..], segment.vaddr + start as u64)),
         );
     }
     found
 }
 
-/// Follows straight-line code that leaves eax alone from a `mov eax` to a `syscall`: the address after it.
-fn after_syscall(code: &[u8], address: u64) -> Option<u64> {
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+/// Follows straight-line code that leaves eax alone from a `mov eax` to a system call: the address after it.
+fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(bits, code, address, DecoderOptions::NONE);
     let mut information = InstructionInfoFactory::new();
     let mut instruction = Instruction::default();
     decoder.decode_out(&mut instruction);
@@ -38,8 +51,22 @@ fn after_syscall(code: &[u8], address: u64) -> Option<u64> {
             return None;
         }
         decoder.decode_out(&mut instruction);
-        if instruction.code() == Code::Syscall {
-            return Some(instruction.next_ip());
+        match instruction.code() {
+            Code::Syscall if bits == 64 => return Some(instruction.next_ip()),
+            Code::Int_imm8 if bits == 32 && instruction.immediate8() == 0x80 => {
+                return Some(instruction.next_ip());
+            }
+            Code::Call_rm32 if instruction.memory_segment() == Register::GS => {
+                return Some(instruction.next_ip());
+            }
+            Code::Call_rel32_32 | Code::Call_rm32 => {
+                let next = decoder.decode();
+                let compares =
+                    matches!(next.code(), Code::Cmp_EAX_imm32 | Code::Cmp_rm32_imm8 | Code::Cmp_rm32_imm32)
+                        && next.op0_register() == Register::EAX;
+                return (compares && ERRORS_32.contains(&(next.immediate(1) as u32))).then(|| next.ip());
+            }
+            _ => {}
         }
         let writes_eax = information.info(&instruction).used_registers().iter().any(|used| {
             used.register().full_register() == Register::RAX
@@ -50,6 +77,11 @@ fn after_syscall(code: &[u8], address: u64) -> Option<u64> {
         }
     }
     None
+}
+
+/// The address of the function that the dynamic linker calls for debuggers.
+pub(crate) fn debug_state(image: &Image) -> Option<u64> {
+    image.lookup("_dl_debug_state").matches.first().map(|function| function.vaddr)
 }
 
 /// Whether a module is the dynamic linker of a process whose main program is `main`.
@@ -67,8 +99,44 @@ pub(crate) fn is_loader(module: &Module, main: Option<&Module>) -> bool {
 
 /// What the registers say right after mmap returned: whether it has mapped a file's code.
 pub(crate) fn mapped_code(registers: &process::Registers) -> bool {
-    let failed = (-4095..0).contains(&(registers.rax() as i64));
+    let failed = (-4095..0).contains(&registers.result());
     let executable = registers.rdx() & libc::PROT_EXEC as u64 != 0;
-    let file = registers.r8() as i32 >= 0;
+    // In 32-bit code the file's descriptor is in no register any more.
+    let file = registers.is_32_bit() || registers.r8() as i32 >= 0;
     !failed && executable && file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_call_is_followed_from_its_number() {
+        // mov eax,9; syscall
+        assert_eq!(after_syscall(64, &[0xb8, 9, 0, 0, 0, 0x0f, 0x05, 0x90], 0x1000), Some(0x1007));
+        // mov eax,0xc0; int 0x80
+        assert_eq!(after_syscall(32, &[0xb8, 0xc0, 0, 0, 0, 0xcd, 0x80, 0x90], 0x1000), Some(0x1007));
+        // mov eax,0xc0; call gs:[0x10]
+        let call = [0xb8, 0xc0, 0, 0, 0, 0x65, 0xff, 0x15, 0x10, 0, 0, 0, 0x90];
+        assert_eq!(after_syscall(32, &call, 0x1000), Some(0x100c));
+    }
+
+    #[test]
+    fn a_helper_is_told_by_the_comparison_after_it() {
+        // mov eax,0xc0; call helper; cmp eax,0xfffff000
+        let mut call = vec![0xb8, 0xc0, 0, 0, 0, 0xe8, 1, 2, 0, 0, 0x3d, 0, 0xf0, 0xff, 0xff];
+        assert_eq!(after_syscall(32, &call, 0x1000), Some(0x100a));
+        // The same with another number; then mov [esp+0x38],eax.
+        call[12] = 0xf1;
+        assert_eq!(after_syscall(32, &call, 0x1000), None);
+        call.splice(10.., [0x89, 0x44, 0x24, 0x38]);
+        assert_eq!(after_syscall(32, &call, 0x1000), None);
+    }
+
+    #[test]
+    fn code_that_changes_eax_or_ends_is_followed_no_further() {
+        assert_eq!(after_syscall(64, &[0xb8, 9, 0, 0, 0, 0x31, 0xc0, 0x0f, 0x05], 0x1000), None);
+        assert_eq!(after_syscall(32, &[0xb8, 0xc0, 0, 0, 0, 0xc3, 0xcd, 0x80], 0x1000), None);
+        assert_eq!(after_syscall(32, &[0xb8, 0xc0, 0, 0, 0], 0x1000), None);
+    }
 }

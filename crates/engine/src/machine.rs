@@ -201,6 +201,14 @@ impl patch::Memory for ThreadMemory {
     }
 }
 
+/// Whether the thread's segments begin at 0, as the emulation takes for granted. In 64-bit code they do; in 32-bit code they
+/// do as Linux sets it up, but a program may have others made (`modify_ldt`).
+pub(crate) fn has_flat_segments(registers: &Registers) -> bool {
+    /// The segment of all data and stacks of 32-bit code.
+    const DATA: u64 = 0x2b;
+    !registers.is_32_bit() || [registers.ds(), registers.es(), registers.ss()] == [DATA; 3]
+}
+
 /// The registers as the emulation takes them.
 pub(crate) fn to_patch(registers: &Registers) -> patch::Registers {
     patch::Registers {

@@ -47,8 +47,8 @@ impl Tracer<'_> {
                 return Ok((thread, stop));
             }
         };
-        if !modules.iter().any(|module| module.image.machine() == process::Machine::X86_64) {
-            self.cannot_probe(tid, "it is no x86-64 program".to_owned());
+        if !modules.iter().any(|module| module.image.machine().bitness().is_some()) {
+            self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned());
             return Ok((thread, stop));
         }
         self.forget_unmapped(number, &modules);
@@ -233,8 +233,10 @@ impl Tracer<'_> {
     ) -> Result<(Stopped, Stop, Result<Area, String>), ProcessError> {
         let tid = thread.tid();
         let size = Area::size_for(planned.len());
+        let registers = thread.registers()?;
+        let machine = if registers.is_32_bit() { process::Machine::I386 } else { process::Machine::X86_64 };
         let reach =
-            planned.iter().map(|site| site.0.displaced.reach()).reduce(intersect).unwrap_or(0..=u64::MAX);
+            planned.iter().map(|site| site.0.displaced.reach()).fold(slots::range(machine), intersect);
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
@@ -243,10 +245,14 @@ impl Tracer<'_> {
             return Ok((thread, stop, Err("the process is gone".to_owned())));
         };
         if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.code.memory, &mappings);
+            space.syscall = process::find_syscall(&space.code.memory, &mappings, machine);
         }
         let Some(syscall) = space.syscall else {
-            return Ok((thread, stop, Err("the process has no `syscall` instruction".to_owned())));
+            return Ok((
+                thread,
+                stop,
+                Err("the process has no instruction that makes a system call".to_owned()),
+            ));
         };
         let suspended = match Self::allow_call(&mut thread) {
             Ok(suspended) => suspended,
@@ -378,6 +384,12 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
         for vaddr in loader::after_mmap(&module.image) {
             plan.planned.extend(place::site(Expected::default(), vaddr, Use::Mapped, module, text, checks));
         }
+        if plan.planned.is_empty() {
+            let told = loader::debug_state(&module.image);
+            plan.planned.extend(told.and_then(|vaddr| {
+                place::site(Expected::default(), vaddr, Use::Listed, module, text, checks).ok()
+            }));
+        }
         works.push(Work { module: module.clone(), program: None, plan });
     }
     if let Some(main) = main.filter(|_| starting) {
@@ -439,7 +451,7 @@ fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclu
 
 /// How a mapping may grow.
 fn growth(mapping: &Mapping) -> Growth {
-    match mapping.path.as_deref().and_then(Path::to_str) {
+    match mapping.label.as_deref() {
         Some("[heap]") => Growth::Up,
         Some("[stack]") => Growth::Down,
         _ => Growth::None,

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use process::{Memory, Module};
+use patch::Mode;
+use process::{Machine, Memory, Module};
 use rpn::Location;
+use vm::Word;
 
 use crate::error::Refused;
 use crate::observer::Note;
@@ -80,6 +82,10 @@ pub(crate) fn plan(
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
+    if let Some(reason) = other_word(program.object.word(), module) {
+        plan.remarks.push(Note::Other(reason));
+        return plan;
+    }
     let critical = critical_sections(module, text.memory);
     let other = program.object.file.as_ref().and_then(|file| other_file(file, &module.image));
     for (probe, definition) in program.object.probes.iter().enumerate() {
@@ -107,6 +113,28 @@ pub(crate) fn plan(
         }
     }
     plan
+}
+
+/// Why a program cannot be placed in a module: it was compiled for another word.
+fn other_word(word: Word, module: &Module) -> Option<String> {
+    let mode = mode(module)?;
+    let bits = word.bits();
+    (mode.bits() != bits).then(|| {
+        format!(
+            "{} is {}-bit code, and the probe program is compiled for {bits}-bit code; it is not probed",
+            module.path.display(),
+            mode.bits()
+        )
+    })
+}
+
+/// The mode in which the code of a module runs; nothing for another machine's.
+fn mode(module: &Module) -> Option<Mode> {
+    match module.image.machine() {
+        Machine::X86_64 => Some(Mode::Bits64),
+        Machine::I386 => Some(Mode::Bits32),
+        Machine::Other(_) => None,
+    }
 }
 
 /// The address within the file's own numbering that a location names.
@@ -165,7 +193,8 @@ pub(crate) fn site(
     if checks.opcodes {
         module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
     }
-    let displaced = patch::displace(bytes, address).map_err(|refusal| refusal.to_string())?;
+    let mode = mode(module).ok_or_else(|| "the module is for another machine".to_owned())?;
+    let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!(
             "`{}`: the process has a shadow stack, and calls cannot be displaced there",

@@ -28,6 +28,11 @@ pub(crate) struct Program {
     pub(crate) inserted: bool,
 }
 
+/// The values of variables now.
+pub(crate) fn values_of(variables: &[AtomicU64]) -> Vec<u64> {
+    variables.iter().map(|variable| variable.load(Ordering::Relaxed)).collect()
+}
+
 /// The global variables: one array for all programs. It grows to the largest number that a program has asked for
 /// and keeps its values as long as the tracer lives.
 #[derive(Debug, Default)]
@@ -134,7 +139,8 @@ impl Program {
     }
 
     /// The values of a set of variables now.
-    pub(crate) fn values(variables: &[AtomicU64]) -> Vec<u64> {
-        variables.iter().map(|variable| variable.load(Ordering::Relaxed)).collect()
+    pub(crate) fn values(&self, variables: &[AtomicU64]) -> Vec<u64> {
+        let word = self.object.word();
+        variables.iter().map(|variable| word.truncate(variable.load(Ordering::Relaxed))).collect()
     }
 }

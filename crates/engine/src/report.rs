@@ -1,6 +1,6 @@
 //! What a session has counted.
 
-use crate::program::{Counts, Program, State};
+use crate::program::{Counts, State, values_of};
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.
@@ -53,9 +53,9 @@ impl Tracer<'_> {
                     state,
                 });
             }
-            report.locals.extend(Program::values(&program.locals));
+            report.locals.extend(program.values(&program.locals));
         }
-        report.globals = Program::values(self.globals.all());
+        report.globals = values_of(self.globals.all());
         report
     }
 }

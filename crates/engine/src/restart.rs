@@ -41,14 +41,39 @@ const RESTARTABLE: &[libc::c_long] = &[
     libc::SYS_futex_waitv,
 ];
 
-/// The length of the `syscall` instruction.
+/// The same calls of i386 (arch/x86/entry/syscalls/syscall_32.tbl): read, write, readv, writev, sendto, sendmsg, sendmmsg,
+/// recvfrom, recvmsg, recvmmsg, accept4, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, io_getevents,
+/// io_pgetevents, io_uring_enter, msgsnd, msgrcv, futex, futex_waitv, and those with 64 bits of time: recvmmsg,
+/// io_pgetevents, semtimedop, rt_sigtimedwait, futex.
+const RESTARTABLE_32: &[i64] = &[
+    3, 4, 145, 146, 369, 370, 345, 371, 372, 337, 364, 256, 319, 441, 177, 247, 385, 426, 400, 401, 240, 449,
+    417, 416, 420, 421, 422,
+];
+/// i386's calls that hold many, by their first argument: `socketcall` with accept, send, recv, sendto, recvfrom, sendmsg,
+/// recvmsg, accept4, recvmmsg and sendmmsg; `ipc` with semop, semtimedop, msgsnd and msgrcv.
+const MULTIPLE_32: &[(i64, &[u32])] =
+    &[(102, &[5, 9, 10, 11, 12, 16, 17, 18, 19, 20]), (117, &[1, 4, 11, 12])];
+
+/// Whether a call of i386 is one of those.
+fn is_restartable_32(call: i64, registers: &Registers) -> bool {
+    /// Where ebx, the first argument, stands among the general registers.
+    const EBX: usize = 3;
+    let first = registers.general()[EBX] as u32;
+    RESTARTABLE_32.contains(&call)
+        || MULTIPLE_32.iter().any(|(number, kinds)| *number == call && kinds.contains(&(first & 0xffff)))
+}
+
+/// The length of the `syscall` instruction, and of `int 0x80`. A call that was made by `sysenter` returns to after an
+/// `int 0x80` of the vdso, for this purpose.
 const SYSCALL_LENGTH: u64 = 2;
 
 /// Makes the thread `tid`, which is stopped on its way out of the kernel, start its system call again, if the
 /// call has failed with EINTR for no reason of the program's own. Says whether `registers` were changed.
 pub(crate) fn restart(tid: i32, registers: &mut Registers) -> bool {
-    let call = registers.orig_rax() as i64;
-    if registers.rax() as i64 != -i64::from(libc::EINTR) || !RESTARTABLE.contains(&call) {
+    let call = registers.call_number();
+    let known =
+        if registers.is_32_bit() { is_restartable_32(call, registers) } else { RESTARTABLE.contains(&call) };
+    if registers.result() != -i64::from(libc::EINTR) || !known {
         return false;
     }
     let Ok(status) = Status::read(tid) else { return false };

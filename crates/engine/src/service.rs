@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rpn::Object;
 
 use crate::error::Error;
-use crate::program::{Counts, Options, Program, State};
+use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
 
@@ -117,7 +117,7 @@ impl Tracer<'_> {
                     .map(|probe| (probe.address, probe.state, probe.counts))
                     .collect(),
                 is_for_all: program.only.is_none(),
-                locals: Program::values(&program.locals),
+                locals: program.values(&program.locals),
             })
             .collect()
     }
@@ -131,7 +131,13 @@ impl Tracer<'_> {
 
     /// The values of variables, with their indices, as far as there are any in the range.
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
-        let values = Program::values(self.variables(which)).into_iter().enumerate();
+        let values = match which {
+            Variables::Local(number) => {
+                self.programs.get(number).map_or_else(Vec::new, |program| program.values(&program.locals))
+            }
+            Variables::Global => values_of(self.globals.all()),
+        };
+        let values = values.into_iter().enumerate();
         values.filter(|(index, _)| range.contains(index)).collect()
     }
 

@@ -173,8 +173,8 @@ fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
 fn is_interrupted(registers: &Registers) -> bool {
     /// The kernel's codes for calls that it will start again: ERESTARTSYS to ERESTART_RESTARTBLOCK.
     const RESTART: std::ops::RangeInclusive<i64> = -516..=-512;
-    let result = registers.rax() as i64;
-    registers.orig_rax() as i64 >= 0 && (result == -i64::from(libc::EINTR) || RESTART.contains(&result))
+    let result = registers.result();
+    registers.call_number() >= 0 && (result == -i64::from(libc::EINTR) || RESTART.contains(&result))
 }
 
 /// Whether a signal does nothing in the thread's process. Then it would not even have woken the untraced thread.

@@ -31,6 +31,8 @@ pub(crate) enum Use {
     },
     /// The dynamic linker has just mapped something.
     Mapped,
+    /// The dynamic linker says that its list of modules has changed, or is about to.
+    Listed,
     /// The program's own first instruction: all it was linked with is mapped.
     Entry,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Site {
 pub(crate) struct OwnUses {
     /// [`Use::Mapped`].
     pub(crate) mapped: bool,
+    /// [`Use::Listed`].
+    pub(crate) listed: bool,
     /// [`Use::Entry`].
     pub(crate) entry: bool,
 }
@@ -68,7 +72,8 @@ impl Site {
     }
 
     pub(crate) fn own_uses(&self) -> OwnUses {
-        OwnUses { mapped: self.uses.contains(&Use::Mapped), entry: self.uses.contains(&Use::Entry) }
+        let has = |wanted| self.uses.contains(&wanted);
+        OwnUses { mapped: has(Use::Mapped), listed: has(Use::Listed), entry: has(Use::Entry) }
     }
 }
 

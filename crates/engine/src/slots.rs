@@ -3,7 +3,9 @@
 //! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
 //! never writable. Its slots follow one another, [`SLOT`] bytes each.
 
-use process::Mapping;
+use std::ops::RangeInclusive;
+
+use process::{Machine, Mapping};
 
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
@@ -79,6 +81,13 @@ pub(crate) struct Gap {
 const LOWEST: u64 = 0x1_0000;
 /// The end of the addresses of a process.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
+/// The same for i386 processes under an x86-64 kernel.
+const HIGHEST_32: u64 = 0xffff_d000;
+
+/// The addresses at which a process of a machine may have slots.
+pub(crate) fn range(machine: Machine) -> RangeInclusive<u64> {
+    LOWEST..=(if machine == Machine::I386 { HIGHEST_32 } else { HIGHEST }) - 1
+}
 
 /// Unmapped places of `size` bytes within `reach`, nearest to `near` first. A page stays free on either side.
 /// `taken` are the mappings in the order of their addresses, as (start, end, grows): nothing is placed above a
@@ -87,7 +96,7 @@ pub(crate) fn gaps(
     taken: &[(u64, u64, Growth)],
     size: u64,
     near: u64,
-    reach: &std::ops::RangeInclusive<u64>,
+    reach: &RangeInclusive<u64>,
 ) -> Vec<Gap> {
     let mut places = Vec::new();
     let mut low = (LOWEST, Growth::None);

@@ -29,7 +29,7 @@ pub(crate) struct Space {
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
     pub(crate) areas: Vec<Area>,
-    /// A `syscall` instruction of the process.
+    /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,

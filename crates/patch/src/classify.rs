@@ -5,7 +5,7 @@ use iced_x86::{
     Instruction, IntelFormatter, Mnemonic, OpKind, Register,
 };
 
-use crate::Refusal;
+use crate::{Mode, Refusal};
 
 /// The longest instruction, in bytes (Intel's manual, volume 2, section 2.3.11).
 pub(crate) const INSTRUCTION_LIMIT: usize = 15;
@@ -15,9 +15,10 @@ pub(crate) const INSTRUCTION_LIMIT: usize = 15;
 pub(crate) enum Class {
     /// Copied to the slot; an operand relative to rip is given the displacement that leads to the same address.
     Copied,
-    /// `popf`: copied, except where it sets the trap flag. `size` is 8 bytes, or 2 with an operand-size prefix.
+    /// `popf`: copied, except where it sets the trap flag. `size` is 8 bytes (4 in 32-bit code), or 2 with an
+    /// operand-size prefix.
     PopFlags { size: u64 },
-    /// `syscall`: copied, and followed by the instruction that puts the original's return address in rcx.
+    /// `syscall` of 64-bit code: copied, and followed by the instruction that puts the original's return address in rcx.
     SystemCall,
     /// `xbegin`: copied, its displacement leading to the original's target.
     Transaction { target: u64 },
@@ -27,8 +28,9 @@ pub(crate) enum Class {
     Jump { target: u64 },
     /// A conditional jump on the flags.
     Branch { condition: ConditionCode, target: u64 },
-    /// `loop` and its kin, `jrcxz` and its kin: conditional jumps on rcx, or on ecx (`narrow`).
-    Count { count: Count, narrow: bool, target: u64 },
+    /// `loop` and its kin, `jrcxz` and its kin: conditional jumps on the low `bytes` bytes of rcx: all 8 (4 in 32-bit code), or
+    /// with an address-size prefix half of that.
+    Count { count: Count, bytes: u64, target: u64 },
     /// A jump to what a general register holds, by its number.
     JumpRegister { register: usize },
     /// A push of a general register, by its number.
@@ -61,6 +63,7 @@ pub(crate) enum Count {
 /// An instruction that can be displaced.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
+    pub(crate) mode: Mode,
     pub(crate) instruction: Instruction,
     pub(crate) offsets: ConstantOffsets,
     pub(crate) text: String,
@@ -68,34 +71,34 @@ pub(crate) struct Decoded {
 }
 
 /// Decodes the instruction that `bytes` begin with, and says how it is displaced, or why not.
-pub(crate) fn classify(bytes: &[u8], address: u64) -> Result<Decoded, Refusal> {
+pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded, Refusal> {
     let bytes = &bytes[..bytes.len().min(INSTRUCTION_LIMIT)];
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() {
-        return Err(unreadable(bytes, address, decoder.last_error()));
+        return Err(unreadable(mode, bytes, address, decoder.last_error()));
     }
     let offsets = decoder.get_constant_offsets(&instruction);
     let text = disassemble(&instruction);
     // AMD's processors cut a branch with an operand-size prefix to 16 bits, and read fewer bytes of some; what the two makers
     // call by different names is a matter of the branch's kind, decided below.
-    let other = Decoder::with_ip(64, bytes, address, DecoderOptions::AMD).decode();
+    let other = Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::AMD).decode();
     let makers_differ = other.code() != instruction.code() || other.len() != instruction.len();
     // An operand relative to rip always has 4 bytes of displacement; the slot rests on it.
     if instruction.is_ip_rel_memory_operand() && offsets.displacement_size() != 4 {
         return Err(Refusal::Unproven { address, text });
     }
-    let class = class_of(&instruction, makers_differ, || text.clone())?;
-    Ok(Decoded { instruction, offsets, text, class })
+    let class = class_of(mode, &instruction, makers_differ, || text.clone())?;
+    Ok(Decoded { mode, instruction, offsets, text, class })
 }
 
 /// Why the decoder made nothing of the bytes.
-fn unreadable(bytes: &[u8], address: u64, error: DecoderError) -> Refusal {
+fn unreadable(mode: Mode, bytes: &[u8], address: u64, error: DecoderError) -> Refusal {
     let shown = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     if error == DecoderError::NoMoreBytes && bytes.len() < INSTRUCTION_LIMIT {
         Refusal::Truncated { address, available: bytes.len(), bytes: shown }
     } else {
-        Refusal::Unknown { address, bytes: shown }
+        Refusal::Unknown { address, bits: mode.bits(), bytes: shown }
     }
 }
 
@@ -114,13 +117,16 @@ fn disassemble(instruction: &Instruction) -> String {
 }
 
 fn class_of(
+    mode: Mode,
     instruction: &Instruction,
     makers_differ: bool,
     text: impl FnOnce() -> String,
 ) -> Result<Class, Refusal> {
     let address = instruction.ip();
     // Two that the decoder takes for plain. A load of ss reaches beyond its own end; an enclave is entered and left by enclu.
-    if instruction.mnemonic() == Mnemonic::Mov && instruction.op0_register() == Register::SS {
+    if matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Pop)
+        && instruction.op0_register() == Register::SS
+    {
         return Err(Refusal::StackSegment { address, text: text() });
     }
     if instruction.mnemonic() == Mnemonic::Enclu {
@@ -141,7 +147,7 @@ fn class_of(
         | FlowControl::IndirectBranch
         | FlowControl::Return
         | FlowControl::Call
-        | FlowControl::IndirectCall => transfer(instruction, makers_differ, text),
+        | FlowControl::IndirectCall => transfer(mode, instruction, makers_differ, text),
     }
 }
 
@@ -156,12 +162,17 @@ fn plain(instruction: &Instruction) -> Class {
         | Code::Nop_rm64
         | Code::Endbr32
         | Code::Endbr64 => Class::Nothing,
-        Code::Push_r64 => Class::PushRegister { register: instruction.op0_register().number() },
-        Code::Push_rm64 if instruction.op0_kind() == OpKind::Register => {
+        Code::Push_r64 | Code::Push_r32 => {
             Class::PushRegister { register: instruction.op0_register().number() }
         }
-        Code::Pushq_imm8 | Code::Pushq_imm32 => Class::PushValue { value: instruction.immediate(0) },
+        Code::Push_rm64 | Code::Push_rm32 if instruction.op0_kind() == OpKind::Register => {
+            Class::PushRegister { register: instruction.op0_register().number() }
+        }
+        Code::Pushq_imm8 | Code::Pushq_imm32 | Code::Pushd_imm8 | Code::Pushd_imm32 => {
+            Class::PushValue { value: instruction.immediate(0) }
+        }
         Code::Popfq => Class::PopFlags { size: 8 },
+        Code::Popfd => Class::PopFlags { size: 4 },
         Code::Popfw => Class::PopFlags { size: 2 },
         _ => Class::Copied,
     }
@@ -169,6 +180,7 @@ fn plain(instruction: &Instruction) -> Class {
 
 /// A transfer of control: each is named here, what is not named is refused.
 fn transfer(
+    mode: Mode,
     instruction: &Instruction,
     makers_differ: bool,
     text: impl FnOnce() -> String,
@@ -191,7 +203,9 @@ fn transfer(
         | Mnemonic::Sysexit
         | Mnemonic::Sysexitq => return Err(Refusal::FarTransfer { address, text: text() }),
         Mnemonic::Sysenter => return Err(Refusal::FixedReturn { address, text: text() }),
-        Mnemonic::Syscall => return Ok(Class::SystemCall),
+        Mnemonic::Syscall if mode == Mode::Bits64 => return Ok(Class::SystemCall),
+        // Of 32-bit code: AMD's processors have it, and the kernel returns to the vdso.
+        Mnemonic::Syscall => return Err(Refusal::FixedReturn { address, text: text() }),
         Mnemonic::Jmp | Mnemonic::Call if is_far(instruction.code()) => {
             return Err(Refusal::FarTransfer { address, text: text() });
         }
@@ -203,26 +217,36 @@ fn transfer(
         }
         Mnemonic::Ret if makers_differ => return Ok(Class::Copied),
         Mnemonic::Ret => match instruction.code() {
-            Code::Retnq => Class::Return { parameters: 0 },
-            Code::Retnq_imm16 => Class::Return { parameters: instruction.immediate16() },
+            Code::Retnq | Code::Retnd => Class::Return { parameters: 0 },
+            Code::Retnq_imm16 | Code::Retnd_imm16 => Class::Return { parameters: instruction.immediate16() },
             _ => return Ok(Class::Copied),
         },
         Mnemonic::Jmp => match instruction.code() {
-            Code::Jmp_rel8_64 | Code::Jmp_rel32_64 => Class::Jump { target },
-            Code::Jmp_rm64 => Class::JumpRegister { register: instruction.op0_register().number() },
+            Code::Jmp_rel8_64 | Code::Jmp_rel32_64 | Code::Jmp_rel8_32 | Code::Jmp_rel32_32 => {
+                Class::Jump { target }
+            }
+            Code::Jmp_rm64 | Code::Jmp_rm32 => {
+                Class::JumpRegister { register: instruction.op0_register().number() }
+            }
+            // To 16 bits of a register: the same from any address.
+            Code::Jmp_rm16 => return Ok(Class::Copied),
             _ => return Err(Refusal::Unproven { address, text: text() }),
         },
         Mnemonic::Call => match instruction.code() {
-            Code::Call_rel32_64 => Class::Call { target },
-            Code::Call_rm64 if instruction.op0_kind() == OpKind::Register => {
+            Code::Call_rel32_64 | Code::Call_rel32_32 => Class::Call { target },
+            Code::Call_rm64 | Code::Call_rm32 if instruction.op0_kind() == OpKind::Register => {
                 Class::CallRegister { register: instruction.op0_register().number() }
             }
-            Code::Call_rm64 => Class::CallMemory,
+            Code::Call_rm64 | Code::Call_rm32 => Class::CallMemory,
             _ => return Err(Refusal::Unproven { address, text: text() }),
         },
+        // With an operand-size prefix, 32-bit code is left with 16 bits of instruction pointer: nobody means that.
+        _ if instruction.op0_kind() == OpKind::NearBranch16 && mode == Mode::Bits32 => {
+            return Err(Refusal::Unproven { address, text: text() });
+        }
         _ if count_of(instruction.code()).is_some() || instruction.is_jcc_short_or_near() => {
             match count_of(instruction.code()) {
-                Some((count, narrow)) => Class::Count { count, narrow, target },
+                Some((count, bytes)) => Class::Count { count, bytes, target },
                 None => Class::Branch { condition: instruction.condition_code(), target },
             }
         }
@@ -242,20 +266,28 @@ fn is_far(code: Code) -> bool {
             | Code::Call_m1616
             | Code::Call_m1632
             | Code::Call_m1664
+            | Code::Jmp_ptr1616
+            | Code::Jmp_ptr1632
+            | Code::Call_ptr1616
+            | Code::Call_ptr1632
     )
 }
 
-/// The conditional jumps on rcx, and on ecx (true), with 64 bits of target.
-fn count_of(code: Code) -> Option<(Count, bool)> {
+/// The conditional jumps on rcx, ecx and cx, with the bytes of that register; those whose target has all bits of an address.
+fn count_of(code: Code) -> Option<(Count, u64)> {
     Some(match code {
-        Code::Loop_rel8_64_RCX => (Count::Loop, false),
-        Code::Loop_rel8_64_ECX => (Count::Loop, true),
-        Code::Loope_rel8_64_RCX => (Count::LoopEqual, false),
-        Code::Loope_rel8_64_ECX => (Count::LoopEqual, true),
-        Code::Loopne_rel8_64_RCX => (Count::LoopNotEqual, false),
-        Code::Loopne_rel8_64_ECX => (Count::LoopNotEqual, true),
-        Code::Jrcxz_rel8_64 => (Count::IsZero, false),
-        Code::Jecxz_rel8_64 => (Count::IsZero, true),
+        Code::Loop_rel8_64_RCX => (Count::Loop, 8),
+        Code::Loop_rel8_64_ECX | Code::Loop_rel8_32_ECX => (Count::Loop, 4),
+        Code::Loop_rel8_32_CX => (Count::Loop, 2),
+        Code::Loope_rel8_64_RCX => (Count::LoopEqual, 8),
+        Code::Loope_rel8_64_ECX | Code::Loope_rel8_32_ECX => (Count::LoopEqual, 4),
+        Code::Loope_rel8_32_CX => (Count::LoopEqual, 2),
+        Code::Loopne_rel8_64_RCX => (Count::LoopNotEqual, 8),
+        Code::Loopne_rel8_64_ECX | Code::Loopne_rel8_32_ECX => (Count::LoopNotEqual, 4),
+        Code::Loopne_rel8_32_CX => (Count::LoopNotEqual, 2),
+        Code::Jrcxz_rel8_64 => (Count::IsZero, 8),
+        Code::Jecxz_rel8_64 | Code::Jecxz_rel8_32 => (Count::IsZero, 4),
+        Code::Jcxz_rel8_32 => (Count::IsZero, 2),
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify};
 use crate::machine::{Access, Memory, Registers};
 use crate::slot::{Slot, Template};
-use crate::{Refusal, emulate, harmless};
+use crate::{Mode, Refusal, emulate, harmless};
 
 /// An instruction that can be displaced, and how.
 #[derive(Clone)]
@@ -15,7 +15,16 @@ pub struct Displaced {
     original: [u8; INSTRUCTION_LIMIT],
 }
 
-/// Decodes the instruction at `address` and decides how it is displaced.
+/// Decodes the instruction of 64-bit code at `address` and decides how it is displaced: [`displace_in`] with [`Mode::Bits64`].
+///
+/// # Errors
+///
+/// As of [`displace_in`].
+pub fn displace(bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
+    displace_in(Mode::Bits64, bytes, address)
+}
+
+/// Decodes the instruction at `address` and decides how it is displaced. The slot is code of the same mode.
 ///
 /// `bytes` are those in memory from `address` on, as the program has them (without a breakpoint); up to 15 are looked at, fewer
 /// are enough if the mapping ends there.
@@ -23,8 +32,8 @@ pub struct Displaced {
 /// # Errors
 ///
 /// A [`Refusal`] for whatever is not proven to do the same displaced.
-pub fn displace(bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
-    let decoded = classify(bytes, address)?;
+pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
+    let decoded = classify(mode, bytes, address)?;
     let length = decoded.instruction.len();
     let mut original = [0; INSTRUCTION_LIMIT];
     original[..length].copy_from_slice(&bytes[..length]);
@@ -32,6 +41,11 @@ pub fn displace(bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
 }
 
 impl Displaced {
+    /// The mode in which the instruction is executed.
+    pub fn mode(&self) -> Mode {
+        self.decoded.mode
+    }
+
     /// The address of the instruction.
     pub fn address(&self) -> u64 {
         self.decoded.instruction.ip()
@@ -67,7 +81,7 @@ impl Displaced {
     /// - A `popf` that sets the trap flag is emulated: the exception comes after the *next* instruction, which in the slot
     ///   would be the jump back.
     pub fn wants_emulation(&self, registers: &Registers, memory: &mut impl Memory) -> bool {
-        emulate::wanted(self.decoded.class, registers, memory)
+        emulate::wanted(self.decoded.mode, self.decoded.class, registers, memory)
     }
 
     /// Does to `registers` and `memory` what the instruction would do. The registers are those before the instruction,
@@ -79,7 +93,7 @@ impl Displaced {
     /// with the alignment check flag set, or a target that no user code has. The instruction is then run in its slot. An
     /// instruction that is never emulated always answers so, with its own bytes as the access.
     pub fn emulate(&self, registers: &mut Registers, memory: &mut impl Memory) -> Result<(), Access> {
-        emulate::emulate(self.decoded.class, &self.decoded.instruction, registers, memory)
+        emulate::emulate(&self.decoded, registers, memory)
     }
 
     /// Whether the instruction can raise a fault when it runs in its slot: an operand in memory, a division, an
@@ -125,7 +139,7 @@ impl Displaced {
 
     /// The addresses at which the slot can be put: those from which its operand relative to rip, the jump back, and the target of
     /// a jump or call can be reached. There are always some, the site or addresses close to it among them: 2 to 4 GiB of them, cut
-    /// off at the ends of the address space, or all where nothing is relative.
+    /// off at the ends of the address space, or all where nothing is relative. In 32-bit code all 4 GiB reach each other.
     pub fn reach(&self) -> RangeInclusive<u64> {
         Template::of(&self.decoded, self.original()).reach()
     }

@@ -3,9 +3,10 @@
 //! Each instruction first asks for everything that it can be refused, and changes registers only when it has all of it. The
 //! only write to memory is the last thing asked for, so all of the instruction happens or nothing.
 
-use iced_x86::{ConditionCode, Instruction};
+use iced_x86::ConditionCode;
 
-use crate::classify::{Class, Count};
+use crate::Mode;
+use crate::classify::{Class, Count, Decoded};
 use crate::machine::{
     ALIGNMENT, AUXILIARY, Access, CARRY, DIRECTION, IDENTIFICATION, INTERRUPT, Memory, NESTED, OVERFLOW,
     PARITY, PRIVILEGE, RCX, RSP, Registers, SIGN, TRAP, ZERO,
@@ -17,11 +18,11 @@ use crate::operand;
 const USER_END: u64 = 1 << 47;
 
 /// Whether this execution of an instruction of `class` is emulated; see [`crate::Displaced::wants_emulation`].
-pub(crate) fn wanted(class: Class, registers: &Registers, memory: &mut impl Memory) -> bool {
+pub(crate) fn wanted(mode: Mode, class: Class, registers: &Registers, memory: &mut impl Memory) -> bool {
     match class {
         // The debug exception that the program asked for comes right after the instruction, which only the processor can do.
         _ if registers.rflags & TRAP != 0 => false,
-        Class::PopFlags { size } => pop(size, registers, memory).is_ok_and(|value| value & TRAP != 0),
+        Class::PopFlags { size } => pop(mode, size, registers, memory).is_ok_and(|value| value & TRAP != 0),
         _ => is_emulated(class),
     }
 }
@@ -46,22 +47,24 @@ pub(crate) fn is_emulated(class: Class) -> bool {
 
 /// Does what the instruction does; all or nothing.
 pub(crate) fn emulate(
-    class: Class,
-    instruction: &Instruction,
+    decoded: &Decoded,
     registers: &mut Registers,
     memory: &mut impl Memory,
 ) -> Result<(), Access> {
-    let next = instruction.next_ip();
-    match class {
+    let Decoded { mode, instruction, class, .. } = decoded;
+    let mode = *mode;
+    let next = mode.cut(instruction.next_ip());
+    let reachable = |target| reachable(mode, target);
+    match *class {
         Class::Copied | Class::SystemCall | Class::Transaction { .. } => {
             let (address, size) = (instruction.ip(), instruction.len());
             return Err(Access { address, size, write: false, stack: false });
         }
         Class::PopFlags { size } => {
-            let value = pop(size, registers, memory)?;
+            let value = pop(mode, size, registers, memory)?;
             let rip = reachable(next)?;
             registers.rflags = popped_flags(registers.rflags, value, size);
-            registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(size);
+            registers.gpr[RSP] = mode.cut(registers.gpr[RSP].wrapping_add(size));
             registers.rip = rip;
         }
         Class::Nothing => registers.rip = reachable(next)?,
@@ -69,35 +72,38 @@ pub(crate) fn emulate(
         Class::Branch { condition, target } => {
             registers.rip = reachable(if holds(condition, registers.rflags) { target } else { next })?;
         }
-        Class::Count { count, narrow, target } => {
-            let (left, jumps) = counted(count, narrow, registers);
+        Class::Count { count, bytes, target } => {
+            let (left, jumps) = counted(count, bytes, registers);
             registers.rip = reachable(if jumps { target } else { next })?;
             registers.gpr[RCX] = left;
         }
         Class::JumpRegister { register } => registers.rip = reachable(registers.gpr[register])?,
         Class::PushRegister { register } => {
-            push(registers.gpr[register], reachable(next)?, registers, memory)?;
+            push(mode, registers.gpr[register], reachable(next)?, registers, memory)?;
         }
-        Class::PushValue { value } => push(value, reachable(next)?, registers, memory)?,
-        Class::Call { target } => push(next, reachable(target)?, registers, memory)?,
+        Class::PushValue { value } => push(mode, value, reachable(next)?, registers, memory)?,
+        Class::Call { target } => push(mode, next, reachable(target)?, registers, memory)?,
         Class::CallRegister { register } => {
-            push(next, reachable(registers.gpr[register])?, registers, memory)?;
+            push(mode, next, reachable(registers.gpr[register])?, registers, memory)?;
         }
         Class::CallMemory => {
-            let target = target_in_memory(instruction, registers, memory)?;
-            push(next, reachable(target)?, registers, memory)?;
+            let target = target_in_memory(mode, instruction, registers, memory)?;
+            push(mode, next, reachable(target)?, registers, memory)?;
         }
         Class::Return { parameters } => {
-            let rip = reachable(pop(8, registers, memory)?)?;
-            registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(8 + u64::from(parameters));
+            let size = mode.word();
+            let rip = reachable(pop(mode, size, registers, memory)?)?;
+            registers.gpr[RSP] = mode.cut(registers.gpr[RSP].wrapping_add(size + u64::from(parameters)));
             registers.rip = rip;
         }
     }
     Ok(())
 }
 
-/// `target`, if it is an address that user code can have for certain.
-fn reachable(target: u64) -> Result<u64, Access> {
+/// `target`, if it is an address that user code can have for certain. In 32-bit code a jump to any address completes, and
+/// the fault, if there is one, is that of the instruction there.
+fn reachable(mode: Mode, target: u64) -> Result<u64, Access> {
+    let target = mode.cut(target);
     if target < USER_END {
         Ok(target)
     } else {
@@ -114,17 +120,25 @@ fn aligned(access: Access, registers: &Registers) -> Result<Access, Access> {
     }
 }
 
-/// The 8 or 2 bytes on top of the stack.
-fn pop(size: u64, registers: &Registers, memory: &mut impl Memory) -> Result<u64, Access> {
-    let access = Access { address: registers.gpr[RSP], size: size as usize, write: false, stack: true };
+/// The 8, 4 or 2 bytes on top of the stack.
+fn pop(mode: Mode, size: u64, registers: &Registers, memory: &mut impl Memory) -> Result<u64, Access> {
+    let address = mode.cut(registers.gpr[RSP]);
+    let access = Access { address, size: size as usize, write: false, stack: true };
     load(aligned(access, registers)?, memory)
 }
 
-/// Pushes `value` and goes on at `rip`.
-fn push(value: u64, rip: u64, registers: &mut Registers, memory: &mut impl Memory) -> Result<(), Access> {
-    let address = registers.gpr[RSP].wrapping_sub(8);
-    let access = aligned(Access { address, size: 8, write: true, stack: true }, registers)?;
-    if !memory.write(address, &value.to_le_bytes()) {
+/// Pushes a word of `value` and goes on at `rip`.
+fn push(
+    mode: Mode,
+    value: u64,
+    rip: u64,
+    registers: &mut Registers,
+    memory: &mut impl Memory,
+) -> Result<(), Access> {
+    let size = mode.word() as usize;
+    let address = mode.cut(registers.gpr[RSP].wrapping_sub(mode.word()));
+    let access = aligned(Access { address, size, write: true, stack: true }, registers)?;
+    if !memory.write(address, &value.to_le_bytes()[..size]) {
         return Err(access);
     }
     registers.gpr[RSP] = address;
@@ -132,18 +146,20 @@ fn push(value: u64, rip: u64, registers: &mut Registers, memory: &mut impl Memor
     Ok(())
 }
 
-/// The 8 bytes that the memory operand of a call names.
+/// The word that the memory operand of a call names.
 fn target_in_memory(
-    instruction: &Instruction,
+    mode: Mode,
+    instruction: &iced_x86::Instruction,
     registers: &Registers,
     memory: &mut impl Memory,
 ) -> Result<u64, Access> {
-    let stack = operand::is_stack(instruction);
-    let Some(address) = operand::linear_address(instruction, 0, registers) else {
+    let stack = operand::is_stack(mode, instruction);
+    let size = mode.word() as usize;
+    let Some(address) = operand::linear_address(mode, instruction, 0, registers) else {
         // No encoding of a call has such an operand; were there one, the slot would do it.
-        return Err(Access { address: instruction.ip(), size: 8, write: false, stack });
+        return Err(Access { address: instruction.ip(), size, write: false, stack });
     };
-    load(aligned(Access { address, size: 8, write: false, stack }, registers)?, memory)
+    load(aligned(Access { address, size, write: false, stack }, registers)?, memory)
 }
 
 /// Up to 8 bytes of memory as a number.
@@ -156,17 +172,18 @@ fn load(access: Access, memory: &mut impl Memory) -> Result<u64, Access> {
     }
 }
 
-/// What is left in rcx, and whether the instruction jumps. With an address-size prefix ecx counts; a write to it clears the upper
-/// half of rcx, a mere look (`jecxz`) does not.
-fn counted(count: Count, narrow: bool, registers: &Registers) -> (u64, bool) {
-    let width = if narrow { u64::from(u32::MAX) } else { u64::MAX };
+/// What is left in rcx, and whether the instruction jumps. Where ecx counts, a write to it clears the upper half of rcx; where cx
+/// counts, it leaves the rest alone. A mere look (`jecxz`) changes nothing.
+fn counted(count: Count, bytes: u64, registers: &Registers) -> (u64, bool) {
+    let width = u64::MAX >> (64 - 8 * bytes);
     let whole = registers.gpr[RCX];
     let left = whole.wrapping_sub(1) & width;
+    let kept = if bytes == 2 { whole & !width } else { 0 };
     let zero = registers.rflags & ZERO != 0;
     match count {
-        Count::Loop => (left, left != 0),
-        Count::LoopEqual => (left, left != 0 && zero),
-        Count::LoopNotEqual => (left, left != 0 && !zero),
+        Count::Loop => (kept | left, left != 0),
+        Count::LoopEqual => (kept | left, left != 0 && zero),
+        Count::LoopNotEqual => (kept | left, left != 0 && !zero),
         Count::IsZero => (whole, whole & width == 0),
     }
 }

@@ -1,4 +1,4 @@
-//! Room `patch`: displacing one instruction of x86-64 code.
+//! Room `patch`: displacing one instruction of x86-64 code, or of i386 code.
 //!
 //! A breakpoint at a site replaces the first byte of an instruction, and is never taken out while the probe is armed: taking
 //! it out, even for one step of one thread, lets other threads slip through unseen. So the instruction never runs
@@ -14,6 +14,10 @@
 //!   site:  48 8b 05 f0 0f 00 00  mov rax,[rip+0xff0]  48 8b 05 f0 0f f0 ff  mov rax,[rip-0xff010]   the same address
 //!   next:  48 85 c0              test rax,rax         e9 f4 ff ef ff        jmp next
 //! ```
+//!
+//! A 64-bit kernel runs both kinds of code, in one process even; [`displace_in`] takes the [`Mode`]. 32-bit code has no operand
+//! relative to the instruction pointer, and its jumps reach all of its 4 GiB, so a slot can be anywhere below 4 GiB. What finds its
+//! own address by a `call` and a `pop` finds it: the call pushes the original's return address.
 //!
 //! Everything here is a pure function of bytes, addresses, registers and a [`Memory`]: no process, no operating system.
 //!
@@ -52,20 +56,23 @@
 //!   pointer, and a system call dispatch range (`PR_SET_SYSCALL_USER_DISPATCH`), see it too.
 //! - A thread with a shadow stack (CET, `x86_Thread_features: shstk` in `/proc/PID/status`) must not have a call or a return
 //!   emulated, nor a call through a register or memory run in its slot: see [`Displaced::needs_plain_stack`].
-//! - Below the stack pointer: the slot of a call through a register or memory writes 16 bytes below the return address.
+//! - Below the stack pointer: the slot of a call through a register or memory writes 16 bytes (8 in 32-bit code) below the return
+//!   address.
 
 mod classify;
 mod displaced;
 mod emulate;
 mod harmless;
 mod machine;
+mod mode;
 mod operand;
 mod place;
 mod refusal;
 mod slot;
 
-pub use displaced::{Displaced, displace};
+pub use displaced::{Displaced, displace, displace_in};
 pub use machine::{Access, Memory, Registers};
+pub use mode::Mode;
 pub use place::Place;
 pub use refusal::Refusal;
 pub use slot::{SLOT_CAPACITY, Slot};

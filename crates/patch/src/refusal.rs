@@ -19,15 +19,17 @@ pub enum Refusal {
         /// Those bytes, in hexadecimal.
         bytes: String,
     },
-    /// No instruction of 64-bit code begins with these bytes, or none that the decoder knows.
-    #[error("the bytes {bytes} at {address:#x} are no instruction known in 64-bit code")]
+    /// No instruction of such code begins with these bytes, or none that the decoder knows.
+    #[error("the bytes {bytes} at {address:#x} are no instruction known in {bits}-bit code")]
     Unknown {
         /// Of the bytes.
         address: u64,
+        /// Which code it would be: 32 or 64.
+        bits: u32,
         /// The bytes, in hexadecimal.
         bytes: String,
     },
-    /// `int3`, `int1`, `int n`: as in the language's manual, a probepoint cannot be on a software interrupt. The system reports
+    /// `int3`, `int1`, `int n` (`int 0x80`, too, the system call of 32-bit code) and `into`: as in the language's manual, a probepoint cannot be on a software interrupt. The system reports
     /// its address, or what it does to a breakpoint cannot be told apart from ours.
     #[error("`{text}` at {address:#x} is a software interrupt, which cannot be probed")]
     SoftwareInterrupt {
@@ -47,7 +49,7 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// `sysenter` and its kin: the kernel returns to an address of its own choice.
+    /// `sysenter`, and `syscall` of 32-bit code: the kernel returns to an address of its own choice.
     #[error("`{text}` at {address:#x} does not return to the instruction after it and cannot be displaced")]
     FixedReturn {
         /// Of the instruction.

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use iced_x86::{ConditionCode, Register};
 
+use crate::Mode;
 use crate::classify::{Class, Count, Decoded};
 use crate::machine::Registers;
 use crate::place::Place;
@@ -50,6 +51,7 @@ impl Slot {
 /// A slot whose address is still open.
 #[derive(Debug)]
 pub(crate) struct Template {
+    mode: Mode,
     site: u64,
     next: u64,
     bytes: Vec<u8>,
@@ -74,7 +76,7 @@ enum Target {
     /// An address. Wider than an address, since a displacement may lead past either end of the address space, and the processor
     /// goes on at the other: the distance is what counts.
     Far(i128),
-    /// An address of which only the low 32 bits count (`[eip+displacement]`); every slot reaches it.
+    /// An address of which only the low 32 bits count (`[eip+displacement]`, and every target of 32-bit code); every slot reaches it.
     Narrow(u32),
     /// Data of the slot itself, by its offset.
     Own(usize),
@@ -108,8 +110,9 @@ impl Template {
     pub(crate) fn of(decoded: &Decoded, original: &[u8]) -> Template {
         let site = decoded.instruction.ip();
         let mut template = Template {
+            mode: decoded.mode,
             site,
-            next: decoded.instruction.next_ip(),
+            next: decoded.mode.cut(decoded.instruction.next_ip()),
             bytes: Vec::with_capacity(SLOT_CAPACITY),
             fixups: Vec::new(),
             places: vec![(0, Place::Before)],
@@ -120,7 +123,7 @@ impl Template {
             Class::Transaction { target } => template.transaction(decoded, original, target),
             Class::Jump { target } => template.jump(target),
             Class::Branch { condition, target } => template.branch(condition, target),
-            Class::Count { count, narrow, target } => template.count(count, narrow, target),
+            Class::Count { count, bytes, target } => template.count(count, bytes, target),
             Class::Call { target } => template.call(target),
             Class::CallRegister { .. } | Class::CallMemory => template.call_indirect(decoded, original),
             Class::Copied
@@ -136,7 +139,7 @@ impl Template {
 
     /// The addresses at which every fixup reaches its target.
     pub(crate) fn reach(&self) -> RangeInclusive<u64> {
-        let last = i128::from(u64::MAX) - self.bytes.len() as i128;
+        let last = i128::from(self.mode.last()) - self.bytes.len() as i128;
         let (low, high) = self
             .fixups
             .iter()
@@ -202,7 +205,8 @@ impl Template {
     fn transaction(&mut self, decoded: &Decoded, original: &[u8], target: u64) {
         self.bytes.extend_from_slice(original);
         let at = decoded.offsets.immediate_offset();
-        self.fixups.push(Fixup { at, end: original.len(), target: Target::Far(target.into()) });
+        let target = self.to(target);
+        self.fixups.push(Fixup { at, end: original.len(), target });
         self.instruction_length = self.bytes.len();
         self.after(self.next, None);
         self.jump_to(self.next);
@@ -222,20 +226,20 @@ impl Template {
     /// ```
     fn branch(&mut self, condition: ConditionCode, target: u64) {
         self.bytes.extend_from_slice(&[0x0f, 0x80 | condition_number(condition)]);
-        self.field(Target::Far(target.into()));
+        self.field(self.to(target));
         self.instruction_length = self.bytes.len();
         self.after(self.next, None);
         self.jump_to(self.next);
     }
 
     /// ```text
-    ///   [67] e0..e3 05         loop/jrcxz taken       67 where the original counts in ecx
+    ///   [67] e0..e3 05         loop/jrcxz taken       67 where the original has it: it counts in half of the register
     ///   e9 rel32               jmp next
     /// taken:
     ///   e9 rel32               jmp target
     /// ```
-    fn count(&mut self, count: Count, narrow: bool, target: u64) {
-        if narrow {
+    fn count(&mut self, count: Count, bytes: u64, target: u64) {
+        if bytes < self.mode.word() {
             self.bytes.push(0x67);
         }
         let opcode = match count {
@@ -257,12 +261,17 @@ impl Template {
     ///   e9 rel32               jmp target
     ///   <8 bytes>              next
     /// ```
+    /// In 32-bit code:
+    /// ```text
+    ///   68 imm32               push next
+    ///   e9 rel32               jmp target
+    /// ```
     fn call(&mut self, target: u64) {
         self.push_next(11);
         self.instruction_length = self.bytes.len();
         self.after(target, None);
         self.jump_to(target);
-        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.store_next();
     }
 
     /// ```text
@@ -273,6 +282,8 @@ impl Template {
     ///   c3                     ret                    takes the target
     ///   <8 bytes>              next
     /// ```
+    /// In 32-bit code the return address is in the push (`68 imm32`), and all is 4 bytes wide.
+    ///
     /// No register and no flag is used, the operand means the same to a push as to a call (rsp, too, as it was before), and
     /// what the call would read or write and cannot faults at the first instruction, with nothing done.
     fn call_indirect(&mut self, decoded: &Decoded, original: &[u8]) {
@@ -283,15 +294,16 @@ impl Template {
             *operand ^= (2 ^ 6) << 3;
         }
         self.instruction_length = self.bytes.len();
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 8 }));
+        let word = self.mode.word();
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: word }));
         self.bytes.extend_from_slice(&[0xff, 0x34, 0x24]);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 16 }));
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 2 * word }));
         self.push_next(self.bytes.len() + 11);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 24 }));
-        self.bytes.extend_from_slice(&[0x8f, 0x44, 0x24, 0x08]);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 16 }));
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 3 * word }));
+        self.bytes.extend_from_slice(&[0x8f, 0x44, 0x24, word as u8]);
+        self.places.push((self.bytes.len(), Place::Pushed { bytes: 2 * word }));
         self.bytes.push(0xc3);
-        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.store_next();
     }
 
     /// The original's bytes without the prefixes in `dropped`, and a fixup if its operand is relative to rip.
@@ -316,16 +328,40 @@ impl Template {
         self.fixups.push(Fixup { at: place - shorter, end: self.bytes.len(), target });
     }
 
-    /// `push qword [rip+distance]` of the data that will be at offset `data`.
+    /// Pushes the original's return address: in 64-bit code by `push qword [rip+distance]` of the data that will be at offset
+    /// `data` ([`Template::store_next`]).
     fn push_next(&mut self, data: usize) {
-        self.bytes.extend_from_slice(&[0xff, 0x35]);
-        self.field(Target::Own(data));
+        match self.mode {
+            Mode::Bits64 => {
+                self.bytes.extend_from_slice(&[0xff, 0x35]);
+                self.field(Target::Own(data));
+            }
+            Mode::Bits32 => {
+                self.bytes.push(0x68);
+                self.bytes.extend_from_slice(&(self.next as u32).to_le_bytes());
+            }
+        }
+    }
+
+    /// The data that [`Template::push_next`] reads, if it does.
+    fn store_next(&mut self) {
+        if self.mode == Mode::Bits64 {
+            self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        }
+    }
+
+    /// What a displacement to an address of the program leads to.
+    fn to(&self, target: u64) -> Target {
+        match self.mode {
+            Mode::Bits64 => Target::Far(target.into()),
+            Mode::Bits32 => Target::Narrow(target as u32),
+        }
     }
 
     /// `jmp target`, with 32 bits of displacement.
     fn jump_to(&mut self, target: u64) {
         self.bytes.push(0xe9);
-        self.field(Target::Far(target.into()));
+        self.field(self.to(target));
     }
 
     /// A field of 32 bits that ends its instruction.

@@ -1,6 +1,6 @@
 //! Laws that hold for any bytes, any registers and any memory.
 
-use dprobes_patch::{Memory, Place, Registers, SLOT_CAPACITY, displace};
+use dprobes_patch::{Memory, Mode, Place, Registers, SLOT_CAPACITY, displace_in};
 use proptest::prelude::*;
 
 /// Memory that grants a number of accesses, with any content, and remembers what was written.
@@ -62,6 +62,10 @@ fn code() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(prefixes, start, rest)| [prefixes, start, rest].concat())
 }
 
+fn mode() -> impl Strategy<Value = Mode> {
+    proptest::sample::select(vec![Mode::Bits32, Mode::Bits64])
+}
+
 fn any_registers() -> impl Strategy<Value = Registers> {
     let number = prop_oneof![Just(0), 0..1_u64 << 47, any::<u64>()];
     (proptest::collection::vec(number, 16), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(
@@ -78,13 +82,14 @@ proptest! {
 
     #[test]
     fn emulation_is_all_or_nothing(
+        mode in mode(),
         bytes in code(),
         address in prop_oneof![0..1_u64 << 47, any::<u64>()],
         registers in any_registers(),
         content in any::<[u8; 8]>(),
         accesses in 0..3_usize,
     ) {
-        let Ok(displaced) = displace(&bytes, address) else { return Ok(()) };
+        let Ok(displaced) = displace_in(mode, &bytes, address) else { return Ok(()) };
         let before = Registers { rip: address, ..registers };
         let mut after = before;
         let mut memory = Granting { accesses, content, written: Vec::new() };
@@ -97,7 +102,8 @@ proptest! {
             }
             Ok(()) => {
                 prop_assert!(memory.written.len() <= 1);
-                prop_assert!(after.rip < 1 << 47);
+                let end = if mode == Mode::Bits32 { 1 << 32 } else { 1 << 47 };
+                prop_assert!(after.rip < end);
                 prop_assert_eq!((after.fs_base, after.gs_base), (before.fs_base, before.gs_base));
                 // One register beside rip at most: rsp, or the count.
                 let changed: Vec<_> = (0..16).filter(|number| before.gpr[*number] != after.gpr[*number]).collect();
@@ -109,12 +115,13 @@ proptest! {
 
     #[test]
     fn slots_exist_exactly_within_reach(
+        mode in mode(),
         bytes in code(),
         address in prop_oneof![0..1_u64 << 47, any::<u64>()],
         slot in any::<u64>(),
         near in -(1_i64 << 33)..1_i64 << 33,
     ) {
-        let Ok(displaced) = displace(&bytes, address) else { return Ok(()) };
+        let Ok(displaced) = displace_in(mode, &bytes, address) else { return Ok(()) };
         prop_assert!(displaced.length() <= bytes.len());
         let reach = displaced.reach();
         prop_assert!(!reach.is_empty());
@@ -134,8 +141,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..40), address in any::<u64>()) {
-        match displace(&bytes, address) {
+    fn any_bytes_at_all(mode in mode(), bytes in proptest::collection::vec(any::<u8>(), 0..40), address in any::<u64>()) {
+        match displace_in(mode, &bytes, address) {
             Ok(displaced) => prop_assert!((1..=15).contains(&displaced.length()) && !displaced.text().is_empty()),
             Err(refusal) => prop_assert!(!refusal.to_string().contains('\n')),
         }

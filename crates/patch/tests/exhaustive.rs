@@ -5,15 +5,24 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::encodings::{Addresses, Encoding, all};
-use dprobes_patch::{Displaced, Place, Refusal, SLOT_CAPACITY, displace};
+use dprobes_patch::{Displaced, Mode, Place, Refusal, SLOT_CAPACITY, displace_in};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic};
 
-const HIGH: Addresses =
-    Addresses { site: 0x7f12_3456_7ff8, data: 0x7f12_3556_0000, target: 0x7f12_3456_7ff8 + 0x40 };
-const LOW: Addresses = Addresses { site: 0x40_0ff3, data: 0x60_0000, target: 0x40_0ff3 - 0x40 };
+const HIGH: Addresses = Addresses {
+    mode: Mode::Bits64,
+    site: 0x7f12_3456_7ff8,
+    data: 0x7f12_3556_0000,
+    target: 0x7f12_3456_7ff8 + 0x40,
+};
+const LOW: Addresses =
+    Addresses { mode: Mode::Bits64, site: 0x40_0ff3, data: 0x60_0000, target: 0x40_0ff3 - 0x40 };
 
-fn decode(bytes: &[u8], address: u64) -> Instruction {
-    Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode()
+const HIGH_32: Addresses =
+    Addresses { mode: Mode::Bits32, site: 0xf7f1_0ff8, data: 0xf7f5_0000, target: 0xf7f1_0ff8 + 0x40 };
+const LOW_32: Addresses = Addresses { mode: Mode::Bits32, ..LOW };
+
+fn decode(mode: Mode, bytes: &[u8], address: u64) -> Instruction {
+    Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::NONE).decode()
 }
 
 /// Other bytes follow the instruction, as they would in a program.
@@ -31,6 +40,8 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     let slot = displaced.slot(slot_address).unwrap_or_else(|refusal| panic!("{}: {refusal}", context()));
     assert!(slot.bytes.len() <= SLOT_CAPACITY, "{}", context());
     assert_eq!(slot.place(0), Place::Before, "{}", context());
+    let mode = displaced.mode();
+    let decode = |bytes: &[u8], address| decode(mode, bytes, address);
     let next = displaced.address() + displaced.length() as u64;
     let original = decode(displaced.original(), displaced.address());
     let copy = decode(&slot.bytes, slot_address);
@@ -42,8 +53,12 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
         displaced.is_emulated() && (original.is_loop() || original.is_loopcc() || original.is_jcx_short());
     if is_call {
         // Which bytes come out is in the golden listing; that they do the same is seen by running them.
-        let return_address = &slot.bytes[slot.bytes.len() - 8..];
-        assert_eq!(return_address, next.to_le_bytes(), "{}", context());
+        let pushed: Vec<u8> = match mode {
+            Mode::Bits64 => next.to_le_bytes().to_vec(),
+            Mode::Bits32 => [&[0x68][..], &(next as u32).to_le_bytes()].concat(),
+        };
+        let found = slot.bytes.windows(pushed.len()).filter(|bytes| *bytes == pushed).count();
+        assert_eq!(found, 1, "{}", context());
         return;
     }
     if is_jump {
@@ -72,7 +87,8 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     }
     assert_eq!(slot.place(after), Place::After { rip: next, rcx: None }, "{}", context());
     let jump = decode(&slot.bytes[after..], slot_address + after as u64);
-    assert_eq!((jump.code(), jump.near_branch_target()), (Code::Jmp_rel32_64, next), "{}", context());
+    let long = if mode == Mode::Bits64 { Code::Jmp_rel32_64 } else { Code::Jmp_rel32_32 };
+    assert_eq!((jump.code(), jump.near_branch_target()), (long, next), "{}", context());
 }
 
 /// The name of a refusal, for the table of what is refused.
@@ -94,14 +110,38 @@ fn name(refusal: &Refusal) -> &'static str {
 
 #[test]
 fn every_instruction_is_refused_or_does_the_same_from_its_slot() {
+    let found = displace_all([HIGH, LOW], 15_000);
+    assert!(found.slots > 100_000 && found.relative > 5_000, "{found:?}");
+    insta::assert_snapshot!("refused", found.refused.join("\n"));
+    insta::assert_snapshot!("emulated", found.emulated.join("\n"));
+}
+
+#[test]
+fn every_instruction_of_32_bit_code_too() {
+    let found = displace_all([HIGH_32, LOW_32], 10_000);
+    assert!(found.slots > 60_000 && found.relative == 0, "{found:?}");
+    insta::assert_snapshot!("refused_32", found.refused.join("\n"));
+    insta::assert_snapshot!("emulated_32", found.emulated.join("\n"));
+}
+
+/// What became of all instructions.
+#[derive(Debug)]
+struct Found {
+    slots: u32,
+    relative: u32,
+    refused: Vec<String>,
+    emulated: Vec<String>,
+}
+
+fn displace_all(places: [Addresses; 2], least: usize) -> Found {
     let mut refused: BTreeMap<String, &'static str> = BTreeMap::new();
     let mut emulated: BTreeMap<String, ()> = BTreeMap::new();
     let (mut slots, mut relative) = (0, 0);
-    for addresses in [HIGH, LOW] {
+    for addresses in places {
         let encodings = all(addresses);
-        assert!(encodings.len() > 15_000, "only {} encodings", encodings.len());
+        assert!(encodings.len() > least, "only {} encodings", encodings.len());
         for encoding in &encodings {
-            let displaced = match displace(&followed(&encoding.bytes), addresses.site) {
+            let displaced = match displace_in(addresses.mode, &followed(&encoding.bytes), addresses.site) {
                 Ok(displaced) => displaced,
                 Err(refusal) => {
                     assert!(refusal.to_string().contains(&format!("{:#x}", addresses.site)), "{refusal}");
@@ -115,8 +155,8 @@ fn every_instruction_is_refused_or_does_the_same_from_its_slot() {
             }
             let reach = displaced.reach();
             let middle = addresses.site.clamp(*reach.start(), *reach.end());
-            let near =
-                [middle, middle.saturating_sub(1 << 30), middle + (1 << 30), *reach.start(), *reach.end()];
+            let (below, above) = (middle.saturating_sub(1 << 30), middle + (1 << 30));
+            let near = [middle, below, above, *reach.start(), *reach.end()];
             for slot in near.into_iter().filter(|slot| reach.contains(slot)) {
                 check_slot(encoding, &displaced, slot);
                 slots += 1;
@@ -124,30 +164,30 @@ fn every_instruction_is_refused_or_does_the_same_from_its_slot() {
             for beyond in [reach.start().checked_sub(1), reach.end().checked_add(1)].into_iter().flatten() {
                 assert!(matches!(displaced.slot(beyond), Err(Refusal::OutOfReach { .. })), "{encoding:02x?}");
             }
-            let original = decode(displaced.original(), addresses.site);
+            let original = decode(addresses.mode, displaced.original(), addresses.site);
             relative += u32::from(original.is_ip_rel_memory_operand());
         }
     }
-    assert!(slots > 100_000 && relative > 5_000, "{slots} slots, {relative} relative to rip");
     let refused: Vec<_> = refused.iter().map(|(code, why)| format!("{code}: {why}")).collect();
-    insta::assert_snapshot!("refused", refused.join("\n"));
-    let emulated: Vec<_> = emulated.into_keys().collect();
-    insta::assert_snapshot!("emulated", emulated.join("\n"));
+    Found { slots, relative, refused, emulated: emulated.into_keys().collect() }
 }
 
 #[test]
 fn an_instruction_that_is_cut_off_is_refused() {
-    for encoding in all(LOW) {
-        let Ok(displaced) = displace(&followed(&encoding.bytes), LOW.site) else { continue };
+    for (addresses, encoding) in
+        [LOW, LOW_32].into_iter().flat_map(|each| all(each).into_iter().map(move |e| (each, e)))
+    {
+        let displace = |bytes: &[u8]| displace_in(addresses.mode, bytes, addresses.site);
+        let Ok(displaced) = displace(&followed(&encoding.bytes)) else { continue };
         for length in 0..displaced.length() {
-            let cut = displace(&displaced.original()[..length], LOW.site);
+            let cut = displace(&displaced.original()[..length]);
             // A part of an instruction can be a whole one only if the rest was ignored padding, which there is none of.
             assert!(
                 matches!(cut, Err(Refusal::Truncated { .. })),
                 "{encoding:02x?} cut to {length}: {cut:?}"
             );
         }
-        let exact = displace(displaced.original(), LOW.site).expect("the whole instruction is there");
+        let exact = displace(displaced.original()).expect("the whole instruction is there");
         assert_eq!(exact.length(), displaced.length());
     }
 }

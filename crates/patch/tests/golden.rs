@@ -2,24 +2,24 @@
 
 use std::fmt::Write;
 
-use dprobes_patch::{Place, SLOT_CAPACITY, Slot, displace};
+use dprobes_patch::{Mode, Place, SLOT_CAPACITY, Slot, displace, displace_in};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 const SITE: u64 = 0x40_1000;
 const SLOT: u64 = 0x50_2000;
 
 /// The slot's instructions one a line, with the place that a thread there is at; data at the end as data.
-fn listing(slot: &Slot) -> String {
+fn listing(mode: Mode, slot: &Slot) -> String {
     let mut out = String::new();
     let mut formatter = IntelFormatter::new();
     formatter.options_mut().set_rip_relative_addresses(true);
-    let mut decoder = Decoder::with_ip(64, &slot.bytes, slot.address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(mode.bits(), &slot.bytes, slot.address, DecoderOptions::NONE);
     let mut offset = 0;
     while offset < slot.bytes.len() {
         let place = slot.place(offset);
         let instruction = decoder.decode();
         // Behind the last place known to the slot there is its last jump, or data.
-        let is_data = place == Place::Inside && slot.bytes.len() - offset == 8;
+        let is_data = mode == Mode::Bits64 && place == Place::Inside && slot.bytes.len() - offset == 8;
         let (length, text) = if is_data {
             let mut value = [0; 8];
             value.copy_from_slice(&slot.bytes[offset..]);
@@ -37,8 +37,8 @@ fn listing(slot: &Slot) -> String {
     out
 }
 
-fn describe(bytes: &[u8]) -> String {
-    match displace(bytes, SITE) {
+fn describe(mode: Mode, bytes: &[u8]) -> String {
+    match displace_in(mode, bytes, SITE) {
         Err(refusal) => format!("{bytes:02x?}\n  refused: {refusal}\n"),
         Ok(displaced) => {
             let slot = displaced.slot(SLOT).expect("the slot is near");
@@ -50,14 +50,18 @@ fn describe(bytes: &[u8]) -> String {
                 if displaced.may_fault() { ", may fault" } else { "" },
                 displaced.reach().start(),
                 displaced.reach().end(),
-                listing(&slot)
+                listing(mode, &slot)
             )
         }
     }
 }
 
 fn table(rows: &[&[u8]]) -> String {
-    rows.iter().map(|bytes| describe(bytes)).collect::<Vec<_>>().join("\n")
+    table_in(Mode::Bits64, rows)
+}
+
+fn table_in(mode: Mode, rows: &[&[u8]]) -> String {
+    rows.iter().map(|bytes| describe(mode, bytes)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -168,4 +172,64 @@ fn refused() {
         &[0x66; 15],               // prefixes without end
     ]);
     insta::assert_snapshot!(format!("{rows}\n{}\n", far.expect_err("4 GiB are too far")));
+}
+
+#[test]
+fn of_32_bit_code() {
+    insta::assert_snapshot!(table_in(
+        Mode::Bits32,
+        &[
+            &[0x89, 0xe5],                      // mov ebp,esp
+            &[0x8b, 0x05, 0xf0, 0x0f, 0, 0],    // mov eax,[0xff0]
+            &[0x60],                            // pusha
+            &[0x06],                            // push es
+            &[0xc4, 0x0b],                      // les ecx,[ebx]
+            &[0x62, 0x13],                      // bound edx,[ebx]
+            &[0x40],                            // inc eax
+            &[0x9d],                            // popfd
+            &[0x66, 0xc3],                      // ret, with a prefix
+            &[0xc7, 0xf8, 0x10, 0, 0, 0],       // xbegin
+            &[0x53],                            // push ebx
+            &[0x6a, 0xff],                      // push -1
+            &[0xe9, 0, 0x10, 0, 0],             // jmp near
+            &[0x74, 0xfe],                      // je to itself
+            &[0xe2, 0xf0],                      // loop
+            &[0x67, 0xe3, 0x10],                // jcxz
+            &[0xff, 0xe0],                      // jmp eax
+            &[0xe8, 0, 0, 0, 0],                // call next
+            &[0xff, 0xd3],                      // call ebx
+            &[0xff, 0x54, 0x24, 0x08],          // call [esp+8]
+            &[0x65, 0xff, 0x15, 0x10, 0, 0, 0], // call gs:[0x10]
+            &[0xc3],                            // ret
+            &[0xc2, 0x10, 0],                   // ret 16
+        ],
+    ));
+}
+
+#[test]
+fn refused_of_32_bit_code() {
+    insta::assert_snapshot!(table_in(
+        Mode::Bits32,
+        &[
+            &[0xcd, 0x80],                // int 0x80
+            &[0xce],                      // into
+            &[0x0f, 0x34],                // sysenter
+            &[0x0f, 0x05],                // syscall
+            &[0x9a, 0, 0, 0, 0, 0x33, 0], // call 0x33:0
+            &[0xea, 0, 0, 0, 0, 0x33, 0], // jmp 0x33:0
+            &[0xff, 0x18],                // call far [eax]
+            &[0xcb],                      // retf
+            &[0xcf],                      // iretd
+            &[0x17],                      // pop ss
+            &[0x8e, 0xd0],                // mov ss,eax
+            &[0x66, 0xe8, 0, 0],          // call with an operand-size prefix
+            &[0x66, 0xe9, 0, 0],          // jmp with one
+            &[0x66, 0x74, 0],             // je with one
+            &[0x66, 0xe2, 0],             // loop with one
+            &[0x66, 0xff, 0xd0],          // call ax
+            &[0x66, 0xc7, 0xf8, 0, 0],    // xbegin rel16
+            &[0x0f, 0x04],                // nothing
+            &[0x8b],                      // cut off
+        ],
+    ));
 }

@@ -7,27 +7,29 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use common::encodings::{Addresses, all};
-use dprobes_patch::{Refusal, displace};
+use dprobes_patch::{Mode, Refusal, displace_in};
 use object::{Object, ObjectSection, SectionKind};
 use yaxpeax_arch::{Decoder, LengthedInstruction};
-use yaxpeax_x86::long_mode::InstDecoder;
+use yaxpeax_x86::{long_mode, protected_mode};
 
 /// What the other decoder makes of the bytes: the length of the instruction, if it knows any.
-fn other_length(decoder: &InstDecoder, bytes: &[u8]) -> Option<usize> {
-    decoder
-        .decode(&mut yaxpeax_arch::U8Reader::new(bytes))
-        .ok()
-        .map(|instruction| instruction.len().to_const() as usize)
+fn other_length(mode: Mode, bytes: &[u8]) -> Option<usize> {
+    let mut reader = yaxpeax_arch::U8Reader::new(bytes);
+    match mode {
+        Mode::Bits64 => long_mode::InstDecoder::default()
+            .decode(&mut reader)
+            .ok()
+            .map(|instruction| instruction.len().to_const() as usize),
+        Mode::Bits32 => protected_mode::InstDecoder::default()
+            .decode(&mut reader)
+            .ok()
+            .map(|instruction| instruction.len().to_const() as usize),
+    }
 }
 
-fn compare(
-    decoder: &InstDecoder,
-    bytes: &[u8],
-    address: u64,
-    differences: &mut BTreeMap<String, u32>,
-) -> usize {
-    let ours = displace(bytes, address);
-    let theirs = other_length(decoder, bytes);
+fn compare(mode: Mode, bytes: &[u8], address: u64, differences: &mut BTreeMap<String, u32>) -> usize {
+    let ours = displace_in(mode, bytes, address);
+    let theirs = other_length(mode, bytes);
     let (Ok(displaced), Some(length)) = (&ours, theirs) else {
         return ours.map_or(0, |displaced| displaced.length());
     };
@@ -41,27 +43,40 @@ fn compare(
 
 #[test]
 fn every_encoding() {
-    let decoder = InstDecoder::default();
-    let addresses = Addresses { site: 0x40_1000, data: 0x50_0000, target: 0x40_1040 };
+    every_encoding_of(Mode::Bits64, 20_000);
+}
+
+#[test]
+fn every_encoding_of_32_bit_code() {
+    every_encoding_of(Mode::Bits32, 12_000);
+}
+
+fn every_encoding_of(mode: Mode, least: usize) {
+    let addresses = Addresses { mode, site: 0x40_1000, data: 0x50_0000, target: 0x40_1040 };
     let mut differences = BTreeMap::new();
     let (mut both, mut ours_alone) = (0, 0);
     for encoding in all(addresses) {
         let mut bytes = encoding.bytes.clone();
         bytes.extend_from_slice(&[0x90; 15]);
-        compare(&decoder, &bytes, addresses.site, &mut differences);
-        match other_length(&decoder, &bytes) {
+        compare(mode, &bytes, addresses.site, &mut differences);
+        match other_length(mode, &bytes) {
             Some(_) => both += 1,
             None => ours_alone += 1,
         }
     }
     eprintln!("{both} known to both, {ours_alone} to ours alone");
-    assert!(both > 20_000);
+    assert!(both > least);
     assert!(differences.is_empty(), "{differences:?}");
 }
 
 #[test]
 fn real_programs() {
-    for path in ["/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6"] {
+    for (mode, path) in [
+        (Mode::Bits64, "/proc/self/exe"),
+        (Mode::Bits64, "/lib/x86_64-linux-gnu/libc.so.6"),
+        (Mode::Bits32, "/lib32/libc.so.6"),
+        (Mode::Bits32, "/lib/i386-linux-gnu/libc.so.6"),
+    ] {
         let Ok(file) = fs::read(path) else {
             eprintln!("{path} is missing");
             continue;
@@ -72,21 +87,20 @@ fn real_programs() {
             .find(|section| section.kind() == SectionKind::Text && section.name() == Ok(".text"))
             .expect("it has code");
         let (address, bytes) = (text.address(), text.data().expect("it is in the file"));
-        let decoder = InstDecoder::default();
         let mut differences = BTreeMap::new();
         let mut refusals: BTreeMap<String, u32> = BTreeMap::new();
         let (mut at, mut count, mut ours_alone) = (0, 0, 0);
         while at < bytes.len() {
             let rest = &bytes[at..(at + 15).min(bytes.len())];
-            let length = compare(&decoder, rest, address + at as u64, &mut differences);
-            if let Err(refusal) = displace(rest, address + at as u64) {
+            let length = compare(mode, rest, address + at as u64, &mut differences);
+            if let Err(refusal) = displace_in(mode, rest, address + at as u64) {
                 let why = match refusal {
                     Refusal::SoftwareInterrupt { text, .. } | Refusal::FarTransfer { text, .. } => text,
                     other => other.to_string(),
                 };
                 *refusals.entry(why).or_default() += 1;
             }
-            ours_alone += u32::from(length > 0 && other_length(&decoder, rest).is_none());
+            ours_alone += u32::from(length > 0 && other_length(mode, rest).is_none());
             at += length.max(1);
             count += 1;
         }

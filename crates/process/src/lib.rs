@@ -4,14 +4,15 @@
 //!   letting it run consumes it.
 //! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write`], which
 //!   honour the pages' protection as the process itself would.
-//! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall`
-//!   instruction that it already has; what it was doing goes on as if nothing had happened.
+//! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
+//!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened.
 //!
 //! This room knows nothing of probes. It must never leave a process in a state it did not find it in: every
 //! function either completes or puts back what it changed.
 
 mod elf;
 mod error;
+mod executable;
 mod files;
 mod float;
 mod library;
@@ -32,6 +33,7 @@ pub use elf::{
     Segment, Version,
 };
 pub use error::Error;
+pub use executable::{machine_of_command, machine_of_process};
 pub use files::allow_many_files;
 pub use float::FloatRegisters;
 pub use library::find_library;

@@ -5,6 +5,9 @@ use libc::user_regs_struct;
 /// The general registers, segment registers, flags and instruction pointer of a stopped thread.
 ///
 /// `orig_rax` is the number of the system call the thread is leaving, or -1.
+///
+/// Of a thread that runs 32-bit code ([`Registers::is_32_bit`]) the low halves of the first eight general registers and of
+/// rip count. What the kernel has put in rax there has its sign in the upper half, what the program has put has not.
 #[derive(Clone, Copy)]
 pub struct Registers {
     raw: user_regs_struct,
@@ -50,7 +53,26 @@ fields! {
     ss set_ss ss "ss";
 }
 
+/// The segment in which Linux runs 32-bit code.
+const CODE_32: u64 = 0x23;
+
 impl Registers {
+    /// Whether the thread runs 32-bit code.
+    pub fn is_32_bit(&self) -> bool {
+        self.raw.cs == CODE_32
+    }
+
+    /// The result of a system call that has just returned, or the kernel's code in its place: rax, of a thread that
+    /// runs 32-bit code the low half, with its sign.
+    pub fn result(&self) -> i64 {
+        if self.is_32_bit() { i64::from(self.raw.rax as i32) } else { self.raw.rax as i64 }
+    }
+
+    /// The number of the system call being left, as [`Registers::result`]; negative: none.
+    pub fn call_number(&self) -> i64 {
+        if self.is_32_bit() { i64::from(self.raw.orig_rax as i32) } else { self.raw.orig_rax as i64 }
+    }
+
     /// The registers of ptrace's structure.
     pub(crate) fn from_raw(raw: user_regs_struct) -> Registers {
         Registers { raw }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PLAIN, Scratch, have, libc, run};
+use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
 use dprobes_process::{Image, Misplaced};
 
 /// An instruction objdump lists: its length, and how it writes it.
@@ -40,8 +40,13 @@ fn compare(path: &Path) -> Comparison {
     let listing = objdump(path);
     let mut found = Comparison { checked: listing.len(), refused: Vec::new(), accepted: Vec::new() };
     for (address, (length, text)) in &listing {
+        // Zeros that pad are an instruction to objdump, where they are few.
+        let pads = |misplaced: &Misplaced| {
+            text.starts_with("add    %al,(%") && misplaced.to_string().contains("a run of zero bytes")
+        };
         if let Err(misplaced) = image.check_boundary(*address)
             && !text.contains("(bad)")
+            && !pads(&misplaced)
         {
             found.refused.push((*address, text.clone(), misplaced));
         }
@@ -121,6 +126,40 @@ fn the_c_library() {
     assert!(found.checked > 100_000);
     assert!(found.refused.is_empty(), "{} refused", found.refused.len());
     assert!(found.accepted.iter().all(|(_, text)| is_wait(text)), "{:x?}", found.accepted);
+}
+
+#[test]
+fn compiled_programs_of_32_bits() {
+    if !have_m32("compiled_programs_of_32_bits") {
+        return;
+    }
+    let scratch = Scratch::new("boundary-programs-32");
+    for (name, options) in [
+        ("pie", &["-m32", "-O2", "-fPIE", "-pie"][..]),
+        ("fixed", &["-m32", "-O2", "-fno-PIE", "-no-pie"]),
+        ("slow", &["-m32", "-O0", "-g"]),
+        ("shadow", &["-m32", "-O2", "-fcf-protection=full"]),
+        ("unwindless", &["-m32", "-O2", "-fno-asynchronous-unwind-tables"]),
+    ] {
+        let program = scratch.compile("plain.c", PLAIN, name, options);
+        expect_equal(name, &program);
+        let stripped = scratch.strip(&program, &format!("{name}-stripped"), &[]);
+        expect_equal(&format!("{name}, stripped"), &stripped);
+    }
+}
+
+#[test]
+fn the_c_library_of_32_bits() {
+    if !have_m32("the_c_library_of_32_bits") {
+        return;
+    }
+    let found = compare(&libc_32());
+    report("libc, 32 bits", &found);
+    assert!(found.checked > 100_000);
+    // Its string functions have tables among their code, in which objdump loses its way.
+    assert!(found.refused.len() * 10_000 <= found.checked, "{} refused", found.refused.len());
+    let accepted = found.accepted.iter().filter(|(_, text)| !is_wait(text)).count();
+    assert!(accepted * 10_000 <= found.checked, "{:x?}", found.accepted);
 }
 
 /// Data among code in every form assembly files have it, and a branch past a `lock` prefix.

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PLAIN, Scratch, have, libc, run};
+use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
 use dprobes_process::{Binding, FunctionKind, Image, Machine, NameKind};
 
 /// Address, type letter and name of each symbol of code that `nm` lists.
@@ -86,6 +86,32 @@ fn the_c_library() {
     assert!(image.nearest_names("").is_empty());
     assert!(image.lookup("MALLOC").matches.is_empty());
     assert!(image.lookup("").matches.is_empty());
+}
+
+#[test]
+fn programs_and_the_c_library_of_32_bits() {
+    if !have_m32("programs_and_the_c_library_of_32_bits") {
+        return;
+    }
+    let scratch = Scratch::new("symbols-programs-32");
+    for (name, options, independent, interpreter) in [
+        ("pie", &["-m32", "-fPIE", "-pie"][..], true, true),
+        ("fixed", &["-m32", "-fno-PIE", "-no-pie"], false, true),
+        ("static", &["-m32", "-static", "-no-pie"], false, false),
+    ] {
+        let program = scratch.compile("plain.c", PLAIN, name, options);
+        assert!(expect_all(&program, &[]) > 10, "{name}");
+        let image = Image::open(&program).unwrap();
+        assert_eq!(image.machine(), Machine::I386);
+        assert_eq!(image.is_position_independent(), independent, "{name}");
+        assert_eq!(image.interpreter().is_some(), interpreter, "{name}");
+        let twice = image.lookup("twice").matches[0];
+        let stripped = Image::open(&scratch.strip(&program, &format!("{name}-stripped"), &[])).unwrap();
+        assert_eq!(stripped.check_boundary(twice.vaddr), Ok(()));
+        assert!(stripped.check_boundary(twice.vaddr + 2).is_err());
+    }
+    assert!(expect_all(&libc_32(), &["-D"]) > 1500);
+    assert_eq!(Image::open(&libc_32()).unwrap().soname(), Some("libc.so.6"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Puts a program in and returns; the probes stay.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    crate::program::load_to_insert(&arguments.program, &arguments.select)?;
+    crate::program::load_to_insert(&arguments.program, &arguments.select, None)?;
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };

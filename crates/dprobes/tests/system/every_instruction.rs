@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SECTIONS: [&str; 4] = [".probed", ".probed_bmi", ".probed_avx", ".probed_avx512"];
 
-struct Subject {
+pub(crate) struct Subject {
     program: PathBuf,
     /// In the order of the file, each with its offset in the file.
     instructions: Vec<(Instruction, u64)>,
@@ -21,31 +21,35 @@ struct Subject {
 }
 
 fn subject() -> Option<Subject> {
-    let program = target("every")?;
-    let bytes = std::fs::read(&program).expect("the program can be read");
-    let file = object::File::parse(&*bytes).expect("the program is ELF");
-    let mut instructions = Vec::new();
-    for name in SECTIONS {
-        let section = file.section_by_name(name).expect("the program has the section");
-        let (offset, _) = section.file_range().expect("the section is in the file");
-        let found = disassemble(&program, name)?;
-        instructions.extend(found.into_iter().map(|each| {
-            let at = each.address - section.address() + offset;
-            (each, at)
-        }));
-    }
-    let listed: Vec<Instruction> = instructions
-        .iter()
-        .map(|(each, _)| Instruction { address: each.address, text: each.text.clone() })
-        .collect();
-    let begins = count_by_stepping(&program, &listed);
-    let (status, stdout, _) = run(&mut Command::new(&program));
-    assert_eq!(status.code(), Some(42), "the unprobed program ends well");
-    assert!(instructions.len() > 700, "objdump finds the instructions");
-    Some(Subject { program, instructions, begins, stdout })
+    Subject::of(target("every")?, &SECTIONS, 700)
 }
 
 impl Subject {
+    /// The program, with the instructions of those sections, which are at least so many.
+    pub(crate) fn of(program: PathBuf, sections: &[&str], least: usize) -> Option<Subject> {
+        let bytes = std::fs::read(&program).expect("the program can be read");
+        let file = object::File::parse(&*bytes).expect("the program is ELF");
+        let mut instructions = Vec::new();
+        for &name in sections {
+            let section = file.section_by_name(name).expect("the program has the section");
+            let (offset, _) = section.file_range().expect("the section is in the file");
+            let found = disassemble(&program, name)?;
+            instructions.extend(found.into_iter().map(|each| {
+                let at = each.address - section.address() + offset;
+                (each, at)
+            }));
+        }
+        let listed: Vec<Instruction> = instructions
+            .iter()
+            .map(|(each, _)| Instruction { address: each.address, text: each.text.clone() })
+            .collect();
+        let begins = count_by_stepping(&program, &listed);
+        let (status, stdout, _) = run(&mut Command::new(&program));
+        assert_eq!(status.code(), Some(42), "the unprobed program ends well");
+        assert!(instructions.len() > least, "objdump finds the instructions");
+        Some(Subject { program, instructions, begins, stdout })
+    }
+
     /// Runs with probes on these instructions and gives what differs from the unprobed run.
     fn differences(&self, of: &[usize]) -> Vec<String> {
         let points = of.iter().map(|&index| format!("{:#x}", self.instructions[index].1));
@@ -80,6 +84,11 @@ impl Subject {
 #[test]
 fn each_in_turn() {
     let subject = need!("every_instruction", subject(), "gcc and objdump");
+    probe_each_in_turn(&subject);
+}
+
+/// A probe on one instruction, then on the next.
+pub(crate) fn probe_each_in_turn(subject: &Subject) {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut differences = Vec::new();
@@ -102,6 +111,11 @@ fn each_in_turn() {
 #[test]
 fn all_at_once() {
     let subject = need!("every_instruction", subject(), "gcc and objdump");
+    probe_all_at_once(&subject);
+}
+
+/// A probe on every instruction.
+pub(crate) fn probe_all_at_once(subject: &Subject) {
     let all: Vec<usize> = (0..subject.instructions.len()).collect();
     let differences = subject.differences(&all);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
@@ -110,14 +124,21 @@ fn all_at_once() {
 #[test]
 fn the_program_runs_what_it_holds() {
     let subject = need!("every_instruction", subject(), "gcc and objdump");
+    runs_what_it_holds(&subject, 600);
+}
+
+/// Of the instructions before `probed_end`, so many run, and the others are jumped over.
+pub(crate) fn runs_what_it_holds(subject: &Subject, least: usize) {
     let base = subject.instructions.iter().take_while(|(each, _)| each.address < subject.end_of_base());
     let (ran, skipped): (Vec<_>, Vec<_>) =
         base.partition(|(each, _)| subject.begins.contains_key(&each.address));
-    assert!(ran.len() > 600, "{} instructions ran", ran.len());
+    assert!(ran.len() > least, "{} instructions ran", ran.len());
     // Only what a taken jump leaps over never runs.
     for (each, _) in skipped {
         assert!(
-            each.text.starts_with("inc %r") || each.text.starts_with("btc"),
+            each.text.starts_with("inc %r")
+                || each.text.starts_with("inc %e")
+                || each.text.starts_with("btc"),
             "{:#x} {}",
             each.address,
             each.text

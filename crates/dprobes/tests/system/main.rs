@@ -19,6 +19,7 @@ mod exact;
 mod examples;
 mod faults;
 mod hazards;
+mod i386;
 mod modules;
 mod oracle;
 mod ppdf;

@@ -1,6 +1,6 @@
 //! One instruction run three ways, from the same state: at its own address, in slots above and below, and emulated.
 
-use dprobes_patch::{Displaced, displace};
+use dprobes_patch::{Displaced, displace_in};
 
 use super::native::{Arena, DATA, DataMemory, End, SITE, SLOT_ABOVE, SLOT_BELOW, Start};
 
@@ -15,7 +15,7 @@ pub struct Ways {
 /// Runs `bytes` at the site, and in every way that it can be displaced, and compares all there is to compare. Pads are put where
 /// the instruction ends and at `targets`. None if it is refused.
 pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) -> Option<(End, Ways)> {
-    let displaced = displace(bytes, SITE).ok()?;
+    let displaced = displace_in(arena.mode, bytes, SITE).ok()?;
     let next = SITE + displaced.length() as u64;
     arena.write(SITE, &[0x90; 48]);
     for target in targets.iter().chain(&[next]) {
@@ -84,15 +84,17 @@ fn normalise(end: &mut End, stopped: u64) {
     }
 }
 
-/// The one thing in which a slot may differ: that of a call through a register or memory writes 16 bytes below the return address.
+/// The one thing in which a slot may differ: that of a call through a register or memory writes two words below the return address.
 fn forgive_below_stack(displaced: &Displaced, start: &Start, end: &mut End, expected: &End) {
     let indirect =
         displaced.is_emulated() && displaced.needs_plain_stack() && displaced.original().contains(&0xff);
-    let below = (start.registers.gpr[4] - 24).checked_sub(DATA).map(|offset| offset as usize);
+    let word = u64::from(displaced.mode().bits()) / 8;
+    let (below, length) = (start.registers.gpr[4].wrapping_sub(3 * word), 2 * word as usize);
+    let below = below.checked_sub(DATA).map(|offset| offset as usize);
     if let Some(below) =
-        below.filter(|below| indirect && end.registers.rip != SITE && below + 16 <= end.data.len())
+        below.filter(|below| indirect && end.registers.rip != SITE && below + length <= end.data.len())
     {
-        end.data[below..below + 16].copy_from_slice(&expected.data[below..below + 16]);
+        end.data[below..below + length].copy_from_slice(&expected.data[below..below + length]);
     }
 }
 

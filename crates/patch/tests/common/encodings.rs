@@ -1,5 +1,6 @@
-//! One encoding of every instruction that the assembler knows in 64-bit code, in several shapes.
+//! One encoding of every instruction that the assembler knows in code of either mode, in several shapes.
 
+use dprobes_patch::Mode;
 use iced_x86::{Code, Encoder, Instruction, OpCodeOperandKind, OpKind, Register};
 
 /// What stands for the operand that may be a register or memory.
@@ -9,7 +10,7 @@ pub enum Shape {
     Register,
     /// `[rbx]`
     Based,
-    /// `[r13+rsi*2+disp32]`: a REX prefix, an index.
+    /// `[r13+rsi*2+disp32]`: a REX prefix, an index; in 32-bit code `[edi+esi*2+disp32]`.
     Indexed,
     /// `[rsp+disp8]`
     Stack,
@@ -19,12 +20,14 @@ pub enum Shape {
     Eip,
     /// `[disp32]`
     Absolute,
-    /// `fs:[rbx]`
+    /// `fs:[rbx]`; in 32-bit code `gs:[ebx]`.
     Fs,
+    /// `[bx+si]`, of 32-bit code alone.
+    Narrow,
 }
 
 impl Shape {
-    pub const ALL: [Shape; 8] = [
+    pub const ALL: [Shape; 9] = [
         Shape::Register,
         Shape::Based,
         Shape::Indexed,
@@ -33,12 +36,15 @@ impl Shape {
         Shape::Eip,
         Shape::Absolute,
         Shape::Fs,
+        Shape::Narrow,
     ];
 }
 
 /// The addresses that an encoding leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
+    /// The code.
+    pub mode: Mode,
     /// Of the instruction.
     pub site: u64,
     /// Of the data that `Rip`, `Eip` and `Absolute` name.
@@ -55,12 +61,16 @@ pub struct Encoding {
     pub bytes: Vec<u8>,
 }
 
-/// Every instruction of 64-bit code in every shape it has, without duplicates.
+/// Every instruction of one kind of code in every shape it has, without duplicates.
 pub fn all(addresses: Addresses) -> Vec<Encoding> {
     let mut encodings: Vec<Encoding> = Vec::new();
     for code in Code::values() {
         let op_code = code.op_code();
-        if !op_code.is_instruction() || !op_code.mode64() {
+        let known = match addresses.mode {
+            Mode::Bits64 => op_code.mode64(),
+            Mode::Bits32 => op_code.mode32(),
+        };
+        if !op_code.is_instruction() || !known {
             continue;
         }
         let mut seen: Vec<Vec<u8>> = Vec::new();
@@ -104,12 +114,15 @@ fn variants(code: Code, shape: Shape, addresses: Addresses) -> Vec<Vec<u8>> {
     vary(op_code.can_broadcast() && shape != Shape::Register, |instruction| {
         instruction.set_is_broadcast(true)
     });
-    instructions.iter().filter_map(|instruction| encode(instruction, addresses.site)).collect()
+    instructions
+        .iter()
+        .filter_map(|instruction| encode(addresses.mode, instruction, addresses.site))
+        .collect()
 }
 
 /// The bytes of an instruction, if the assembler can make any.
-pub fn encode(instruction: &Instruction, site: u64) -> Option<Vec<u8>> {
-    let mut encoder = Encoder::new(64);
+pub fn encode(mode: Mode, instruction: &Instruction, site: u64) -> Option<Vec<u8>> {
+    let mut encoder = Encoder::new(mode.bits());
     encoder.encode(instruction, site).ok()?;
     Some(encoder.take_buffer())
 }
@@ -136,6 +149,13 @@ fn set_operand(
     addresses: Addresses,
 ) -> Option<()> {
     use OpCodeOperandKind as Kind;
+    let wide = addresses.mode == Mode::Bits64;
+    if shape == Shape::Narrow && wide {
+        return None;
+    }
+    if !wide && matches!(shape, Shape::Rip | Shape::Eip) {
+        return None;
+    }
     // Operands 0, 1, 2, ... are registers 2, 3, 5, ...: none is rsp, and none is register 1, which is the index of a gather.
     let number = [2, 3, 5, 6, 7][operand as usize];
     let register = |first: Register| first + number;
@@ -166,12 +186,18 @@ fn set_operand(
         Kind::mem | Kind::bnd_or_mem_mpx | Kind::mem_mpx | Kind::mem_mib | Kind::sibmem => {
             set_memory(instruction, operand, shape, addresses);
         }
-        Kind::mem_vsib32x | Kind::mem_vsib64x => set_gather(instruction, operand, shape, Register::XMM1)?,
-        Kind::mem_vsib32y | Kind::mem_vsib64y => set_gather(instruction, operand, shape, Register::YMM1)?,
-        Kind::mem_vsib32z | Kind::mem_vsib64z => set_gather(instruction, operand, shape, Register::ZMM1)?,
+        Kind::mem_vsib32x | Kind::mem_vsib64x => {
+            set_gather(instruction, operand, shape, wide, Register::XMM1)?
+        }
+        Kind::mem_vsib32y | Kind::mem_vsib64y => {
+            set_gather(instruction, operand, shape, wide, Register::YMM1)?
+        }
+        Kind::mem_vsib32z | Kind::mem_vsib64z => {
+            set_gather(instruction, operand, shape, wide, Register::ZMM1)?
+        }
         Kind::mem_offs => {
             instruction.set_op_kind(operand, OpKind::Memory);
-            instruction.set_memory_displ_size(8);
+            instruction.set_memory_displ_size(if wide { 8 } else { 4 });
             instruction.set_memory_displacement64(addresses.data);
         }
         Kind::r8_reg | Kind::r8_opcode => set(register(Register::AL)),
@@ -214,12 +240,15 @@ fn set_operand(
         Kind::rax => set(Register::RAX),
         Kind::st0 => set(Register::ST0),
         Kind::sti_opcode => set(Register::ST3),
+        Kind::seg_rSI if !wide => instruction.set_op_kind(operand, OpKind::MemorySegESI),
+        Kind::es_rDI if !wide => instruction.set_op_kind(operand, OpKind::MemoryESEDI),
+        Kind::seg_rDI if !wide => instruction.set_op_kind(operand, OpKind::MemorySegEDI),
         Kind::seg_rSI => instruction.set_op_kind(operand, OpKind::MemorySegRSI),
         Kind::es_rDI => instruction.set_op_kind(operand, OpKind::MemoryESRDI),
         Kind::seg_rDI => instruction.set_op_kind(operand, OpKind::MemorySegRDI),
         Kind::seg_rBX_al => {
             instruction.set_op_kind(operand, OpKind::Memory);
-            instruction.set_memory_base(Register::RBX);
+            instruction.set_memory_base(if wide { Register::RBX } else { Register::EBX });
             instruction.set_memory_index(Register::AL);
         }
         Kind::imm4_m2z => set_value(instruction, operand, OpKind::Immediate8, 1),
@@ -250,6 +279,10 @@ fn set_operand(
             instruction.set_op_kind(operand, OpKind::NearBranch32);
             instruction.set_near_branch32(addresses.target as u32);
         }
+        Kind::xbegin_2 | Kind::xbegin_4 if !wide => {
+            instruction.set_op_kind(operand, OpKind::NearBranch32);
+            instruction.set_near_branch32(addresses.target as u32);
+        }
         Kind::br64_1 | Kind::br64_4 | Kind::xbegin_2 | Kind::xbegin_4 => {
             instruction.set_op_kind(operand, OpKind::NearBranch64);
             instruction.set_near_branch64(addresses.target);
@@ -267,8 +300,11 @@ fn set_value(instruction: &mut Instruction, operand: u32, kind: OpKind, value: i
 
 fn set_memory(instruction: &mut Instruction, operand: u32, shape: Shape, addresses: Addresses) {
     instruction.set_op_kind(operand, OpKind::Memory);
+    if addresses.mode == Mode::Bits32 {
+        return set_memory_32(instruction, shape, addresses);
+    }
     match shape {
-        Shape::Register => {}
+        Shape::Register | Shape::Narrow => {}
         Shape::Based => instruction.set_memory_base(Register::RBX),
         Shape::Indexed => {
             instruction.set_memory_base(Register::R13);
@@ -298,13 +334,50 @@ fn set_memory(instruction: &mut Instruction, operand: u32, shape: Shape, address
     }
 }
 
+fn set_memory_32(instruction: &mut Instruction, shape: Shape, addresses: Addresses) {
+    instruction.set_memory_base(Register::EBX);
+    match shape {
+        Shape::Register | Shape::Based | Shape::Rip | Shape::Eip => {}
+        Shape::Indexed => {
+            instruction.set_memory_base(Register::EDI);
+            instruction.set_memory_index(Register::ESI);
+            instruction.set_memory_index_scale(2);
+            instruction.set_memory_displ_size(4);
+            // What points into the data three times over is cut to 32 bits.
+            instruction
+                .set_memory_displacement64(u64::from((addresses.data as u32).wrapping_mul(2).wrapping_neg()));
+        }
+        Shape::Stack => {
+            instruction.set_memory_base(Register::ESP);
+            instruction.set_memory_displ_size(1);
+            instruction.set_memory_displacement64(0x40);
+        }
+        Shape::Absolute => {
+            instruction.set_memory_base(Register::None);
+            instruction.set_memory_displ_size(4);
+            instruction.set_memory_displacement64(addresses.data);
+        }
+        Shape::Fs => instruction.set_segment_prefix(Register::GS),
+        Shape::Narrow => {
+            instruction.set_memory_base(Register::BX);
+            instruction.set_memory_index(Register::SI);
+        }
+    }
+}
+
 /// The operand of a gather or scatter, whose index is a vector.
-fn set_gather(instruction: &mut Instruction, operand: u32, shape: Shape, index: Register) -> Option<()> {
+fn set_gather(
+    instruction: &mut Instruction,
+    operand: u32,
+    shape: Shape,
+    wide: bool,
+    index: Register,
+) -> Option<()> {
     if shape != Shape::Based {
         return None;
     }
     instruction.set_op_kind(operand, OpKind::Memory);
-    instruction.set_memory_base(Register::RBX);
+    instruction.set_memory_base(if wide { Register::RBX } else { Register::EBX });
     instruction.set_memory_index(index);
     Some(())
 }

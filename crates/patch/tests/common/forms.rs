@@ -3,6 +3,7 @@
 use super::compare::{Ways, compare};
 use super::native::{Arena, BACKWARD, End, FAR, FORWARD, SITE, Start};
 use super::random::{Random, start};
+use dprobes_patch::Mode;
 
 /// Where branches of the tests lead.
 pub const TARGETS: [u64; 3] = [FORWARD, BACKWARD, FAR];
@@ -21,7 +22,17 @@ pub fn short(opcode: &[u8], target: u64) -> Vec<u8> {
 
 /// A random state, changed by `change`, `rounds` times over.
 pub fn rounds(bytes: &[u8], rounds: u64, change: impl Fn(&mut Start, &mut Random)) -> Vec<(End, Ways)> {
-    let mut arena = Arena::take();
+    rounds_in(Mode::Bits64, bytes, rounds, change)
+}
+
+/// [`rounds`] of code of either mode.
+pub fn rounds_in(
+    mode: Mode,
+    bytes: &[u8],
+    rounds: u64,
+    change: impl Fn(&mut Start, &mut Random),
+) -> Vec<(End, Ways)> {
+    let mut arena = Arena::take_in(mode);
     let mut ends = Vec::new();
     for round in 0..rounds {
         let mut random = Random::new(round + 1000);

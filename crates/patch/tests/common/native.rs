@@ -1,10 +1,12 @@
 //! Running code on this processor, from given registers and memory, and seeing what it leaves.
 //!
+//! 32-bit code is entered and left by far jumps, in the same process; what it can reach is below 4 GiB anyway.
+//!
 //! The code, its slots and its data are at fixed addresses below 2 GiB, so that every kind of address (relative to rip, to eip,
 //! absolute, 32 bits wide) can name them:
 //!
 //! ```text
-//!   0x0800_0000  a slot below the site
+//!   0x0800_0000  a slot below the site, and the way back from 32-bit code
 //!   0x2000_0000  code: the site, and around it the pads: wherever the instruction can lead, the thread lands on one
 //!   0x2100_0000  data: operands, and the stack
 //!   0x2102_0000  the number of the pad that was reached
@@ -15,13 +17,15 @@ use std::arch::global_asm;
 use std::ptr::addr_of_mut;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use dprobes_patch::{Memory, Registers};
+use dprobes_patch::{Memory, Mode, Registers};
 
 pub const SLOT_BELOW: u64 = 0x0800_0000;
 pub const CODE: u64 = 0x2000_0000;
 pub const SITE: u64 = CODE + 0x1000;
 pub const DATA: u64 = 0x2100_0000;
 pub const DATA_LENGTH: usize = 0x4000;
+/// Where 32-bit code goes to become 64-bit code again.
+const EXIT: u64 = SLOT_BELOW + 0x800;
 const REACHED: u64 = 0x2102_0000;
 pub const SLOT_ABOVE: u64 = 0x6000_0000;
 /// Where rsp starts.
@@ -55,7 +59,8 @@ struct Frame {
     rflags: u64,          // 128
     entry: u64,           // 136
     host_stack: u64,      // 144
-    padding: [u64; 5],    // 152
+    far: u64,             // 152: 32 bits of address and a segment, for a far jump
+    padding: [u64; 4],    // 160
     extended: [u8; 4096], // 192
     host: [u8; 4096],     // 4288
 }
@@ -65,7 +70,8 @@ static mut FRAME: Frame = Frame {
     rflags: 0,
     entry: 0,
     host_stack: 0,
-    padding: [0; 5],
+    far: 0,
+    padding: [0; 4],
     extended: [0; 4096],
     host: [0; 4096],
 };
@@ -108,6 +114,8 @@ global_asm!(
     "mov r14, [rip + {frame} + 112]",
     "mov r15, [rip + {frame} + 120]",
     "jmp [rip + {frame} + 136]",
+    "patch_test_far:",
+    "jmp fword ptr [rip + {frame} + 152]",
     "patch_test_leave:",
     "mov [rip + {frame} + 0], rax",
     "mov [rip + {frame} + 8], rcx",
@@ -147,6 +155,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn patch_test_enter();
+    fn patch_test_far();
     fn patch_test_leave();
     fn patch_test_recover();
 }
@@ -205,6 +214,8 @@ impl End {
 
 /// The mapped arena. There is one, and who has it runs alone.
 pub struct Arena {
+    /// The code that it runs.
+    pub mode: Mode,
     _guard: MutexGuard<'static, ()>,
     pub fs_base: u64,
     pub gs_base: u64,
@@ -214,18 +225,26 @@ static LOCK: Mutex<()> = Mutex::new(());
 
 impl Arena {
     pub fn take() -> Arena {
+        Arena::take_in(Mode::Bits64)
+    }
+
+    pub fn take_in(mode: Mode) -> Arena {
         static ONCE: Once = Once::new();
         let guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         ONCE.call_once(map_pages);
         prepare_signals();
         let (mut fs_base, gs_base) = (0_u64, DATA + 0x2000);
+        if mode == Mode::Bits32 {
+            load_segments(gs_base as u32);
+            return Arena { _guard: guard, mode, fs_base, gs_base };
+        }
         // SAFETY: the first call writes 8 bytes to the variable it is given; the second sets a register that nothing in a 64-bit
         // program on Linux uses.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_arch_prctl, 0x1003, &raw mut fs_base), 0, "ARCH_GET_FS");
             assert_eq!(libc::syscall(libc::SYS_arch_prctl, 0x1001, gs_base), 0, "ARCH_SET_GS");
         }
-        Arena { _guard: guard, fs_base, gs_base }
+        Arena { _guard: guard, mode, fs_base, gs_base }
     }
 
     /// Writes bytes to the arena.
@@ -249,12 +268,29 @@ impl Arena {
     ///   ff 25 00 00 00 00      jmp [rip]
     ///   <8 bytes>              the end of the run
     /// ```
+    /// In 32-bit code:
+    /// ```text
+    ///   c7 05 abs32 imm32      mov dword [reached], number
+    ///   ea imm32 33 00         jmp 0x33:exit
+    /// exit:                    the last two instructions above
+    /// ```
     pub fn pad(&mut self, address: u64) {
+        let mut leave = vec![0xff, 0x25, 0, 0, 0, 0];
+        leave.extend_from_slice(&(patch_test_leave as *const () as u64).to_le_bytes());
+        if self.mode == Mode::Bits32 {
+            let mut bytes = vec![0xc7, 0x05];
+            bytes.extend_from_slice(&(REACHED as u32).to_le_bytes());
+            bytes.extend_from_slice(&(address as u32).to_le_bytes());
+            bytes.push(0xea);
+            bytes.extend_from_slice(&(EXIT as u32).to_le_bytes());
+            bytes.extend_from_slice(&[0x33, 0]);
+            self.write(EXIT, &leave);
+            return self.write(address, &bytes);
+        }
         let mut bytes = vec![0xc7, 0x05];
         bytes.extend_from_slice(&((REACHED as i64 - (address as i64 + 10)) as i32).to_le_bytes());
         bytes.extend_from_slice(&(address as u32).to_le_bytes());
-        bytes.extend_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
-        bytes.extend_from_slice(&(patch_test_leave as *const () as u64).to_le_bytes());
+        bytes.extend_from_slice(&leave);
         self.write(address, &bytes);
     }
 
@@ -269,7 +305,12 @@ impl Arena {
             let frame = addr_of_mut!(FRAME);
             (*frame).gpr = start.registers.gpr;
             (*frame).rflags = start.registers.rflags;
-            (*frame).entry = start.registers.rip;
+            (*frame).entry = match self.mode {
+                Mode::Bits64 => start.registers.rip,
+                Mode::Bits32 => patch_test_far as *const () as u64,
+            };
+            (*frame).far = start.registers.rip & 0xffff_ffff | 0x23 << 32;
+            FIRST = start.registers.rip;
             (&mut (*frame).extended)[..EXTENDED].copy_from_slice(&start.extended);
             *addr_of_mut!(FAULT) = None;
             patch_test_enter();
@@ -280,6 +321,14 @@ impl Arena {
         let mut rip = [0; 4];
         rip.copy_from_slice(&self.read(REACHED, 4));
         let rip = if fault.is_some() { fault_address() } else { u32::from_le_bytes(rip).into() };
+        let mut gpr = gpr;
+        if self.mode == Mode::Bits32 {
+            // The upper halves, and the registers of 64-bit code, are nobody's.
+            for (value, before) in gpr.iter_mut().zip(&start.registers.gpr).skip(8) {
+                *value = *before;
+            }
+            gpr.iter_mut().take(8).for_each(|value| *value &= 0xffff_ffff);
+        }
         let registers = Registers {
             gpr,
             rip,
@@ -350,6 +399,25 @@ fn forget_unstable(extended: &mut [u8]) {
     extended[416..576].fill(0);
 }
 
+/// 32-bit code needs data segments, which 64-bit code does without; gs begins at `gs_base`.
+fn load_segments(gs_base: u32) {
+    /// The first of the descriptors that a thread may set (the kernel's GDT_ENTRY_TLS_MIN on x86-64).
+    const DESCRIPTOR: u32 = 12;
+    // 32 bits, writable, counted in pages, usable.
+    let descriptor: [u32; 4] = [DESCRIPTOR, gs_base, 0xf_ffff, 0x51];
+    let mut result = 243_u64;
+    // SAFETY: set_thread_area, a system call of 32-bit code alone, reads 16 bytes of the arena, which the caller has to itself; ds,
+    // es and gs are used by no 64-bit code on Linux. The kernel clears r8 to r11 on this way in.
+    unsafe {
+        std::ptr::copy_nonoverlapping(descriptor.as_ptr(), DATA as *mut u32, descriptor.len());
+        std::arch::asm!("xchg rbx, {at}", "int 0x80", "xchg rbx, {at}", at = inout(reg) DATA => _,
+            inout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
+        assert_eq!(result, 0, "set_thread_area");
+        std::arch::asm!("mov ds, {data:x}", "mov es, {data:x}", "mov gs, {thread:x}",
+            data = in(reg) 0x2b, thread = in(reg) DESCRIPTOR << 3 | 3);
+    }
+}
+
 fn is_inside(address: u64, length: usize) -> bool {
     PAGES.iter().any(|(start, size, _)| {
         address >= *start && address.checked_add(length as u64).is_some_and(|end| end <= start + *size as u64)
@@ -399,6 +467,9 @@ enum Stepping {
 
 static mut STEPPING: Stepping = Stepping::No;
 
+/// Where the code under test begins.
+static mut FIRST: u64 = 0;
+
 static mut FAULT_ADDRESS: u64 = 0;
 
 fn fault_address() -> u64 {
@@ -433,7 +504,7 @@ extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: 
         let registers = &mut context.uc_mcontext.gregs;
         let rip = registers[libc::REG_RIP as usize] as u64;
         if signal == libc::SIGTRAP && STEPPING == Stepping::Enters {
-            if rip == FRAME.entry {
+            if rip == FIRST {
                 STEPPING = Stepping::Executes;
             }
             return;
@@ -457,5 +528,7 @@ extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: 
         });
         registers[libc::REG_RIP as usize] = patch_test_recover as *const () as i64;
         registers[libc::REG_EFL as usize] = 0x202;
+        // The code segment is in the low 16 bits: back to 64-bit code.
+        registers[libc::REG_CSGSFS as usize] = registers[libc::REG_CSGSFS as usize] & !0xffff | 0x33;
     }
 }

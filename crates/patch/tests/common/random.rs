@@ -1,6 +1,6 @@
 //! Random states, from a seed, so that a failure can be had again.
 
-use dprobes_patch::Registers;
+use dprobes_patch::{Mode, Registers};
 
 use super::native::{Arena, DATA, DATA_LENGTH, OPERAND, STACK, Start, extended_image};
 
@@ -51,6 +51,9 @@ pub fn start(arena: &Arena, random: &mut Random) -> Start {
     gpr[6] = DATA + 0x800 + 8 * random.below(16);
     gpr[7] = DATA + 0x1c00 + 8 * random.below(16);
     gpr[13] = OPERAND.wrapping_sub(0x1000).wrapping_sub(gpr[6].wrapping_mul(2));
+    if arena.mode == Mode::Bits32 {
+        gpr.iter_mut().for_each(|value| *value &= 0xffff_ffff);
+    }
     let mut data = vec![0; DATA_LENGTH];
     for chunk in data.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random.number().to_le_bytes());

@@ -34,7 +34,7 @@ pub enum Machine {
 
 impl Machine {
     /// The mode its instructions are decoded in: 64 or 32 bits; nothing for a foreign one.
-    pub(crate) fn bitness(self) -> Option<u32> {
+    pub fn bitness(self) -> Option<u32> {
         match self {
             Machine::X86_64 => Some(64),
             Machine::I386 => Some(32),

@@ -4,7 +4,12 @@ use std::ops::Range;
 
 use super::dynamic::Dynamic;
 use super::functions::{FunctionKind, Symbols};
-use super::headers::{Headers, Section};
+use super::headers::{Headers, Machine, Section};
+
+/// Bytes of an entry of i386's procedure linkage table (System V ABI, Intel386 supplement, "Procedure Linkage Table").
+const PLT_ENTRY: usize = 16;
+/// Entries that are looked at; a program has some thousand.
+const PLT_ENTRIES: usize = 1 << 16;
 
 /// A place from which to disassemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,17 @@ impl Starts {
         for vaddr in [Some(headers.entry), dynamic.init, dynamic.fini].into_iter().flatten() {
             if headers.is_executable(vaddr) {
                 add(vaddr, vaddr, true);
+            }
+        }
+        // The first entry of i386's `.plt` ends in four zero bytes, behind which the others could not be told from data.
+        if headers.machine == Machine::I386
+            && let Some(plt) = headers.section(".plt")
+        {
+            for entry in (0..plt.size).step_by(PLT_ENTRY).take(PLT_ENTRIES) {
+                let vaddr = plt.vaddr.saturating_add(entry);
+                if headers.is_executable(vaddr) {
+                    add(vaddr, vaddr.saturating_add(PLT_ENTRY as u64), true);
+                }
             }
         }
         let areas = areas(headers);

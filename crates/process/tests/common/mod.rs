@@ -59,6 +59,28 @@ pub fn have(test: &str, tools: &[&str]) -> bool {
     true
 }
 
+/// Whether gcc makes 32-bit programs; if not, says which test is skipped.
+pub fn have_m32(test: &str) -> bool {
+    if !have(test, &["gcc", "objdump", "nm", "strip"]) {
+        return false;
+    }
+    let scratch = Scratch::new(&format!("{test}-m32"));
+    let source = scratch.file("plain.c", PLAIN);
+    let mut gcc = Command::new("gcc");
+    gcc.arg("-m32").arg("-o").arg(scratch.path().join("plain")).arg(source);
+    let has = gcc.output().is_ok_and(|output| output.status.success());
+    if !has {
+        println!("skipped: {test}: needs gcc -m32");
+    }
+    has
+}
+
+/// The C library of 32-bit programs, as gcc finds it.
+pub fn libc_32() -> PathBuf {
+    let path = run(Command::new("gcc").args(["-m32", "-print-file-name=libc.so.6"]));
+    PathBuf::from(path.trim())
+}
+
 /// Runs a command that must succeed, and gives its standard output.
 pub fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the tool was found before");

@@ -1,0 +1,333 @@
+//! 32-bit programs under the 64-bit tracer: what the other modules promise holds for them, too.
+
+use crate::every_instruction::{Subject, probe_all_at_once, probe_each_in_turn, runs_what_it_holds};
+use crate::support::{
+    Outcome, Run, Scratch, Server, attach, counting, find_program, is_traced, need, run, target,
+    text_differences, variant,
+};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Whether gcc makes 32-bit programs here, and they run.
+fn has_m32() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let Some(gcc) = find_program("gcc") else { return false };
+        let scratch = Scratch::new();
+        let source =
+            scratch.file("empty.c", "#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n");
+        let program = scratch.path().join("empty");
+        let built = Command::new(gcc).arg("-m32").arg("-o").arg(&program).arg(source).output();
+        built.is_ok_and(|output| output.status.success())
+            && Command::new(program).output().is_ok_and(|output| output.status.success())
+    })
+}
+
+/// A program of tests/targets as a 32-bit one, under a name of its own.
+fn target_32(name: &str, flags: &[&str]) -> Option<PathBuf> {
+    has_m32().then_some(())?;
+    let flags: Vec<&str> = std::iter::once("-m32").chain(flags.iter().copied()).collect();
+    variant(name, &format!("{name}-m32{}", flags[1..].concat()), &flags)
+}
+
+/// The bytes of each record, in order: pairs of hexadecimal digits as words.
+fn record_bytes(outcome: &Outcome) -> Vec<String> {
+    let rows = outcome.records.lines().filter_map(|line| line.split(" : ").nth(1));
+    rows.map(|row| row.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn hits_equal_calls_with_eight_threads() {
+    for flags in [&[][..], &["-no-pie", "-fno-pie"], &["-static"], &["-static-pie"]] {
+        let program = need!("i386", target_32("exact", flags), "gcc -m32");
+        let points = counting(&program, ["exact_entry", "exact_mid", "exact_ret"]);
+        for run in 1..=3 {
+            let outcome = Run::new(&points).on([&program]).ended_with(0);
+            assert!(
+                outcome.stdout.starts_with("calls 40000 ") && outcome.stdout.ends_with(" ok\n"),
+                "{outcome:#?}"
+            );
+            for minor in 1..=3 {
+                assert_eq!(outcome.stats.hits(minor), 40_000, "{flags:?} run {run}: {outcome:#?}");
+                assert_eq!(outcome.stats.runs(minor), 40_000, "{flags:?} run {run}: {outcome:#?}");
+            }
+            assert_eq!(outcome.stats.locals, [40_000; 3], "{flags:?} run {run}: {outcome:#?}");
+        }
+    }
+}
+
+fn every_instruction() -> Option<Subject> {
+    Subject::of(has_m32().then(|| target("every32"))??, &[".probed"], 600)
+}
+
+#[test]
+fn every_instruction_in_turn() {
+    probe_each_in_turn(&need!("i386", every_instruction(), "gcc -m32 and objdump"));
+}
+
+#[test]
+fn every_instruction_at_once() {
+    let subject = need!("i386", every_instruction(), "gcc -m32 and objdump");
+    probe_all_at_once(&subject);
+    runs_what_it_holds(&subject, 600);
+}
+
+/// Nothing a program does tells it that it is probed: the faults of its instructions, its signals, its own traps.
+fn same(target: &Path, words: &[&str], points: &[&str]) -> Outcome {
+    let (status, stdout, _) = run(Command::new(target).args(words));
+    let command = std::iter::once(target.as_os_str()).chain(words.iter().map(|word| word.as_ref()));
+    let outcome = Run::new(&counting(target, points)).on(command);
+    assert_eq!((outcome.status, &outcome.stdout), (status, &stdout), "{words:?}: {outcome:#?}");
+    outcome
+}
+
+#[test]
+fn faults_are_seen_where_they_happen() {
+    let program = need!("i386", target_32("fault", &[]), "gcc -m32");
+    for (mode, hits, logged) in [("none", 1, 1), ("retry", 2, 1), ("longjmp", 1, 0)] {
+        let outcome = same(&program, &[mode], &["fault_load"]);
+        assert_eq!((outcome.stats.hits(1), outcome.stats.logged(1)), (hits, logged), "{mode}: {outcome:#?}");
+        assert!(
+            mode == "none" || outcome.stdout.contains("faults 1 rip 1 address 1 stack 1"),
+            "{outcome:#?}"
+        );
+    }
+    let text = counting(&program, ["fault_load"]);
+    let outcome = Run::new(&text).on([program.as_os_str(), "kill".as_ref()]);
+    assert!(!outcome.status.success() && outcome.stats.hits(1) == 1, "{outcome:#?}");
+}
+
+/// The number behind a word in a line of words and numbers.
+fn number(line: &str, word: &str) -> u64 {
+    let mut words = line.split_whitespace().skip_while(|each| *each != word);
+    words.nth(1).and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {word} in {line:?}"))
+}
+
+#[test]
+fn a_timers_handler_sees_only_the_programs_own_addresses() {
+    let program = need!("i386", target_32("signals", &[]), "gcc -m32");
+    let points = [
+        "signals_push",
+        "signals_rip",
+        "signals_string",
+        "signals_syscall",
+        "signals_ret",
+        "signals_handler",
+    ];
+    for words in [&["8000"][..], &["8000", "alt"]] {
+        let command = std::iter::once(program.as_os_str()).chain(words.iter().map(|word| word.as_ref()));
+        let outcome = Run::new(&counting(&program, points)).on(command).ended_with(0);
+        let (calls, signals) = (number(&outcome.stdout, "calls"), number(&outcome.stdout, "signals"));
+        assert_eq!(number(&outcome.stdout, "outside"), 0, "{outcome:#?}");
+        assert!(signals > 100, "the timer did not get through: {outcome:#?}");
+        for minor in 1..=5 {
+            assert_eq!(outcome.stats.hits(minor), calls, "point {minor}: {outcome:#?}");
+        }
+        assert_eq!(outcome.stats.hits(6), signals, "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_program_keeps_its_own_traps() {
+    let program = need!("i386", target_32("selfstep", &[]), "gcc -m32");
+    for mode in ["int3", "raise", "step"] {
+        let outcome = same(&program, &[mode], &["selfstep_work"]);
+        assert_eq!(outcome.stats.hits(1), number(&outcome.stdout, "calls"), "{mode}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn every_child_is_counted() {
+    let program = need!("i386", target_32("forks", &[]), "gcc -m32");
+    let outcome = Run::new(&counting(&program, ["forks_work"])).on([&program]).ended_with(0);
+    assert_eq!(outcome.stats.hits(1), number(&outcome.stdout, "calls"), "{outcome:#?}");
+}
+
+#[test]
+fn a_library_that_comes_and_goes_is_probed_from_its_first_instruction() {
+    let program = need!("i386", target_32("dlopen", &[]), "gcc -m32");
+    let library = need!("i386", target_32("plugin", &[]), "gcc -m32");
+    let outcome = Run::new(&counting(&library, ["plugin_work"]))
+        .on([program.as_os_str(), library.as_os_str()])
+        .ended_with(0);
+    assert_eq!(outcome.stdout, "calls 45\n", "{outcome:#?}");
+    assert_eq!(outcome.stats.hits(1), 45, "{outcome:#?}");
+}
+
+/// The dynamic linker that a program asks for.
+fn interpreter(program: &Path) -> Option<PathBuf> {
+    let bytes = std::fs::read(program).ok()?;
+    let start = bytes.windows(9).position(|bytes| bytes == b"/lib/ld-l")?;
+    let path = bytes[start..].split(|byte| *byte == 0).next()?;
+    Path::new(std::str::from_utf8(path).ok()?).canonicalize().ok()
+}
+
+#[test]
+fn a_linker_whose_mapping_is_not_recognised_is_watched_where_it_tells_debuggers() {
+    let plain = need!("i386", target_32("dlopen", &[]), "gcc -m32");
+    let library = need!("i386", target_32("plugin", &[]), "gcc -m32");
+    let mut linker =
+        std::fs::read(interpreter(&plain).expect("it is dynamic")).expect("the linker can be read");
+    // cmp $0xfffff000,%eax: one number of an error less is as good to the linker, and unknown to the tracer.
+    let mut changed = 0;
+    for at in 0..linker.len() - 5 {
+        if linker[at..at + 5] == [0x3d, 0x00, 0xf0, 0xff, 0xff] {
+            linker[at + 1] = 0x02;
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "the linker compares results otherwise; this test proves nothing");
+    let directory = plain.parent().expect("targets are in a directory").join("other-linker");
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let path = directory.join("ld-linux.so.2");
+    std::fs::write(&path, linker).expect("the linker can be written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("it is ours");
+    let flag = format!("-Wl,--dynamic-linker={}", path.display());
+    let program = variant("dlopen", "dlopen-m32-other-linker", &["-m32", &flag]).expect("there is gcc");
+    let outcome = Run::new(&counting(&library, ["plugin_work"]))
+        .on([program.as_os_str(), library.as_os_str()])
+        .ended_with(0);
+    assert_eq!(outcome.stdout, "calls 45\n", "{outcome:#?}");
+    assert_eq!(outcome.stats.hits(1), 45, "{outcome:#?}");
+}
+
+#[test]
+fn malloc_in_the_c_library() {
+    let program = need!("i386", target_32("leaf", &[]), "gcc -m32");
+    // The size is the first argument, above the return address.
+    let text = "name = \"libc.so.6\"\nmodtype = user\nmajor = 1\nvars = 1\noffset = malloc\nminor = 1\n\
+                inc lv, 0\npush r, esp\npush 4\nadd\npush mem, u32\nlog 1\nexit\n";
+    let outcome = Run::new(text).on([program.as_os_str(), "500".as_ref()]).ended_with(7);
+    assert_eq!(outcome.stdout, "calls 500 sum 376750\n", "{outcome:#?}");
+    assert!(outcome.stats.hits(1) > 0, "{outcome:#?}");
+    assert_eq!(outcome.stats.locals, [outcome.stats.hits(1)], "{outcome:#?}");
+    let sizes = record_bytes(&outcome);
+    assert_eq!(sizes.len() as u64, outcome.stats.logged(1), "{outcome:#?}");
+    assert!(sizes.iter().all(|size| size.len() == 8), "a word has 4 bytes: {outcome:#?}");
+    // stdout's buffer, for the line that the program prints.
+    assert!(sizes.iter().any(|size| size == "00040000" || size == "00100000"), "{outcome:#?}");
+}
+
+/// Attaching leaves no trace: until a signal, several times over, while threads sleep in every kind of system call.
+#[test]
+fn attaching_and_leaving_is_seen_by_nobody() {
+    let program = need!("i386", target_32("syscalls", &[]), "gcc -m32");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    assert_eq!(server.line(), "ready");
+    let pid = server.pid();
+    for _ in 0..3 {
+        let mut attached = attach(pid, &counting(&program, ["syscalls_work"]), &[]);
+        attached.wait_for(pid, &program, "syscalls_work");
+        assert!(is_traced(pid));
+        assert_eq!(server.ask("call 7"), "done 7");
+        let outcome = attached.stop(libc::SIGTERM);
+        assert_eq!(outcome.stats.hits(1), 7, "{outcome:#?}");
+        assert!(!is_traced(pid));
+        assert_eq!(text_differences(pid), [""; 0]);
+    }
+    server.send("go");
+    let (status, lines) = server.end();
+    let broken: Vec<_> = lines.iter().filter(|line| !line.ends_with(" ok") && *line != "end").collect();
+    assert!(broken.is_empty() && status.success(), "{broken:?}");
+    assert_eq!(lines.len(), 18, "{lines:?}");
+}
+
+#[test]
+fn attaching_to_threads_that_come_and_go() {
+    let program = need!("i386", target_32("threads", &[]), "gcc -m32");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    let pid = server.pid();
+    assert_eq!(server.ask("pid"), format!("pid {pid}"));
+    for round in 0..3 {
+        let mut attached = attach(pid, &counting(&program, ["threads_work"]), &[]);
+        attached.wait_for(pid, &program, "threads_work");
+        assert_eq!(server.ask("run 100"), "done 1000");
+        let outcome = attached.stop(libc::SIGINT);
+        assert_eq!(outcome.stats.hits(1), 1000, "round {round}: {outcome:#?}");
+        assert_eq!(text_differences(pid), [""; 0], "round {round}");
+        assert_eq!(server.ask("run 10"), "done 100");
+    }
+    server.send("quit");
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
+    let narrow = need!("i386", target_32("leaf", &[]), "gcc -m32");
+    let wide = need!("i386", target("leaf"), "gcc");
+    let shell = format!("{0} 20; {1} 30; {0} 5; exit 9", narrow.display(), wide.display());
+    // A module that is named by its path says what the program is compiled for.
+    for (program, calls) in [(&narrow, 25), (&wide, 30)] {
+        let outcome = Run::new(&counting(program, ["leaf_work"])).on(["/bin/sh", "-c", &shell]).ended_with(9);
+        assert_eq!(outcome.stats.hits(1), calls, "{outcome:#?}");
+    }
+    // One that is not is probed where the code is as that of the command; the other is told of, once.
+    let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\nexit\n";
+    let outcome = Run::new(both).on(["/bin/sh", "-c", &shell]).ended_with(9);
+    assert_eq!(outcome.stderr.matches("is 32-bit code").count(), 1, "{outcome:#?}");
+    let launcher = need!("i386", target_32("server", &[]), "gcc -m32");
+    let mut server = Server::start(&launcher, [] as [&str; 0]);
+    server.line();
+    let mut attached = attach(server.pid(), &counting(&launcher, ["server_work"]), &[]);
+    attached.wait_for(server.pid(), &launcher, "server_work");
+    assert_eq!(server.ask("call 10"), "done 10");
+    assert_eq!(server.ask("exec 30"), "done 30");
+    let outcome = attached.end();
+    assert_eq!(outcome.stats.hits(1), 40, "{outcome:#?}");
+    assert_eq!(server.end().0.code(), Some(5));
+}
+
+/// The manual's first example for IA32, with the module's path and a program whose `main` begins with 0x55.
+#[test]
+fn the_manuals_example_logs_the_segments_in_words_of_four_bytes() {
+    let flags = ["-O0", "-mpreferred-stack-boundary=2"];
+    let program = need!("i386", target_32("leaf", &flags), "gcc -m32");
+    let text = format!(
+        "name = \"{}\"            //appln is the module on which\n                        //probe is put.\n\
+         modtype = user          //appln is a user application.\nmajor = 1               //major number.\n\
+         offset = main           //probe is on function main.\nopcode = 0x55           //0x55 is the opcode present at offset.\n\
+         minor = 2               //minor number.\npush u, cs              //push user context code segment register.\n\
+         push u, ds              //push user context data segment register.\nlog 2                   //log the two registers.\n\
+         exit                    //exit this probe handler.\n",
+        program.display()
+    );
+    let outcome = Run::new(&text).on([program.as_os_str(), "3".as_ref()]).ended_with(7);
+    assert_eq!((outcome.stats.hits(2), outcome.stats.logged(2)), (1, 1), "{outcome:#?}");
+    let rows = record_bytes(&outcome);
+    let mut words = [&rows[0][..8], &rows[0][8..]];
+    words.sort_unstable();
+    assert_eq!((words, rows.len()), (["23000000", "2b000000"], 1), "{outcome:#?}");
+}
+
+#[test]
+fn registers_have_their_i386_names_and_32_bits() {
+    let program = need!("i386", target_32("exact", &[]), "gcc -m32");
+    let text = |handler: &str| {
+        format!(
+            "name = \"{}\"\nmodtype = user\noffset = exact_entry\nminor = 1\nmaxhits = 1\n{handler}\nexit\n",
+            program.display()
+        )
+    };
+    // At the entry, the return address is on top of the stack and the arguments above it.
+    let handler =
+        "push r, eip\nlog 1\npush r, esp\npush 8\nadd\npush mem, u32\nlog 1\npush 0\npush 1\nsub\nlog 1";
+    let outcome = Run::new(&text(handler)).on([&program]).ended_with(0);
+    let bytes = record_bytes(&outcome).concat();
+    let bytes: Vec<&str> = (0..bytes.len() / 8).map(|word| &bytes[word * 8..word * 8 + 8]).collect();
+    assert_eq!(bytes.len(), 3, "{outcome:#?}");
+    let address = |text: &str| u32::from_str_radix(text, 16).map(u32::swap_bytes).expect("a word");
+    let placed = outcome.stats.probes[0].address.clone().expect("it was armed");
+    assert_eq!(format!("{:#x}", address(bytes[0])), placed, "{outcome:#?}");
+    assert!(address(bytes[1]) < 8, "the second argument is the thread's number: {outcome:#?}");
+    assert_eq!(address(bytes[2]), 1, "1 - 0: {outcome:#?}");
+    // What 64-bit code alone has is refused by name.
+    let outcome = run(crate::support::dprobes()
+        .arg("run")
+        .arg(Scratch::new().file("program.rpn", &text("push r, rax\nlog 1")))
+        .arg("--")
+        .arg(&program));
+    assert!(!outcome.0.success(), "{outcome:?}");
+}
