@@ -104,6 +104,12 @@ fn a_trap_of_its_own_that_waits_does_not_keep_a_process_from_being_let_go() {
     assert_eq!((status.code(), lines), (Some(0), vec!["got 1".to_string()]));
 }
 
+/// The one child of a process.
+fn only_child(parent: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it lives");
+    children.trim().parse().expect("it has one child")
+}
+
 #[test]
 fn a_child_whose_parent_was_killed_ends_as_it_would() {
     let program = need!("hazards", program(), "gcc");
@@ -122,9 +128,8 @@ fn a_child_whose_parent_was_killed_ends_as_it_would() {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not begin");
             std::thread::sleep(Duration::from_millis(1));
         }
-        let children = format!("/proc/{0}/task/{0}/children", tracer.id());
-        let storm = std::fs::read_to_string(children).expect("the tracer lives");
-        let storm: i32 = storm.trim().parse().expect("it has one child");
+        // The front has one child, the tracer, and that has one, the command.
+        let storm = only_child(only_child(tracer.id() as i32));
         // SAFETY: kill takes no pointers; the process is a child of the tracer, which does not reap it before it ends.
         unsafe { libc::kill(storm, libc::SIGKILL) };
         tracer.wait().expect("a child can be waited for");
