@@ -106,7 +106,8 @@ fn a_trap_of_its_own_that_waits_does_not_keep_a_process_from_being_let_go() {
 
 /// The one child of a process.
 fn only_child(parent: i32) -> i32 {
-    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it lives");
+    let children =
+        std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it lives");
     children.trim().parse().expect("it has one child")
 }
 
