@@ -1,7 +1,8 @@
 //! Processes at the edge: killed, leaderless, sandboxed, born while the tracer comes and goes.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{
@@ -104,13 +105,6 @@ fn a_trap_of_its_own_that_waits_does_not_keep_a_process_from_being_let_go() {
     assert_eq!((status.code(), lines), (Some(0), vec!["got 1".to_string()]));
 }
 
-/// The one child of a process.
-fn only_child(parent: i32) -> i32 {
-    let children =
-        std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it lives");
-    children.trim().parse().expect("it has one child")
-}
-
 #[test]
 fn a_child_whose_parent_was_killed_ends_as_it_would() {
     let program = need!("hazards", program(), "gcc");
@@ -120,8 +114,12 @@ fn a_child_whose_parent_was_killed_ends_as_it_would() {
         let marks = scratch.path().join(format!("marks{round}"));
         let mut command = dprobes();
         command.args(["run", "-o", "/dev/null"]).arg(&file).arg("--").arg(&program).arg("storm").arg(&marks);
-        command.stderr(std::process::Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut tracer = command.spawn().expect("dprobes starts");
+        let mut line = String::new();
+        let stdout = tracer.stdout.take().expect("standard output is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("it says its process");
+        let storm: i32 = line.trim().parse().expect("a number");
         let count =
             |mark| std::fs::read(&marks).map_or(0, |all| all.iter().filter(|&&each| each == mark).count());
         let start = Instant::now();
@@ -129,9 +127,7 @@ fn a_child_whose_parent_was_killed_ends_as_it_would() {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not begin");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The front has one child, the tracer, and that has one, the command.
-        let storm = only_child(only_child(tracer.id() as i32));
-        // SAFETY: kill takes no pointers; the process is a child of the tracer, which does not reap it before it ends.
+        // SAFETY: kill takes no pointers; nothing but this, or its alarm, ends the process.
         unsafe { libc::kill(storm, libc::SIGKILL) };
         tracer.wait().expect("a child can be waited for");
         assert_eq!(count(b'b'), count(b'e'), "round {round}: a child did not come to its end");
