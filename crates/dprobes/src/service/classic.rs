@@ -21,7 +21,12 @@ fn is_subcommand(argument: &OsStr) -> bool {
 }
 
 /// The arguments with a classic command turned into a subcommand; others as they are.
-pub(crate) fn modern(arguments: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn modern(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    // The original's short form; today's is -V.
+    if arguments.len() == 2 && arguments[1] == "-v" {
+        arguments[1] = "--version".into();
+        return arguments;
+    }
     let mut found = None;
     let mut skip = false;
     for (place, argument) in arguments.iter().enumerate().skip(1) {
@@ -66,6 +71,7 @@ mod tests {
         assert_eq!(turned("dprobes --insert a.rpn --merge"), "dprobes insert a.rpn --merge");
         assert_eq!(turned("dprobes --insert=a.rpn"), "dprobes insert a.rpn");
         assert_eq!(turned("dprobes -D x=1 -i a.rpn"), "dprobes insert -D x=1 a.rpn");
+        assert_eq!(turned("dprobes -v"), "dprobes --version");
         assert_eq!(turned("dprobes -q --all -x"), "dprobes query --all -x");
         assert_eq!(turned("dprobes -g -a"), "dprobes getvars -a");
         assert_eq!(turned("dprobes -p a.ppdf --group=x"), "dprobes apply-ppdf a.ppdf --group=x");
