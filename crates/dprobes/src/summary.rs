@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use engine::Report;
 
+/// Probepoints from which on only those with hits are shown.
+const LONG: usize = 50;
+
 /// `1 probe`, `2 probes`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -20,7 +23,8 @@ pub(crate) fn text(report: &Report) -> String {
         "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  state",
         "probepoint", "major,minor", "hits", "runs", "ignored", "missed", "logged", "dropped"
     );
-    for probe in &report.probes {
+    let all = report.probes.len() <= LONG;
+    for probe in report.probes.iter().filter(|probe| all || probe.counts.hits > 0) {
         let counts = &probe.counts;
         let _ = writeln!(
             text,
@@ -35,6 +39,10 @@ pub(crate) fn text(report: &Report) -> String {
             counts.dropped,
             probe.state.name()
         );
+    }
+    let silent = report.probes.iter().filter(|probe| probe.counts.hits == 0).count();
+    if !all && silent > 0 {
+        let _ = writeln!(text, "{} without a hit", count(silent as u64, "more probepoint"));
     }
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
