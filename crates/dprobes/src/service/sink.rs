@@ -17,6 +17,8 @@ use super::klog::KernelLog;
 struct Sink {
     out: Box<dyn Write>,
     items: Items,
+    /// Whether a failure was told.
+    failed: bool,
 }
 
 /// The session's observer.
@@ -37,11 +39,28 @@ impl Sinks {
             Some(file) => Box::new(BufWriter::new(file)),
             None => Box::new(KernelLog::open()),
         };
-        self.sinks.insert(program, Sink { out, items });
+        self.sinks.insert(program, Sink { out, items, failed: false });
+    }
+
+    /// Writes out what is kept. What cannot be written is lost, which the log says once for each program.
+    fn flush(&mut self) {
+        let mut failures = Vec::new();
+        for (program, sink) in &mut self.sinks {
+            if let Err(error) = sink.out.flush()
+                && !std::mem::replace(&mut sink.failed, true)
+            {
+                failures
+                    .push(format!("warning: program {program}: writing records: {error}; records are lost"));
+            }
+        }
+        for failure in failures {
+            self.tell(&failure);
+        }
     }
 
     /// Forgets a program, whose records are all written.
     pub(crate) fn forget(&mut self, program: usize) {
+        self.flush();
         self.sinks.remove(&program);
     }
 
@@ -74,8 +93,6 @@ impl Observer for Shared {
     }
 
     fn idle(&mut self) {
-        for sink in self.0.borrow_mut().sinks.values_mut() {
-            let _ = sink.out.flush();
-        }
+        self.0.borrow_mut().flush();
     }
 }
