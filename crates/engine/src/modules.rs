@@ -3,20 +3,18 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
+use process::{Error as ProcessError, Machine, Module, Status, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
 use crate::loader;
+use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
 use crate::program::{Program, State};
 use crate::site::{Planned, Use};
-use crate::slots::{self, Area, Growth};
+use crate::slots::{self, Area};
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
-
-/// Places tried for a slot area before it is given up: another thread may take one first.
-const TRIES: usize = 8;
 
 /// What is to be armed in one module.
 struct Work {
@@ -226,72 +224,18 @@ impl Tracer<'_> {
     fn map_area(
         &mut self,
         number: u32,
-        mut thread: Stopped,
-        mut stop: Stop,
+        thread: Stopped,
+        stop: Stop,
         module: &Module,
         planned: &[Planned],
-    ) -> Result<(Stopped, Stop, Result<Area, String>), ProcessError> {
-        let tid = thread.tid();
+    ) -> Called<Area> {
         let size = Area::size_for(planned.len());
-        let registers = thread.registers()?;
-        let machine = if registers.is_32_bit() { process::Machine::I386 } else { process::Machine::X86_64 };
+        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
         let reach =
             planned.iter().map(|site| site.0.displaced.reach()).fold(slots::range(machine), intersect);
-        let mappings = match process::maps(tid) {
-            Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
-        };
-        let Some(space) = self.spaces.get_mut(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
-        if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.code.memory, &mappings, machine);
-        }
-        let Some(syscall) = space.syscall else {
-            return Ok((
-                thread,
-                stop,
-                Err("the process has no instruction that makes a system call".to_owned()),
-            ));
-        };
-        let suspended = match Self::allow_call(&mut thread) {
-            Ok(suspended) => suspended,
-            Err(reason) => return Ok((thread, stop, Err(reason))),
-        };
-        // A program that has just begun has no heap yet, and must find room for it.
-        let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
-        let mut taken: Vec<_> = mappings
-            .iter()
-            .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
-            .chain(heap)
-            .collect();
-        taken.sort_by_key(|&(start, ..)| start);
         let near = planned.first().map_or(module.bias, |site| site.0.address);
-        let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
-        for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {
-            let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-            let (stopped, now, result) =
-                thread.call(syscall, libc::SYS_mmap, [gap.start, size, protection, flags, !0, 0])?;
-            (thread, stop) = (stopped, now);
-            match result {
-                Ok(base) if base == gap.start => {
-                    outcome = Ok(Area::new(base, size));
-                    break;
-                }
-                Ok(elsewhere) => {
-                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                    let (stopped, now, _) =
-                        thread.call(syscall, libc::SYS_munmap, [elsewhere, size, 0, 0, 0, 0])?;
-                    (thread, stop) = (stopped, now);
-                }
-                Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
-            }
-        }
-        if suspended {
-            thread.restore_seccomp()?;
-        }
-        Ok((thread, stop, outcome))
+        let (thread, stop, base) = self.map_code(number, thread, stop, &Wanted { size, near, reach })?;
+        Ok((thread, stop, base.map(|base| Area::new(base, size))))
     }
 
     /// Writes the slots of planned sites into their area, then the `int3`s.
@@ -447,13 +391,4 @@ fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
 /// The addresses in both ranges.
 fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
     *one.start().max(other.start())..=*one.end().min(other.end())
-}
-
-/// How a mapping may grow.
-fn growth(mapping: &Mapping) -> Growth {
-    match mapping.label.as_deref() {
-        Some("[heap]") => Growth::Up,
-        Some("[stack]") => Growth::Down,
-        _ => Growth::None,
-    }
 }

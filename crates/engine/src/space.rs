@@ -29,6 +29,8 @@ pub(crate) struct Space {
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
     pub(crate) areas: Vec<Area>,
+    /// Mappings that were made in it for probes.
+    pub(crate) mappings: usize,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
@@ -52,6 +54,7 @@ impl Space {
             sites: HashMap::new(),
             disarmed: HashMap::new(),
             areas: Vec::new(),
+            mappings: 0,
             syscall: None,
             placed: HashSet::new(),
             anchor: None,
@@ -79,6 +82,7 @@ impl Space {
             sites,
             disarmed,
             areas: self.areas.clone(),
+            mappings: self.mappings,
             syscall: self.syscall,
             placed: self.placed.clone(),
             anchor: None,

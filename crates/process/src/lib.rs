@@ -25,6 +25,7 @@ mod registers;
 mod remote;
 mod start;
 mod stat;
+mod step;
 mod tasks;
 mod thread;
 
