@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use engine::{Error, Options, Report, Surroundings, Tracer};
 use trace::Items;
 
-use crate::arguments::{Attach, Engine, Run, Tracing};
+use crate::arguments::{Attach, Run, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
 use crate::{Failure, front, program, stats, summary};
@@ -98,11 +98,11 @@ fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
 }
 
 fn options(tracing: &Tracing) -> Options {
-    match tracing.engine {
-        // There is one engine; `auto` picks it.
-        Engine::Auto | Engine::Trap => {}
+    Options {
+        engine: tracing.engine.into(),
+        verify_opcodes: !tracing.dont_verify_opcodes,
+        items: tracing.log.unwrap_or(Items::DEFAULT),
     }
-    Options { verify_opcodes: !tracing.dont_verify_opcodes, items: tracing.log.unwrap_or(Items::DEFAULT) }
 }
 
 /// Shows the summary and writes the statistics.

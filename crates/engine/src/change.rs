@@ -66,11 +66,6 @@ impl Change {
         self.found(memory).is_some_and(|found| found[..self.written().len()] == *self.written())
     }
 
-    /// Whether what is in memory there is the program's.
-    pub(crate) fn is_out(&self, memory: &Memory) -> bool {
-        self.found(memory).is_some_and(|found| found[..self.original().len()] == *self.original())
-    }
-
     fn found(&self, memory: &Memory) -> Option<[u8; LONGEST]> {
         let mut found = [0; LONGEST];
         memory.peek(self.address, &mut found[..usize::from(self.length)]).ok()?;

@@ -12,8 +12,8 @@ use vm::End;
 
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::State;
-use crate::site::{INT3, OwnUses, Use};
+use crate::program::{OVER, State};
+use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 
@@ -27,11 +27,13 @@ impl Tracer<'_> {
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
-        if !space.sites.contains_key(&address) {
+        let armed = space.sites.get(&address);
+        if armed.is_none_or(|armed| armed.jump().is_some()) {
             let mut byte = [0];
-            let ours_before = space.disarmed.contains_key(&address);
+            let ours_before =
+                armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
-                // The probe was taken out after the thread had reached it: now its instruction is there.
+                // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
                 registers.set_rip(address);
                 thread.set_registers(&registers)?;
                 self.resume(thread, 0);
@@ -167,20 +169,32 @@ impl Tracer<'_> {
 
     /// Takes a probe that is over out of all processes.
     pub(crate) fn retire(&mut self, wanted: Use) {
+        if let Use::Probe { program, probe } = wanted
+            && let Some(counted) = &self.programs[program].probes[probe].counted
+        {
+            // No handler of it runs from now on, wherever a jump still leads to one.
+            counted.count(OVER);
+        }
         let mut disarmed = Vec::new();
+        let mut jumps = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
             for (&address, armed) in &mut space.sites {
+                let is_jump = armed.jump().is_some();
                 let uses = armed.uses_mut();
                 uses.retain(|&other| other != wanted);
                 if uses.is_empty() {
-                    empty.push(address);
+                    let list = if is_jump { &mut jumps } else { &mut empty };
+                    list.push((number, address));
                 }
             }
-            for address in empty {
+            for &(_, address) in &empty {
                 space.disarm(address);
-                disarmed.push((number, address));
             }
+            disarmed.extend(empty);
+        }
+        for of_space in jumps.chunk_by(|one, other| one.0 == other.0) {
+            self.take_out_jumps(of_space[0].0, of_space.iter().map(|&(_, address)| address));
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();

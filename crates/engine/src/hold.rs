@@ -78,17 +78,17 @@ impl Holds {
 }
 
 impl Tracer<'_> {
-    /// Stops all threads of an address space, except one that is stopped already.
+    /// Stops all threads of an address space, but for one that is being answered: it is stopped already.
     ///
     /// # Errors
     /// A thread does not stop, or the process ends or replaces its program just now.
-    pub(crate) fn hold(&mut self, number: u32, except: Option<i32>) -> Result<Held, String> {
+    pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
         self.holds.since.get_or_insert_with(Instant::now);
         let start = Instant::now();
         let stopped: HashSet<i32> = self.held.iter().map(tid_of).collect();
         let mut moving = HashSet::new();
         for (&tid, tracked) in &mut self.threads {
-            if tracked.space != Some(number) || Some(tid) == except || stopped.contains(&tid) {
+            if tracked.space != Some(number) || stopped.contains(&tid) {
                 continue;
             }
             if let Activity::Running(running) = &tracked.activity {
@@ -126,6 +126,35 @@ impl Tracer<'_> {
             }
         }
         Ok(Held(()))
+    }
+
+    /// Gives the memory of trampolines back that no site leads to, and in which no thread of an address space is.
+    pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
+        if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {
+            return;
+        }
+        let mut places = Vec::new();
+        for tid in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
+            let tid = tid.identity.tid;
+            match process::blocked_at(tid).ok().flatten() {
+                Some(rip) => places.push(rip),
+                // It may be anywhere.
+                None => return,
+            }
+        }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.jumps.free(|trampoline| places.iter().any(|&rip| trampoline.contains(rip)));
+        }
+    }
+
+    /// Asks a thread to stop, which is answered when it has.
+    pub(crate) fn ask(&mut self, tid: i32) {
+        if let Some(tracked) = self.threads.get_mut(&tid)
+            && !tracked.asked
+            && let Activity::Running(running) = &tracked.activity
+        {
+            tracked.asked = running.interrupt().is_ok();
+        }
     }
 
     /// Whether an event says that an address space is no more: a process that has it has replaced its program.

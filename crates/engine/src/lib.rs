@@ -41,16 +41,21 @@
 
 mod attach;
 mod births;
+mod change;
 mod dump;
 mod error;
 mod exits;
 mod hit;
+mod hold;
+mod jump;
 mod leave;
 mod ledger;
 mod loader;
 mod machine;
+mod mapping;
 mod modules;
 mod observer;
+mod orphan;
 mod pace;
 mod place;
 mod program;
@@ -66,10 +71,11 @@ mod tracer;
 mod tracked;
 
 pub use error::{Error, Refused};
-pub use ledger::Ledger;
+pub use hold::HoldTimes;
+pub use ledger::{Ledger, Restored};
 pub use observer::{Note, Observer};
 pub use process::Surroundings;
-pub use program::{Counts, Options, State};
+pub use program::{Counts, Engine, Options, State};
 pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, resolve};
 pub use service::{Inserted, Variables};

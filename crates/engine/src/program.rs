@@ -1,14 +1,31 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpn::Object;
 use trace::Items;
 
+use crate::jump::{Cells, Counter, Words};
+
+/// What makes probes fire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// A jump wherever one can stand, a trap elsewhere.
+    Auto,
+    /// A jump, or the probe is refused.
+    Jump,
+    /// A trap.
+    #[default]
+    Trap,
+}
+
 /// How a program is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// What makes its probes fire.
+    pub engine: Engine,
     /// Whether opcodes and instruction boundaries are verified.
     pub verify_opcodes: bool,
     /// The header items of records.
@@ -20,12 +37,48 @@ pub struct Options {
 pub(crate) struct Program {
     pub(crate) object: Object,
     pub(crate) options: Options,
-    pub(crate) locals: Box<[AtomicU64]>,
+    pub(crate) locals: Variables,
     pub(crate) probes: Vec<Probe>,
     /// The processes it is for, with their descendants; `None`: all that are followed.
     pub(crate) only: Option<HashSet<i32>>,
     /// Whether it is inserted; a program that was removed keeps its number and its counts.
     pub(crate) inserted: bool,
+}
+
+/// Variables: in memory that is shared with the probed processes, or, where there is none, in the tracer's own.
+#[derive(Debug)]
+pub(crate) enum Variables {
+    Shared(Words),
+    Own(Box<[AtomicU64]>),
+}
+
+impl Variables {
+    /// This many, all 0.
+    fn new(count: usize, cells: Option<&mut Cells>) -> Variables {
+        match cells.and_then(|cells| cells.words(count)) {
+            Some(words) => Variables::Shared(words),
+            None => Variables::Own((0..count).map(|_| AtomicU64::new(0)).collect()),
+        }
+    }
+
+    /// The address of the first, in a process that has the shared memory at `base`.
+    pub(crate) fn address(&self, base: u64) -> Option<u32> {
+        match self {
+            Variables::Shared(words) => Some(words.address(base)),
+            Variables::Own(_) => None,
+        }
+    }
+}
+
+impl Deref for Variables {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        match self {
+            Variables::Shared(words) => words,
+            Variables::Own(words) => words,
+        }
+    }
 }
 
 /// The values of variables now.
@@ -35,26 +88,37 @@ pub(crate) fn values_of(variables: &[AtomicU64]) -> Vec<u64> {
 
 /// The global variables: one array for all programs. It grows to the largest number that a program has asked for
 /// and keeps its values as long as the tracer lives.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Globals {
-    values: Vec<AtomicU64>,
+    values: Variables,
+    count: usize,
 }
 
 impl Globals {
+    /// None yet.
+    pub(crate) fn new(cells: Option<&mut Cells>) -> Globals {
+        /// The most that a program can ask for.
+        const MOST: usize = u16::MAX as usize;
+        let values = match cells {
+            Some(cells) => Variables::Shared(cells.globals(MOST)),
+            None => Variables::new(MOST, None),
+        };
+        Globals { values, count: 0 }
+    }
+
     /// Makes sure that there are this many.
     pub(crate) fn grow(&mut self, count: u16) {
-        let count = usize::from(count).max(self.values.len());
-        self.values.resize_with(count, AtomicU64::default);
+        self.count = self.count.max(usize::from(count)).min(self.values.len());
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> &[AtomicU64] {
-        &self.values
+        &self.values[..self.count]
     }
 
     /// Those that a program can use.
     pub(crate) fn of(&self, program: &Object) -> &[AtomicU64] {
-        &self.values[..usize::from(program.gvars).min(self.values.len())]
+        &self.values[..usize::from(program.gvars).min(self.count)]
     }
 }
 
@@ -62,11 +126,84 @@ impl Globals {
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     pub(crate) state: State,
+    /// What the tracer has counted.
     pub(crate) counts: Counts,
+    /// What its jumps count.
+    pub(crate) counted: Option<Counted>,
+    /// How the jumps were made to fit at the sites that are jumps, and why others are traps; the first of each.
+    pub(crate) tactic: Option<&'static str>,
+    pub(crate) why_trapped: Option<String>,
     /// Where it was placed first.
     pub(crate) address: Option<u64>,
     /// The place in the module's file of where it was placed first.
     pub(crate) offset: Option<u64>,
+}
+
+/// What the jumps of a probe count, in all processes together.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// Hits: runs, misses and hits passed over.
+    pub(crate) hits: Counter,
+    /// [`MISSED`] and so on.
+    pub(crate) words: Words,
+}
+
+/// The words of [`Counted`]: hits whose handler did not run for want of something.
+pub(crate) const MISSED: usize = 0;
+/// Records that were dropped.
+pub(crate) const DROPPED: usize = 1;
+/// Hits of a probe that has `ignore` or `maxhits`.
+pub(crate) const TURNS: usize = 2;
+/// Not 0 once the probe is over.
+pub(crate) const OVER: usize = 3;
+/// How many words there are.
+const COUNTED: usize = 4;
+
+impl Counted {
+    fn word(&self, which: usize) -> u64 {
+        self.words.get(which).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Counts one more of one kind.
+    pub(crate) fn count(&self, which: usize) {
+        if let Some(word) = self.words.get(which) {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Probe {
+    /// What its jumps count; none if there is no more room to count in.
+    pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&Counted> {
+        if self.counted.is_none() {
+            self.counted = Some(Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
+        }
+        self.counted.as_ref()
+    }
+
+    /// All that was counted so far.
+    pub(crate) fn counts(&self, ignore: u64) -> Counts {
+        let mut counts = self.counts;
+        if let Some(counted) = &self.counted {
+            let (hits, missed) = (counted.hits.value(), counted.word(MISSED));
+            let ignored = counted.word(TURNS).min(ignore);
+            counts.hits += hits;
+            counts.missed += missed;
+            counts.ignored += ignored;
+            counts.runs += hits.saturating_sub(missed + ignored);
+            counts.dropped += counted.word(DROPPED);
+        }
+        counts
+    }
+
+    /// The name of the engine that serves it.
+    pub(crate) fn engine(&self) -> &'static str {
+        match (self.tactic, &self.why_trapped) {
+            (Some(_), Some(_)) => "jump+trap",
+            (Some(_), None) => "jump",
+            (None, _) => "trap",
+        }
+    }
 }
 
 /// What has become of a probepoint.
@@ -122,9 +259,14 @@ pub struct Counts {
 }
 
 impl Program {
-    pub(crate) fn new(object: Object, options: Options, only: Option<HashSet<i32>>) -> Program {
+    pub(crate) fn new(
+        object: Object,
+        options: Options,
+        only: Option<HashSet<i32>>,
+        cells: Option<&mut Cells>,
+    ) -> Program {
         Program {
-            locals: (0..object.vars).map(|_| AtomicU64::new(0)).collect(),
+            locals: Variables::new(usize::from(object.vars), cells),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             object,
             options,
@@ -136,6 +278,14 @@ impl Program {
     /// Whether it is to be placed in a process.
     pub(crate) fn is_for(&self, pid: i32) -> bool {
         self.inserted && self.only.as_ref().is_none_or(|only| only.contains(&pid))
+    }
+
+    /// What was counted at one of its probes so far.
+    pub(crate) fn counts(&self, probe: usize) -> Counts {
+        match (self.probes.get(probe), self.object.probes.get(probe)) {
+            (Some(probe), Some(definition)) => probe.counts(definition.ignore),
+            _ => Counts::default(),
+        }
     }
 
     /// The values of a set of variables now.

@@ -47,7 +47,8 @@ impl Tracer<'_> {
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
     pub fn insert(&mut self, object: Object, options: Options, only: Option<Vec<i32>>) -> usize {
         self.globals.grow(object.gvars);
-        self.programs.push(Program::new(object, options, only.map(|only| only.into_iter().collect())));
+        let only = only.map(|only| only.into_iter().collect());
+        self.programs.push(Program::new(object, options, only, self.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -65,7 +66,7 @@ impl Tracer<'_> {
     /// # Errors
     /// The process is gone, or probes cannot be placed.
     pub fn check(&mut self, object: &Object, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(object.clone(), options, Some([pid].into())));
+        self.programs.push(Program::new(object.clone(), options, Some([pid].into()), None));
         let number = self.programs.len() - 1;
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
@@ -114,7 +115,8 @@ impl Tracer<'_> {
                 probes: program
                     .probes
                     .iter()
-                    .map(|probe| (probe.address, probe.state, probe.counts))
+                    .enumerate()
+                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
                     .collect(),
                 is_for_all: program.only.is_none(),
                 locals: program.values(&program.locals),
@@ -124,7 +126,7 @@ impl Tracer<'_> {
 
     fn variables(&self, which: Variables) -> &[AtomicU64] {
         match which {
-            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals),
+            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals[..]),
             Variables::Global => self.globals.all(),
         }
     }

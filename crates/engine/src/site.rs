@@ -105,7 +105,6 @@ pub(crate) struct Planned(pub(crate) Site);
 pub(crate) struct Armed {
     site: Site,
     way: Way,
-    #[expect(dead_code, reason = "their drop strikes the site out")]
     entered: Vec<Entered>,
 }
 

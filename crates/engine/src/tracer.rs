@@ -11,6 +11,8 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
+use crate::hold::Holds;
+use crate::jump::Cells;
 use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
@@ -32,6 +34,9 @@ pub struct Control {
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
     pub(crate) globals: Globals,
+    /// Memory that is shared with all processes.
+    pub(crate) cells: Option<Cells>,
+    pub(crate) holds: Holds,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) machine: Box<Machine>,
@@ -77,9 +82,13 @@ impl<'a> Tracer<'a> {
     /// changes is entered in the ledger, if there is one.
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
+        // Without shared memory all probes are traps.
+        let mut cells = Cells::new().ok();
         Tracer {
             programs: Vec::new(),
-            globals: Globals::default(),
+            globals: Globals::new(cells.as_mut()),
+            cells,
+            holds: Holds::default(),
             ledger,
             observer,
             machine: Box::new(Machine::new()),
@@ -160,6 +169,7 @@ impl<'a> Tracer<'a> {
         if let Some(event) = self.held.pop_front() {
             return Ok(Some(event));
         }
+        self.holds.released();
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
                 if let Some(event) = process::wait(false)? {

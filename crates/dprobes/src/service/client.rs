@@ -38,6 +38,7 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
+        engine: arguments.engine,
         items: (!arguments.log.is_empty()).then(|| arguments.log.join(",")),
         mode,
         processes: arguments.pid.clone(),

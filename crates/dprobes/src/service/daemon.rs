@@ -176,7 +176,8 @@ impl Session<'_> {
             .as_deref()
             .map_or(Ok(Items::DEFAULT), Items::parse)
             .map_err(|error| error.to_string())?;
-        let options = Options { verify_opcodes: insert.verify_opcodes, items };
+        let options =
+            Options { engine: insert.engine.into(), verify_opcodes: insert.verify_opcodes, items };
         let old = self.programs(Some(&object.module));
         if insert.mode == Mode::New && !old.is_empty() {
             return Err(format!(

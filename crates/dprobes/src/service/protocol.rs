@@ -45,6 +45,7 @@ pub(crate) struct Insert {
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
+    pub(crate) engine: crate::arguments::Engine,
     /// Header items, by name.
     pub(crate) items: Option<String>,
     pub(crate) mode: Mode,

@@ -1,0 +1,125 @@
+//! Signals of threads that are in a trampoline.
+//!
+//! | where | what | answer |
+//! |---|---|---|
+//! | the displaced instruction | its own fault | shown at the site; the record is dropped |
+//! | an access to the program's memory | its own fault | the handler goes on where it deals with that |
+//! | a prologue | a fault: the stack has no room | the instruction, without the handler; a hit that is missed |
+//! | anywhere | a step of a program that steps itself | it goes on; it sees one step, from the site |
+//! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
+
+use libc::siginfo_t;
+use process::{Registers, Stopped};
+
+use super::Part;
+use super::out::Left;
+use crate::program::MISSED;
+use crate::signal::{fault_address, is_ignored, is_synchronous};
+use crate::site::Use;
+use crate::tracer::Tracer;
+
+impl Tracer<'_> {
+    /// Answers a signal at which a thread is stopped, if it is in a trampoline. Gives the thread back where the signal is to be
+    /// dealt with as it would be outside.
+    pub(crate) fn signalled_in_jump(
+        &mut self,
+        mut thread: Stopped,
+        signal: i32,
+        info: &siginfo_t,
+    ) -> Result<Option<(Stopped, i32, siginfo_t)>, process::Error> {
+        let tid = thread.tid();
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+            return Ok(Some((thread, signal, *info)));
+        };
+        if !self.spaces.get(&number).is_some_and(|space| space.jumps.any()) {
+            return Ok(Some((thread, signal, *info)));
+        }
+        let mut registers = thread.registers()?;
+        let Some((_, part)) = self.spaces.get(&number).and_then(|space| space.jumps.at(registers.rip())) else {
+            return Ok(Some((thread, signal, *info)));
+        };
+        if is_synchronous(signal, info) {
+            if signal == libc::SIGTRAP {
+                // A program that single-steps itself: the instruction is not done, or all but the jump back.
+                self.resume(thread, 0);
+                return Ok(None);
+            }
+            if self.mend_fault(number, &mut registers, info) {
+                thread.set_registers(&registers)?;
+                self.resume(thread, 0);
+                return Ok(None);
+            }
+            if let Part::Displaced(_) = part {
+                self.drop_tentative(number, &registers);
+            }
+            return Ok(Some((thread, signal, *info)));
+        }
+        if signal == libc::SIGSTOP || is_ignored(tid, signal) {
+            // Nothing of the program sees where it comes.
+            self.resume(thread, signal);
+            return Ok(None);
+        }
+        let (mut thread, left) = self.step_out(number, thread, Some((signal, *info)))?;
+        match left {
+            // Its own signal comes first; the other waits again.
+            Left::Fault(fault) => {
+                let info = thread.signal_info()?;
+                let registers = thread.registers()?;
+                self.drop_tentative(number, &registers);
+                Ok(Some((thread, fault, info)))
+            }
+            Left::Outside { waits: true, .. } => {
+                self.resume(thread, 0);
+                Ok(None)
+            }
+            Left::Outside { stopped, .. } => {
+                thread.set_signal_info(info)?;
+                self.resume(thread, signal);
+                if stopped {
+                    // As soon as it runs it finds out that its process is stopped.
+                    self.ask(tid);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Lets a thread go on that has faulted in a trampoline for a reason that is not the program's: changes its registers.
+    pub(crate) fn mend_fault(&mut self, number: u32, registers: &mut Registers, info: &siginfo_t) -> bool {
+        let Some(space) = self.spaces.get(&number) else { return false };
+        let Some((trampoline, part)) = space.jumps.at(registers.rip()) else { return false };
+        match part {
+            Part::Access { repair } => {
+                registers.set_rax(fault_address(info));
+                registers.set_rip(repair);
+                true
+            }
+            Part::Prologue { below } => {
+                registers.set_rsp(registers.rsp().wrapping_add(u64::from(below)));
+                registers.set_rip(trampoline.displaced());
+                let site = trampoline.site();
+                let uses = space.site(site).map_or(Vec::new(), |site| site.uses.clone());
+                for wanted in uses {
+                    self.miss(wanted);
+                }
+                true
+            }
+            Part::Handler | Part::Displaced(_) => false,
+        }
+    }
+
+    /// Counts a hit that found no room to run its handler.
+    fn miss(&mut self, wanted: Use) {
+        if let Use::Probe { program, probe } = wanted
+            && let Some(counted) = &self.programs[program].probes[probe].counted
+        {
+            counted.hits.count();
+            counted.count(MISSED);
+        }
+    }
+
+    /// The displaced instruction at which a thread is has faulted: what its handler logged is dropped.
+    fn drop_tentative(&mut self, number: u32, registers: &Registers) {
+        let _ = (number, registers);
+    }
+}
