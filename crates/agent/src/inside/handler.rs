@@ -23,13 +23,12 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // SAFETY: these parts of a context do not overlap; the thread that has claimed it is the only one that uses them, and the
     // tracer does not write them meanwhile. All bytes are values of their types, but for the interpreter's working memory, which
     // nobody but the interpreter has written since it was all zeros.
-    let (context, resume, saved, state, registers) = unsafe {
+    let (resume, saved, state, registers) = unsafe {
         (
-            &*context,
             &*region.add(RESUME as usize).cast::<Resume>(),
             &mut *region.add(SAVED as usize).cast::<Saved>(),
             &mut *region.add(STATE as usize).cast::<State>(),
-            &mut *(&raw mut (*context).registers),
+            &mut (*context).registers,
         )
     };
     // SAFETY: the tracer has set it up.
@@ -43,15 +42,10 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         Thread { registers, vectors: &saved.vectors, pid, descriptor: &mut saved.descriptor, float: None };
     // SAFETY: the description leads to memory that is there.
     let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
-    let record = Record {
-        handler,
-        outcome,
-        time: resume.time,
-        pid,
-        tid: context.holder.load(Ordering::Relaxed),
-        rsp,
-        site,
-    };
+    // SAFETY: as above; its registers are not used any more.
+    let context = unsafe { &*context };
+    let tid = context.holder.load(Ordering::Relaxed);
+    let record = Record { handler, outcome, time: resume.time, pid, tid, rsp, site };
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
     made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)

@@ -27,10 +27,8 @@ impl Ring<'_> {
         let place = self.head % RING_SIZE;
         let left = RING_SIZE - place;
         let skipped = if left < size { left } else { 0 };
-        if !self.has(skipped + size) && !(lossless && self.wait(skipped + size)) {
-            return None;
-        }
-        if self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
+        let has_room = self.has(skipped + size) || (lossless && self.wait(skipped + size));
+        if !has_room || self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
             return None;
         }
         if skipped == 0 {
@@ -40,7 +38,7 @@ impl Ring<'_> {
         // SAFETY: the rest of the ring is at least 8 bytes long, free, and this thread's.
         unsafe {
             (&raw mut (*header).size).write(skipped as u32);
-            (*&raw const (*header).state).store(state::SKIP, Ordering::Release);
+            (*header).state.store(state::SKIP, Ordering::Release);
         }
         Some((ring, self.head + skipped + size))
     }

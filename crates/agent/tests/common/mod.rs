@@ -265,7 +265,7 @@ impl Bench {
     }
 
     /// The stack that the agent may use.
-    pub fn stack(&self) -> &mut [u8] {
+    pub fn stack(&mut self) -> &mut [u8] {
         let start = SCRATCH + SCRATCH_SIZE;
         // SAFETY: it is part of the context, and nobody else looks at it between runs.
         unsafe {
