@@ -136,9 +136,12 @@ fn write_image(linked: &Path, out: &Path) -> Result<()> {
             writeln!(text, "        ({name:?}, {:#x}),", symbol.address())?;
         }
     }
-    let settings = file.symbols().find(|symbol| symbol.name() == Ok("dprobes_settings"));
-    let settings = settings.ok_or("the agent has no settings")?.address();
-    writeln!(text, "    ],\n    settings: {settings:#x},")?;
+    let place = |name| {
+        let found = file.symbols().find(|symbol| symbol.name() == Ok(name));
+        found.map(|symbol| symbol.address()).ok_or_else(|| format!("the agent has no {name}"))
+    };
+    writeln!(text, "    ],\n    code: {:#x},", place("dprobes_code_end")?)?;
+    writeln!(text, "    settings: {:#x},", place("dprobes_settings")?)?;
     text.push_str("    faults: &[\n");
     for (from, to) in faults(&file)? {
         writeln!(text, "        ({from:#x}, {to:#x}),")?;
