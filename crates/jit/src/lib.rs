@@ -44,7 +44,7 @@ mod variables;
 pub use compiled::{Compiled, Guarded, Step, Unsupported};
 pub use environment::{Environment, Handler, Limits, Variable};
 
-use compiler::{Compiler, Mode, TooLarge};
+use compiler::{Compiler, Mode};
 
 /// Compiles a handler for a site.
 ///
