@@ -12,7 +12,7 @@ use vm::End;
 
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::{OVER, State};
+use crate::program::{Counted, OVER, State};
 use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
@@ -105,16 +105,18 @@ impl Tracer<'_> {
         let program = &mut self.programs[program_number];
         let definition = &program.object.probes[number];
         let probe = &mut program.probes[number];
-        if probe.state.is_over() {
+        if probe.state.is_over() || probe.counted.as_ref().is_some_and(Counted::is_over) {
             return None;
         }
         probe.counts.hits += 1;
-        if probe.counts.hits <= definition.ignore {
+        // Hits by jumps take their turns in the same row.
+        let turn = probe.counted.as_ref().map_or(probe.counts.hits, Counted::turn);
+        if turn <= definition.ignore {
             probe.counts.ignored += 1;
             return None;
         }
         probe.counts.runs += 1;
-        let last = probe.counts.runs >= definition.maxhits;
+        let last = turn - definition.ignore >= definition.maxhits;
         let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;

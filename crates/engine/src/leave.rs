@@ -61,6 +61,7 @@ impl Tracer<'_> {
             }
         }
         self.drop_anchors();
+        self.drain(true);
         let left = self.threads.iter().filter(|(_, tracked)| !tracked.exiting).map(|(&tid, _)| tid);
         for tid in left.collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
@@ -141,7 +142,7 @@ impl Tracer<'_> {
             space.anchor = Some(thread);
             return Ok(());
         }
-        self.leave_space(number);
+        self.leave_space(number, tid);
         thread.detach(0);
         Ok(())
     }
@@ -162,7 +163,7 @@ impl Tracer<'_> {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.anchor = None;
             }
-            self.leave_space(number);
+            self.leave_space(number, tid);
         }
     }
 

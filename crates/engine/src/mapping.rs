@@ -85,16 +85,9 @@ impl Tracer<'_> {
         mappings: &[Mapping],
         calls: impl FnOnce(Stopped, u64) -> Result<(Stopped, Stop), ProcessError>,
     ) -> Called<()> {
-        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
-        let Some(space) = self.spaces.get_mut(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
-        if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
-        }
-        let Some(syscall) = space.syscall else {
-            let reason = "the process has no instruction that makes a system call".to_owned();
-            return Ok((thread, stop, Err(reason)));
+        let syscall = match self.find_syscall(number, &thread, mappings)? {
+            Ok(syscall) => syscall,
+            Err(reason) => return Ok((thread, stop, Err(reason))),
         };
         let suspended = match Self::allow_call(&mut thread) {
             Ok(suspended) => suspended,
@@ -105,6 +98,21 @@ impl Tracer<'_> {
             thread.restore_seccomp()?;
         }
         Ok((thread, stop, Ok(())))
+    }
+
+    /// The address of an instruction of an address space that enters the kernel.
+    pub(crate) fn find_syscall(
+        &mut self,
+        number: u32,
+        thread: &Stopped,
+        mappings: &[Mapping],
+    ) -> Result<Result<u64, String>, ProcessError> {
+        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok(Err("the process is gone".to_owned())) };
+        if space.syscall.is_none() {
+            space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
+        }
+        Ok(space.syscall.ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
     }
 
     /// Whether one more mapping can be made in a process that has so many, without taking them from the program: it keeps

@@ -1,6 +1,6 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,6 +38,10 @@ pub(crate) struct Program {
     pub(crate) object: Object,
     pub(crate) options: Options,
     pub(crate) locals: Variables,
+    /// The local variables that are counted for each processor, once that was looked for.
+    pub(crate) counters: Option<HashMap<u16, Counter>>,
+    /// Whether an instruction of it removes a probe.
+    pub(crate) removes: bool,
     pub(crate) probes: Vec<Probe>,
     /// The processes it is for, with their descendants; `None`: all that are followed.
     pub(crate) only: Option<HashSet<i32>>,
@@ -58,6 +62,14 @@ impl Variables {
         match cells.and_then(|cells| cells.words(count)) {
             Some(words) => Variables::Shared(words),
             None => Variables::Own((0..count).map(|_| AtomicU64::new(0)).collect()),
+        }
+    }
+
+    /// Where one is in the shared memory; none if they are not shared.
+    pub(crate) fn offset(&self, number: u16) -> Option<usize> {
+        match self {
+            Variables::Shared(words) => Some(words.offset() + usize::from(number) * size_of::<u64>()),
+            Variables::Own(_) => None,
         }
     }
 
@@ -111,6 +123,11 @@ impl Globals {
         self.count = self.count.max(usize::from(count)).min(self.values.len());
     }
 
+    /// The address of the first, in a process that has the shared memory at `base`.
+    pub(crate) fn address(&self, base: u64) -> Option<u32> {
+        self.values.address(base)
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> &[AtomicU64] {
         &self.values[..self.count]
@@ -130,6 +147,8 @@ pub(crate) struct Probe {
     pub(crate) counts: Counts,
     /// What its jumps count.
     pub(crate) counted: Option<Counted>,
+    /// Its number in records of jumps, once it has one.
+    pub(crate) name: Option<u32>,
     /// How the jumps were made to fit at the sites that are jumps, and why others are traps; the first of each.
     pub(crate) tactic: Option<&'static str>,
     pub(crate) why_trapped: Option<String>,
@@ -164,6 +183,16 @@ impl Counted {
         self.words.get(which).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
+    /// Whether the probe is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.word(OVER) != 0
+    }
+
+    /// Takes the next turn, from 1 on.
+    pub(crate) fn turn(&self) -> u64 {
+        self.words.get(TURNS).map_or(1, |word| word.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     /// Counts one more of one kind.
     pub(crate) fn count(&self, which: usize) {
         if let Some(word) = self.words.get(which) {
@@ -176,7 +205,10 @@ impl Probe {
     /// What its jumps count; none if there is no more room to count in.
     pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&Counted> {
         if self.counted.is_none() {
-            self.counted = Some(Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
+            let counted = Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? };
+            // What was trapped so far has taken its turns, too.
+            counted.words[TURNS].store(self.counts.hits, Ordering::Relaxed);
+            self.counted = Some(counted);
         }
         self.counted.as_ref()
     }
@@ -185,12 +217,10 @@ impl Probe {
     pub(crate) fn counts(&self, ignore: u64) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
-            let (hits, missed) = (counted.hits.value(), counted.word(MISSED));
-            let ignored = counted.word(TURNS).min(ignore);
-            counts.hits += hits;
-            counts.missed += missed;
-            counts.ignored += ignored;
-            counts.runs += hits.saturating_sub(missed + ignored);
+            counts.hits += counted.hits.value();
+            counts.missed += counted.word(MISSED);
+            counts.ignored = counted.word(TURNS).min(ignore);
+            counts.runs = counts.hits.saturating_sub(counts.missed + counts.ignored);
             counts.dropped += counted.word(DROPPED);
         }
         counts
@@ -268,6 +298,8 @@ impl Program {
         Program {
             locals: Variables::new(usize::from(object.vars), cells),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
+            counters: None,
+            removes: crate::jump::removes(&object.code, object.word().bytes()),
             object,
             options,
             only,
@@ -288,9 +320,22 @@ impl Program {
         }
     }
 
-    /// The values of a set of variables now.
-    pub(crate) fn values(&self, variables: &[AtomicU64]) -> Vec<u64> {
+    /// The values of its local variables now.
+    pub(crate) fn values(&self) -> Vec<u64> {
         let word = self.object.word();
-        variables.iter().map(|variable| word.truncate(variable.load(Ordering::Relaxed))).collect()
+        let value = |(number, variable): (usize, &AtomicU64)| match self.counted(number) {
+            Some(counter) => counter.value(),
+            None => variable.load(Ordering::Relaxed),
+        };
+        self.locals.iter().enumerate().map(|variable| word.truncate(value(variable))).collect()
+    }
+
+    /// Sets a local variable to zero.
+    pub(crate) fn reset(&self, number: usize) {
+        match (self.counted(number), self.locals.get(number)) {
+            (Some(counter), _) => counter.reset(),
+            (None, Some(variable)) => variable.store(0, Ordering::Relaxed),
+            (None, None) => {}
+        }
     }
 }

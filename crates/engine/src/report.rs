@@ -62,7 +62,7 @@ impl Tracer<'_> {
                     state,
                 });
             }
-            report.locals.extend(program.values(&program.locals));
+            report.locals.extend(program.values());
         }
         report.holds = self.holds.times();
         report.globals = values_of(self.globals.all());

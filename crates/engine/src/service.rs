@@ -6,7 +6,7 @@
 //! noticing.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rpn::Object;
@@ -119,23 +119,16 @@ impl Tracer<'_> {
                     .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
                     .collect(),
                 is_for_all: program.only.is_none(),
-                locals: program.values(&program.locals),
+                locals: program.values(),
             })
             .collect()
-    }
-
-    fn variables(&self, which: Variables) -> &[AtomicU64] {
-        match which {
-            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals[..]),
-            Variables::Global => self.globals.all(),
-        }
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
         let values = match which {
             Variables::Local(number) => {
-                self.programs.get(number).map_or_else(Vec::new, |program| program.values(&program.locals))
+                self.programs.get(number).map_or_else(Vec::new, |program| program.values())
             }
             Variables::Global => values_of(self.globals.all()),
         };
@@ -145,9 +138,17 @@ impl Tracer<'_> {
 
     /// Sets variables to zero.
     pub fn reset(&self, which: Variables, range: RangeInclusive<usize>) {
-        for (index, variable) in self.variables(which).iter().enumerate() {
-            if range.contains(&index) {
-                variable.store(0, Ordering::Relaxed);
+        match which {
+            Variables::Local(number) => {
+                let Some(program) = self.programs.get(number) else { return };
+                (0..program.locals.len()).filter(|index| range.contains(index)).for_each(|index| program.reset(index));
+            }
+            Variables::Global => {
+                for (index, variable) in self.globals.all().iter().enumerate() {
+                    if range.contains(&index) {
+                        variable.store(0, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }

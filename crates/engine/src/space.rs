@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
-use process::{Error, Memory, Module, Stopped};
+use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
 use crate::hold::Held;
-use crate::jump::{Ground, Jumps, Part};
+use crate::jump::{Ground, Jumps, Known, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site};
@@ -34,6 +34,12 @@ pub(crate) struct Space {
     pub(crate) areas: Vec<Area>,
     /// The memory that jumps need, once it is mapped.
     pub(crate) ground: Option<Ground>,
+    /// Why it is not mapped, once that was tried.
+    pub(crate) groundless: Option<String>,
+    /// How its threads are known, once that was found out; its process; and the threads that are not known so.
+    pub(crate) known: Option<Known>,
+    pub(crate) pid: i32,
+    pub(crate) strangers: HashSet<i32>,
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// Mappings that were made in it for probes.
@@ -62,6 +68,10 @@ impl Space {
             disarmed: HashMap::new(),
             areas: Vec::new(),
             ground: None,
+            groundless: None,
+            known: None,
+            pid: 0,
+            strangers: HashSet::new(),
             jumps: Jumps::default(),
             mappings: 0,
             syscall: None,
@@ -97,6 +107,10 @@ impl Space {
             disarmed,
             areas: self.areas.clone(),
             ground: self.ground.clone(),
+            groundless: self.groundless.clone(),
+            known: self.known,
+            pid: 0,
+            strangers: HashSet::new(),
             jumps: self.jumps.clone(),
             mappings: self.mappings,
             syscall: self.syscall,
@@ -142,6 +156,32 @@ impl Space {
         let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
         let slot = self.site(address)?.slot.as_ref()?;
         Some((address, slot.place(offset)))
+    }
+
+    /// The trampoline that a thread is in, or for which the agent works on its behalf; and which part of it.
+    pub(crate) fn in_jump(&self, registers: &Registers) -> Option<(Rc<Trampoline>, Part)> {
+        if !self.jumps.any() {
+            return None;
+        }
+        let rip = registers.rip();
+        if let Some((trampoline, part)) = self.jumps.at(rip) {
+            return Some((Rc::clone(trampoline), part));
+        }
+        let ground = self.ground.as_ref().filter(|ground| ground.is_agent(rip))?;
+        // On its way in and out it has the program's stack, and the context in a register.
+        let [rbx, rdi] = [registers.general()[3], registers.rdi()];
+        let contexts = &ground.contexts;
+        let site = contexts
+            .site_of_stack(registers.rsp())
+            .or_else(|| contexts.site_at(rdi))
+            .or_else(|| contexts.site_at(rbx))?;
+        let armed = self.sites.get(&site).and_then(|armed| self.jumps.at(armed.jump()?.trampoline));
+        let trampoline = armed.map(|(trampoline, _)| trampoline).or_else(|| self.jumps.of_site(site))?;
+        let part = match ground.repair(rip) {
+            Some(repair) => Part::Access { repair },
+            None => Part::Handler,
+        };
+        Some((Rc::clone(trampoline), part))
     }
 
     /// Takes a site out that traps: restores its byte.

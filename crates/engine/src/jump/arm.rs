@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use patch::Mode;
-use process::{Stop, Stopped};
+use process::{Mapping, Stop, Stopped};
 
 use super::{Code, Layout, Trampoline};
 use crate::change::{Batch, Change};
@@ -31,6 +31,8 @@ pub(crate) type Left = (Planned, String);
 struct Ready {
     planned: Planned,
     handlers: Vec<Rc<dyn Code>>,
+    /// What commits the record behind the instruction.
+    commit: Option<Vec<u8>>,
 }
 
 impl Tracer<'_> {
@@ -59,10 +61,11 @@ impl Tracer<'_> {
             left.extend(wanted.into_iter().map(|site| (site, reason.clone())));
             return Ok((thread, stop, Ok(left)));
         }
+        let mappings = process::maps(thread.tid()).unwrap_or_default();
         let mut ready = Vec::with_capacity(wanted.len());
         for planned in wanted {
-            match self.compile_all(number, &planned) {
-                Ok(handlers) => ready.push(Ready { planned, handlers }),
+            match self.compile_all(number, &planned, &mappings) {
+                Ok((handlers, commit)) => ready.push(Ready { planned, handlers, commit }),
                 Err(reason) => left.push((planned, reason)),
             }
         }
@@ -71,7 +74,7 @@ impl Tracer<'_> {
             left.extend(ready.into_iter().map(|ready| (ready.planned, reason.clone())));
             return Ok((thread, stop, Ok(left)));
         }
-        left.extend(self.write_jumps(number, ready));
+        left.extend(self.write_jumps(number, &thread, ready));
         Ok((thread, stop, Ok(left)))
     }
 
@@ -118,21 +121,44 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The handlers of a site: of the probes that it is planned for, behind those that it has already.
-    fn compile_all(&mut self, number: u32, planned: &Planned) -> Result<Vec<Rc<dyn Code>>, String> {
+    /// The handlers of a site: of the probes that it is planned for, behind those that it has already; and what commits
+    /// their record behind the displaced instruction, if it is tentative.
+    fn compile_all(
+        &mut self,
+        number: u32,
+        planned: &Planned,
+        mappings: &[Mapping],
+    ) -> Result<(Vec<Rc<dyn Code>>, Option<Vec<u8>>), String> {
         let site = &planned.0;
+        let displaced = &site.displaced;
+        let may_fault = displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
         let there = self.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
-        let uses: Vec<Use> =
-            there.map_or(&[][..], |armed| &armed.site().uses).iter().chain(&site.uses).copied().collect();
-        let uses: Vec<Use> =
-            uses.iter().enumerate().filter(|(at, wanted)| !uses[..*at].contains(wanted)).map(|(_, wanted)| *wanted).collect();
-        let mut handlers = Vec::with_capacity(uses.len());
-        for wanted in uses {
-            if let Use::Probe { program, probe } = wanted {
-                handlers.push(self.compile(number, program, probe, site)?);
+        let mut uses = there.map_or_else(Vec::new, |armed| armed.site().uses.clone());
+        for wanted in &site.uses {
+            if !uses.contains(wanted) {
+                uses.push(*wanted);
             }
         }
-        Ok(handlers)
+        let mut handlers = Vec::with_capacity(uses.len());
+        let mut tentative = 0;
+        for wanted in uses {
+            if let Use::Probe { program, probe } = wanted {
+                let compiled = self.compile(number, program, probe, site, may_fault)?;
+                tentative += usize::from(compiled.tentative);
+                handlers.push(compiled.code);
+            }
+        }
+        let text = displaced.text();
+        let delta = displaced.stack_delta().and_then(|delta| i32::try_from(delta).ok());
+        let commit = match (tentative, delta) {
+            (0, _) => None,
+            (1, Some(delta)) if !displaced.transfers_control() => Some(jit::Compiled::commit(delta)),
+            (1, _) => {
+                return Err(format!("`{text}` can fault, and what is behind it cannot be told: a record of it waits"));
+            }
+            _ => return Err(format!("`{text}` can fault, and records of more than one probe would wait for it")),
+        };
+        Ok((handlers, commit))
     }
 
     /// Makes sure that there is memory for trampolines, so far as one piece more will do.
@@ -144,7 +170,7 @@ impl Tracer<'_> {
         let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
         let (mut size, mut near) = (0, None);
         for ready in ready {
-            let layout = layout(&ready.planned, &ready.handlers);
+            let layout = layout(ready);
             if room.take(layout.size(), &layout.reach()).is_none() {
                 reach = *reach.start().max(layout.reach().start())..=*reach.end().min(layout.reach().end());
                 size += layout.size().next_multiple_of(super::room::ALIGNMENT);
@@ -163,19 +189,19 @@ impl Tracer<'_> {
     }
 
     /// Writes the trampolines, then, while all threads are held, the jumps.
-    fn write_jumps(&mut self, number: u32, ready: Vec<Ready>) -> Vec<Left> {
+    fn write_jumps(&mut self, number: u32, thread: &Stopped, ready: Vec<Ready>) -> Vec<Left> {
         let mut left = Vec::new();
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         let mut jumps: Vec<(Planned, Jump)> = Vec::with_capacity(ready.len());
         let mut trampolines = Vec::with_capacity(ready.len());
-        for Ready { planned, handlers } in ready {
-            match write_trampoline(space, &planned, &handlers) {
+        for ready in ready {
+            match write_trampoline(space, &ready) {
                 Ok(trampoline) => {
-                    let jump = plain(&planned, &trampoline);
-                    jumps.push((planned, jump));
+                    let jump = plain(&ready.planned, &trampoline);
+                    jumps.push((ready.planned, jump));
                     trampolines.push(trampoline);
                 }
-                Err(reason) => left.push((planned, reason)),
+                Err(reason) => left.push((ready.planned, reason)),
             }
         }
         // They are known before any thread can be in them.
@@ -194,6 +220,7 @@ impl Tracer<'_> {
             }
         };
         self.free_trampolines(number, &held);
+        self.identify_all(number, thread);
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         let mut batch = Batch::default();
         let mut before = Vec::new();
@@ -222,14 +249,32 @@ impl Tracer<'_> {
     }
 }
 
+/// Whether addresses are mapped so that the program can read them, or write to them.
+fn is_accessible(mappings: &[Mapping], range: &RangeInclusive<u64>, written: bool) -> bool {
+    let mut next = *range.start();
+    for mapping in mappings {
+        if mapping.contains(next) && mapping.readable && (mapping.writable || !written) {
+            next = mapping.end;
+            if next > *range.end() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
 /// The trampoline of a site, to be put somewhere.
-fn layout<'a>(planned: &'a Planned, handlers: &[Rc<dyn Code>]) -> Layout<'a> {
-    Layout { displaced: &planned.0.displaced, handlers: handlers.to_vec(), commit: None }
+fn layout(ready: &Ready) -> Layout<'_> {
+    Layout {
+        displaced: &ready.planned.0.displaced,
+        handlers: ready.handlers.clone(),
+        commit: ready.commit.clone(),
+    }
 }
 
 /// Puts a trampoline where there is room for it.
-fn write_trampoline(space: &mut Space, planned: &Planned, handlers: &[Rc<dyn Code>]) -> Result<Trampoline, String> {
-    let layout = layout(planned, handlers);
+fn write_trampoline(space: &mut Space, ready: &Ready) -> Result<Trampoline, String> {
+    let layout = layout(ready);
     let size = layout.size();
     let Some(start) = space.jumps.room.take(size, &layout.reach()) else {
         return Err("no memory for its trampoline is within reach".to_owned());

@@ -13,9 +13,15 @@
 
 mod arm;
 mod cells;
+mod clock;
 mod compile;
+mod contexts;
+mod drain;
 mod ground;
+mod identity;
+mod over;
 mod out;
+mod ring;
 mod room;
 mod shared;
 mod signal;
@@ -24,9 +30,12 @@ mod trampoline;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+pub(crate) use drain::Drain;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use ground::Ground;
+pub(crate) use identity::Known;
 use process::Mapping;
+pub(crate) use over::removes;
 use room::Room;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 
@@ -46,6 +55,11 @@ impl Jumps {
     pub(crate) fn at(&self, rip: u64) -> Option<(&Rc<Trampoline>, Part)> {
         let (_, trampoline) = self.trampolines.range(..=rip).next_back()?;
         Some((trampoline, trampoline.part(rip)?))
+    }
+
+    /// A trampoline of a site.
+    pub(crate) fn of_site(&self, site: u64) -> Option<&Rc<Trampoline>> {
+        self.trampolines.values().find(|trampoline| trampoline.site() == site)
     }
 
     /// Whether there are any.

@@ -68,9 +68,10 @@ impl Tracer<'_> {
         let left = loop {
             let mut watched = false;
             if over {
-                let rip = thread.registers()?.rip();
-                let found = self.spaces.get(&number).and_then(|space| space.jumps.at(rip));
+                let registers = thread.registers()?;
+                let found = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
                 let Some((trampoline, part)) = found else { break Left::Outside { waits, stopped } };
+                let rip = registers.rip();
                 pushed_at = trampoline.pushes_flags_at(rip).then_some(rip);
                 let long = !matches!(part, Part::Displaced(_)) && steps >= STEPS;
                 watched = long && thread.stop_at(Some(trampoline.displaced())).is_ok();
@@ -131,9 +132,8 @@ impl Tracer<'_> {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };
-        let any = self.spaces.get(&number).is_some_and(|space| space.jumps.any());
-        let rip = if any { thread.registers()?.rip() } else { return Ok((thread, stop)) };
-        if self.spaces.get(&number).is_none_or(|space| space.jumps.at(rip).is_none()) {
+        let registers = thread.registers()?;
+        if self.spaces.get(&number).is_none_or(|space| space.in_jump(&registers).is_none()) {
             return Ok((thread, stop));
         }
         // One whose instruction faults stays there: it tries again.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -26,21 +26,11 @@ impl Shared {
     /// # Errors
     /// There are no descriptors, or no addresses, left.
     pub(crate) fn new(size: usize) -> io::Result<Rc<Shared>> {
-        // SAFETY: the name is a string that ends in a zero byte.
-        let descriptor = unsafe { libc::memfd_create(c"dprobes".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if descriptor == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made the descriptor, and nobody else knows it.
-        let file = unsafe { File::from_raw_fd(descriptor) };
-        file.set_len(size as u64)?;
-        // A process that cut it short would make the tracer fault.
-        // SAFETY: a plain system call.
-        unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) };
+        let file = File::from(within_limits(|| process::shared_memory(size as u64))?);
         // SAFETY: a fresh mapping of a file that is as long.
         let memory = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED | libc::MAP_NORESERVE, descriptor, 0)
+            libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd(), 0)
         };
         match NonNull::new(memory.cast::<u8>()) {
             Some(place) if memory != libc::MAP_FAILED => Ok(Rc::new(Shared { file, memory: place, size })),
@@ -96,6 +86,23 @@ impl Shared {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_ptr().add(offset), from.len()) };
         }
         fits
+    }
+}
+
+/// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
+fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    // SAFETY: the sets are made by the calls that fill them, which only change this thread's mask; none but the one signal,
+    // which the action has raised, is taken.
+    unsafe {
+        let (mut signal, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut signal);
+        libc::sigaddset(&mut signal, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signal, &mut before);
+        let result = action();
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        libc::sigtimedwait(&signal, std::ptr::null_mut(), &at_once);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
     }
 }
 

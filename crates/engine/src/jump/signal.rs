@@ -18,6 +18,10 @@ use crate::signal::{fault_address, is_ignored, is_synchronous};
 use crate::site::Use;
 use crate::tracer::Tracer;
 
+/// Bytes below the stack pointer at the site where a handler keeps the address of the state of its record, across an
+/// instruction that can fault.
+const COMMIT_CELL: u64 = 136;
+
 impl Tracer<'_> {
     /// Answers a signal at which a thread is stopped, if it is in a trampoline. Gives the thread back where the signal is to be
     /// dealt with as it would be outside.
@@ -35,7 +39,7 @@ impl Tracer<'_> {
             return Ok(Some((thread, signal, *info)));
         }
         let mut registers = thread.registers()?;
-        let Some((_, part)) = self.spaces.get(&number).and_then(|space| space.jumps.at(registers.rip())) else {
+        let Some((_, part)) = self.spaces.get(&number).and_then(|space| space.in_jump(&registers)) else {
             return Ok(Some((thread, signal, *info)));
         };
         if is_synchronous(signal, info) {
@@ -50,7 +54,7 @@ impl Tracer<'_> {
                 return Ok(None);
             }
             if let Part::Displaced(_) = part {
-                self.drop_tentative(number, &registers);
+                self.drop_tentative(tid, number, &registers);
             }
             return Ok(Some((thread, signal, *info)));
         }
@@ -65,7 +69,7 @@ impl Tracer<'_> {
             Left::Fault(fault) => {
                 let info = thread.signal_info()?;
                 let registers = thread.registers()?;
-                self.drop_tentative(number, &registers);
+                self.drop_tentative(tid, number, &registers);
                 Ok(Some((thread, fault, info)))
             }
             Left::Outside { waits: true, .. } => {
@@ -87,7 +91,7 @@ impl Tracer<'_> {
     /// Lets a thread go on that has faulted in a trampoline for a reason that is not the program's: changes its registers.
     pub(crate) fn mend_fault(&mut self, number: u32, registers: &mut Registers, info: &siginfo_t) -> bool {
         let Some(space) = self.spaces.get(&number) else { return false };
-        let Some((trampoline, part)) = space.jumps.at(registers.rip()) else { return false };
+        let Some((trampoline, part)) = space.in_jump(registers) else { return false };
         match part {
             Part::Access { repair } => {
                 registers.set_rax(fault_address(info));
@@ -104,7 +108,15 @@ impl Tracer<'_> {
                 }
                 true
             }
-            Part::Handler | Part::Displaced(_) => false,
+            // The agent has broken a rule of its own. It gives the run up.
+            Part::Handler => match &space.ground {
+                Some(ground) if ground.is_agent(registers.rip()) => {
+                    registers.set_rip(ground.give_up);
+                    true
+                }
+                _ => false,
+            },
+            Part::Displaced(_) => false,
         }
     }
 
@@ -119,7 +131,17 @@ impl Tracer<'_> {
     }
 
     /// The displaced instruction at which a thread is has faulted: what its handler logged is dropped.
-    fn drop_tentative(&mut self, number: u32, registers: &Registers) {
-        let _ = (number, registers);
+    fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
+        let Some(space) = self.spaces.get(&number) else { return };
+        let Some((trampoline, Part::Displaced(_))) = space.in_jump(registers) else { return };
+        let Some(contexts) = space.ground.as_ref().map(|ground| &ground.contexts) else { return };
+        if !trampoline.tentative {
+            return;
+        }
+        // Where the handler has kept the address of its record's state: the stack pointer is as at the site.
+        let mut address = [0; 8];
+        if process::read(tid, registers.rsp().wrapping_sub(COMMIT_CELL), &mut address).is_ok() {
+            contexts.drop_record(u64::from_le_bytes(address));
+        }
     }
 }

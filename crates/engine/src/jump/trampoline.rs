@@ -38,7 +38,7 @@ pub(crate) enum Part {
         /// In the same handler.
         repair: u64,
     },
-    /// Anywhere else in a handler, or between two.
+    /// Anywhere else in a handler, or between two, or in the agent on behalf of one.
     Handler,
     /// At the displaced instruction, or behind it.
     Displaced(Place),
