@@ -10,6 +10,7 @@ use process::{Registers, Stop, Stopped};
 use trace::{Items, Record};
 use vm::End;
 
+use crate::jump::has_limits;
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::{Counted, OVER, State};
@@ -108,9 +109,12 @@ impl Tracer<'_> {
         if probe.state.is_over() || probe.counted.as_ref().is_some_and(Counted::is_over) {
             return None;
         }
-        probe.counts.hits += 1;
         // Hits by jumps take their turns in the same row.
-        let turn = probe.counted.as_ref().map_or(probe.counts.hits, Counted::turn);
+        let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, Counted::turn);
+        if has_limits(definition) && turn > definition.ignore.saturating_add(definition.maxhits) {
+            return None;
+        }
+        probe.counts.hits += 1;
         if turn <= definition.ignore {
             probe.counts.ignored += 1;
             return None;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rpn::Object;
 use trace::Items;
 
-use crate::jump::{Cells, Counter, Words};
+use crate::jump::{Cells, Counter, Words, has_limits};
 
 /// What makes probes fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,13 +213,19 @@ impl Probe {
         self.counted.as_ref()
     }
 
-    /// All that was counted so far.
-    pub(crate) fn counts(&self, ignore: u64) -> Counts {
+    /// All that was counted so far; `definition` is the probe's.
+    pub(crate) fn counts(&self, definition: &rpn::Probe) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
-            counts.hits += counted.hits.value();
+            if has_limits(definition) {
+                // Whoever hits takes a turn, by a jump or a trap; those behind the last are none.
+                let turns = counted.word(TURNS);
+                counts.ignored = turns.min(definition.ignore);
+                counts.hits = turns.min(definition.ignore.saturating_add(definition.maxhits));
+            } else {
+                counts.hits += counted.hits.value();
+            }
             counts.missed += counted.word(MISSED);
-            counts.ignored = counted.word(TURNS).min(ignore);
             counts.runs = counts.hits.saturating_sub(counts.missed + counts.ignored);
             counts.dropped += counted.word(DROPPED);
         }
@@ -315,7 +321,7 @@ impl Program {
     /// What was counted at one of its probes so far.
     pub(crate) fn counts(&self, probe: usize) -> Counts {
         match (self.probes.get(probe), self.object.probes.get(probe)) {
-            (Some(probe), Some(definition)) => probe.counts(definition.ignore),
+            (Some(probe), Some(definition)) => probe.counts(definition),
             _ => Counts::default(),
         }
     }

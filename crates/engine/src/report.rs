@@ -58,7 +58,7 @@ impl Tracer<'_> {
                     engine: probe.engine(),
                     tactic: probe.tactic,
                     why_trapped: probe.why_trapped.clone(),
-                    counts: probe.counts(definition.ignore),
+                    counts: probe.counts(definition),
                     state,
                 });
             }

@@ -30,6 +30,7 @@ mod trampoline;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use ground::Ground;
