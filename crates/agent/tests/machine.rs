@@ -146,6 +146,7 @@ fn memory_is_what_it_is_from_outside() {
         !0 - 100,
     ]);
     let mut outside = Outside::new();
+    let mut state = Box::<State>::default();
     let mut compared = 0;
     for address in addresses {
         let mut texts: Vec<String> =
@@ -163,7 +164,6 @@ fn memory_is_what_it_is_from_outside() {
         for text in texts {
             let before = readable(start);
             let bytes = code(&text);
-            let mut state = Box::<State>::default();
             vm::run(&program(&bytes), 0, &mut state, &mut outside);
             let (written, log) = (readable(start), state.log().to_vec());
             let stack: Vec<u64> = (0..state.depth()).map(|below| state.element(below)).collect();
