@@ -27,6 +27,10 @@ const LIMIT: usize = 128 << 10;
 
 fn main() -> Result<()> {
     println!("cargo::rustc-check-cfg=cfg(dprobes_image)");
+    let (system, processor) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
+    if (&*system, &*processor) != ("linux", "x86_64") {
+        return Err(format!("dprobes is for Linux on x86-64, not for {system} on {processor}").into());
+    }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
     let interpreter = here.join("../vm/src");

@@ -4,18 +4,33 @@
 mod common;
 
 use std::arch::asm;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use cases::assemble;
 use common::{Bench, Left, low, protect};
 use dprobes_agent::image::{Entry, image};
+use dprobes_agent::layout::HEADER;
 use libc::{c_void, iovec};
 use vm::{Fault, Machine, Program, Register, State, Word};
 
 const PAGE: u64 = 4096;
 
-/// Memory as the tracer reaches it.
-struct Outside;
+/// Memory as the tracer reaches it: with the ranges that there are, and the rights to them.
+struct Outside(Vec<(Range<u64>, String)>);
+
+impl Outside {
+    fn new() -> Outside {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("own mappings");
+        let number = |text| u64::from_str_radix(text, 16).expect("hexadecimal");
+        let ranges = maps.lines().map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let (start, end) = words.next().and_then(|it| it.split_once('-')).expect("a range");
+            (number(start)..number(end), words.next().expect("rights").to_owned())
+        });
+        Outside(ranges.collect())
+    }
+}
 
 impl Machine for Outside {
     fn register(&mut self, _: Register) -> u64 {
@@ -43,14 +58,8 @@ impl Machine for Outside {
     }
 
     fn verify(&mut self, address: u64, write: bool) -> bool {
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("own mappings");
-        let found = maps.lines().find(|line| {
-            let (start, end) = line.split_once(' ').and_then(|it| it.0.split_once('-')).expect("a range");
-            let number = |text| u64::from_str_radix(text, 16).expect("hexadecimal");
-            (number(start)..number(end)).contains(&address)
-        });
-        let rights = found.and_then(|line| line.split_ascii_whitespace().nth(1));
-        rights.is_some_and(|rights| rights.starts_with(if write { "rw" } else { "r" }))
+        let found = self.0.iter().find(|(range, _)| range.contains(&address));
+        found.is_some_and(|(_, rights)| rights.starts_with(if write { "rw" } else { "r" }))
     }
 
     fn pid(&mut self) -> u64 {
@@ -75,7 +84,11 @@ fn in_agent(bench: &mut Bench, text: &str) -> Left {
     let info = bench.describe(&program(&code), 0);
     // Whatever was logged before has been read.
     bench.context().tail.0.store(bench.context().head.load(Ordering::Relaxed), Ordering::Relaxed);
-    bench.run(&info)
+    let left = bench.run(&info);
+    let size = (HEADER + left.log.len() + left.trace.len()).next_multiple_of(8) as u64;
+    let (_, log, trace) = bench.record(bench.context().head.load(Ordering::Relaxed) - size);
+    assert_eq!((log, trace), (&*left.log, &*left.trace), "{text}");
+    left
 }
 
 /// Pages, of which some cannot be written, read or found: their start, and where a page of them that can be written begins.
@@ -132,6 +145,8 @@ fn memory_is_what_it_is_from_outside() {
         !0 - 6,
         !0 - 100,
     ]);
+    let mut outside = Outside::new();
+    let mut state = Box::<State>::default();
     let mut compared = 0;
     for address in addresses {
         let mut texts: Vec<String> =
@@ -141,7 +156,7 @@ fn memory_is_what_it_is_from_outside() {
         for size in ["u8", "u16", "u32", "u64"] {
             texts.push(format!("push {address:#x}\npush 0x1122334455667788\npop mem {size}\nexit"));
         }
-        for length in [1, 2, 3, 7, 8, 9, 100, 4096, 5000] {
+        for length in [1, 2, 3, 5, 8, 13, 14, 29, 30, 100, 4096, 5000] {
             for op in ["log mrf", "log str"] {
                 texts.push(format!("push {length}\npush {address:#x}\n{op}\nexit"));
             }
@@ -149,9 +164,8 @@ fn memory_is_what_it_is_from_outside() {
         for text in texts {
             let before = readable(start);
             let bytes = code(&text);
-            let mut state = Box::<State>::default();
-            vm::run(&program(&bytes), 0, &mut state, &mut Outside);
-            let (written, outside) = (readable(start), state.log().to_vec());
+            vm::run(&program(&bytes), 0, &mut state, &mut outside);
+            let (written, log) = (readable(start), state.log().to_vec());
             let stack: Vec<u64> = (0..state.depth()).map(|below| state.element(below)).collect();
             for (page, bytes) in [0u64, 3, 5].iter().zip([0usize, 2, 3]) {
                 let from = &before[bytes * PAGE as usize..(bytes + 1) * PAGE as usize];
@@ -162,7 +176,7 @@ fn memory_is_what_it_is_from_outside() {
             }
             let left = in_agent(&mut bench, &text);
             assert_eq!(left.stack, stack, "{text}");
-            assert_eq!(left.log, outside, "{text}");
+            assert_eq!(left.log, log, "{text}");
             assert!(readable(start) == written, "{text}");
             compared += 1;
         }

@@ -2,7 +2,7 @@
 //!
 //! * Threads are typed states: [`Running`] or [`Stopped`]. A register can be read of a stopped thread only, and
 //!   letting it run consumes it.
-//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write`], which
+//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write()`], which
 //!   honour the pages' protection as the process itself would.
 //! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
 //!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened. Several calls, to map
