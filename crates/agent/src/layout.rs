@@ -63,12 +63,13 @@ pub struct PerProcessor {
 
 /// Working memory of one hit at a time, claimed by the thread that hits.
 ///
-/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. A thread begins at that
-/// of its processor's number (modulo their count) and takes the first whose `claim` it exchanges from 0 to 1.
+/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
+/// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
+/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from 0 to 1.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// 1 while a thread has it. Taken by an atomic exchange, given back by a plain store of 0.
+    /// 1 while a thread has it. Given back by a plain store of 0.
     pub claim: AtomicU32,
     /// The thread that has it, for when that thread is killed.
     pub holder: AtomicU32,
@@ -161,8 +162,8 @@ pub const RESUME_ELEMENTS: usize = 96;
 /// Stands for a code that a handler did not set, in [`Resume`].
 pub const UNSET: u32 = u32::MAX;
 
-/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. All of it below `element_count`,
-/// `call_count` and `log_length` is set each time.
+/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. Of `elements` and `calls`, as many
+/// are set as there are.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Resume {
@@ -342,4 +343,10 @@ mod tests {
         assert_eq!(offset_of!(Context, tail) % 64, 0);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
     }
+
+    const _: () = assert!(size_of::<Context>() as u64 <= PAGE);
+    const _: () = assert!(RESUME + size_of::<Resume>() as u64 <= STATE);
+    const _: () = assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    /// No stack of less than this is left for the agent's code.
+    const _: () = assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
 }

@@ -6,9 +6,10 @@
 //! from the start.
 
 use crate::compiled::{Compiled, Parts};
-use crate::emit::{Emitter, Label, RAX, Reg, Stream};
+use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
-use crate::frame::{Cell, Frame};
+use crate::frame::{Assumed, Cell, Frame};
+use crate::instructions::{RAX, Reg};
 use crate::scan::{Facts, Instruction};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;
@@ -17,8 +18,8 @@ use vm::Op;
 /// Places that are written at most while everything is to stay known.
 const KNOWN_PLACES: usize = 64;
 
-/// Bytes of code that a handler may have.
-const MOST_BYTES: usize = 256 << 10;
+/// Bytes of code that a handler may have. One that would have more is interpreted.
+const MOST_BYTES: usize = 64 << 10;
 
 /// How a handler is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,9 @@ pub(crate) struct Compiler<'a> {
     pub(crate) pool: Vec<Reg>,
     /// The registers that the current instruction uses, as bits.
     pub(crate) locked: u16,
-    /// The context's register and the record's, once claimed.
+    /// Whether any path may begin a record.
+    pub(crate) records: bool,
+    /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
     pub(crate) context: Reg,
     pub(crate) record: Reg,
     /// The offset of the current instruction.
@@ -88,13 +91,15 @@ impl<'a> Compiler<'a> {
         facts: &'a Facts,
         mode: Mode,
     ) -> Result<Compiled, TooLarge> {
-        let (mut saved, mut cells) = (facts.popped & !(1 << 4), usize::from(environment.flags_live));
+        // What is popped is changed where it is saved.
+        let mut assumed =
+            Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
         loop {
-            let frame = Frame::new(saved, cells, environment.tentative);
+            let frame = Frame::new(assumed, environment.tentative);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
             let (entry, steps) = compiler.write()?;
-            match compiler.frame.wrong() {
-                Some(right) => (saved, cells) = right,
+            match compiler.frame.wrong(compiler.deep()) {
+                Some(right) => assumed = right,
                 None => return Ok(compiler.finish(entry, steps)),
             }
         }
@@ -135,6 +140,7 @@ impl<'a> Compiler<'a> {
             shape: Shape::start(lowest, mode != Mode::Merged),
             pool,
             locked: 0,
+            records,
             context,
             record,
             offset: handler.entry,
@@ -224,18 +230,26 @@ impl<'a> Compiler<'a> {
         self.emitter.jump(epilogue);
     }
 
+    /// Bytes that may be pushed below the frame: all registers, a return address, and the agent's few words before it
+    /// switches stacks; or what is kept around a system call or a wait.
+    fn deep(&self) -> i32 {
+        match (self.leave.is_some(), self.claims) {
+            (true, _) => 256,
+            (false, true) => 128,
+            (false, false) => 0,
+        }
+    }
+
     fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
-        let leaves = self.leave.is_some();
-        // The registers and a return address; the agent's code switches stacks after a few words more.
-        let below = if leaves { 16 * 8 + 256 } else { 64 };
+        let stack = (self.frame.size() + self.deep()) as u32;
         Compiled::new(Parts {
             entry,
             steps,
             guarded: self.guarded,
             claims: self.claims,
-            leaves,
+            leaves: self.leave.is_some(),
             clobbers: self.frame.saved(),
-            stack: (self.frame.size() + below) as u32,
+            stack,
             finished: self.emitter.finish(),
         })
     }
@@ -257,7 +271,7 @@ impl<'a> Compiler<'a> {
     fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
         loop {
             let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
-            if self.emitter.here() > MOST_BYTES {
+            if self.emitter.size() > MOST_BYTES {
                 return Err(TooLarge);
             }
             if self.facts.targets.contains(&next) {

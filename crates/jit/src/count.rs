@@ -21,8 +21,9 @@
 //! ```
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, Reg, Rm, Shift, Stream};
+use crate::emit::Stream;
 use crate::environment::Variable;
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::scan::Instruction;
 use agent::layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
 use core::mem::offset_of;
@@ -58,7 +59,14 @@ impl Compiler<'_> {
             }
         }
         let scratch = self.pool[0];
-        self.count(&counters, scratch);
+        // The record's register has the processor until the record is begun.
+        if self.records {
+            let record = self.record;
+            self.frame.change(record);
+            self.processor(record);
+        }
+        let processor = self.records.then_some(self.record);
+        self.count(&counters, scratch, processor);
         offset
     }
 
@@ -120,27 +128,28 @@ impl Compiler<'_> {
         }
     }
 
-    /// Counts on each of the counters. Changes rax and `scratch`.
-    pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg) {
+    /// Counts on each of the counters. Changes rax and `scratch`. `processor`: the register that has it already.
+    pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg, processor: Option<Reg>) {
         if counters.is_empty() {
             return;
         }
         self.frame.change(scratch);
         let identity = self.environment.identity;
         let rseq = Rm::Absolute(identity + offset_of!(Identity, rseq_offset) as u32);
-        let (cpu, section) =
-            (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
+        let (cpu, section) = (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
         let (none, done) = (self.emitter.label(), self.emitter.label());
         self.with_rax().load(scratch, rseq);
         self.emitter.test(scratch);
         self.emitter.jump_if(Condition::Equal, none);
-        self.processor(RAX);
+        match processor {
+            Some(processor) => self.emitter.load32(RAX, processor),
+            None => self.processor(RAX),
+        }
         self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
         self.emitter.alu32(Alu::Cmp, RAX, cpu);
         self.emitter.jump_if(Condition::NotEqual, none);
         for (counter, down) in counters {
-            let (start, end, abort) =
-                (self.emitter.label(), self.emitter.label(), self.emitter.label());
+            let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
             let sequence = self.emitter.sequence(start, end, abort);
             self.emitter.descriptor(RAX, sequence);
             self.emitter.store(section, RAX);

@@ -21,9 +21,10 @@
 //! | `compiler`, `shape` | along every path, and what is known there |
 //! | `registers`, `frame` | where elements are; the stack |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `record`, `leave` | the hit, the record, the way out |
-//! | `emit` | machine code as bytes |
+//! | `count`, `claim`, `record`, `leave` | the hit, its context, its record, the way out |
+//! | `emit`, `instructions` | machine code as bytes |
 
+mod claim;
 mod compiled;
 mod compiler;
 mod control;
@@ -31,6 +32,7 @@ mod count;
 mod emit;
 mod environment;
 mod frame;
+mod instructions;
 mod leave;
 mod logging;
 mod memory;
@@ -61,8 +63,8 @@ pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<C
         (false, true) => Mode::Merged,
         (false, false) => Mode::Known,
     };
-    let compiled = [first, Mode::Merged, Mode::Interpreted].into_iter().find_map(|mode| {
-        Compiler::compile(handler, environment, &facts, mode).ok()
-    });
+    let compiled = [first, Mode::Merged, Mode::Interpreted]
+        .into_iter()
+        .find_map(|mode| Compiler::compile(handler, environment, &facts, mode).ok());
     Ok(compiled.expect("a handler that is interpreted is never too large"))
 }

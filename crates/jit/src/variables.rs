@@ -1,7 +1,7 @@
 //! Local and global variables.
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, Reg, Rm};
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::Location;
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         };
         if let Some(counter) = self.counted(&instruction) {
             let scratch = self.take();
-            self.count(&[counter], scratch);
+            self.count(&[counter], scratch, None);
             return true;
         }
         match index {

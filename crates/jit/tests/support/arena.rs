@@ -1,12 +1,15 @@
 //! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
 
 use agent::layout::{
-    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE, state,
+    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE,
+    state,
 };
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Contexts of an arena.
+/// Contexts of an arena that belong to a processor.
+pub(crate) const OWN: u32 = 2;
+/// Contexts of an arena, the shared ones included.
 pub(crate) const CONTEXTS: u32 = 4;
 /// Processors that counters have words for.
 const PROCESSORS: u32 = 64;
@@ -180,7 +183,8 @@ impl Arena {
         Environment {
             identity: self.base as u32,
             contexts: (self.base + CONTEXT_AREA) as u32,
-            context_count: CONTEXTS,
+            own_contexts: OWN,
+            shared_contexts: CONTEXTS - OWN,
             locals: self.locals(),
             globals: self.globals(),
             counted: &[],
@@ -232,9 +236,8 @@ impl Arena {
         };
         change(&mut info);
         // SAFETY: HandlerInfo is repr(C) without padding that is read: it is copied as bytes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const info).cast::<u8>(), size_of::<HandlerInfo>())
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const info).cast::<u8>(), size_of::<HandlerInfo>()) };
         self.put(bytes) as u32
     }
 
@@ -301,6 +304,15 @@ impl Arena {
         assert_eq!(tail, head);
         context.tail.0.store(tail, Relaxed);
         taken
+    }
+
+    /// Empties all rings, unread, and frees all contexts.
+    pub(crate) fn forget(&self) {
+        for number in 0..CONTEXTS {
+            let context = self.context(number);
+            context.tail.0.store(context.head.load(Relaxed), Relaxed);
+            context.claim.store(0, Relaxed);
+        }
     }
 
     /// No context is claimed.
