@@ -282,7 +282,7 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
     assert_eq!(outcome.stats.locals, [1], "{outcome:#?}");
     let told: Vec<_> =
         outcome.stderr.lines().filter(|line| line.contains("is 32-bit code and is not probed")).collect();
-    assert!(told.len() == 1 && told[0].contains("program.rpn:8:") && told[0].contains("r8"), "{outcome:#?}");
+    assert!(told.len() == 1 && told[0].contains("program.rpn:7:") && told[0].contains("r8"), "{outcome:#?}");
     let launcher = need!("i386", target_32("server", &[]), "gcc -m32");
     let mut server = Server::start(&launcher, [] as [&str; 0]);
     server.line();
