@@ -1,11 +1,26 @@
-//! `--group` and `--type` as the manual writes them.
+//! Lists of several words, as the manual writes them.
 //!
-//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`. A command line
-//! parser would take the second word for something else, so such lists are joined before it sees them: `--group=process,memory`.
+//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`; dprobes(8) has
+//! `--log` with any of its items. A command line parser would take the second word for something else, so such lists are
+//! joined before it sees them: `--group=process,memory`.
 
 use std::ffi::{OsStr, OsString};
 
-const OPTIONS: [&str; 2] = ["--group", "--type"];
+use trace::Items;
+
+/// An option that takes a list.
+struct List {
+    long: &'static str,
+    short: &'static str,
+    /// Whether a word may be in the list.
+    has: fn(&str) -> bool,
+}
+
+const LISTS: [List; 3] = [
+    List { long: "--group", short: "-u", has: is_name },
+    List { long: "--type", short: "-t", has: is_name },
+    List { long: "--log", short: "-l", has: is_item },
+];
 
 /// Joins the words of each list. A list goes on as long as its words look like names, so that the program may come
 /// after it (`--group process ./app.ppdf`); what was joined with `=` already is whole, unless a comma ends it.
@@ -26,34 +41,45 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             continue;
         };
         let mut list = first.to_owned();
-        while let Some(next) = words.next_if(|word| is_part(word)) {
+        while let Some(next) = words.next_if(|word| option.goes_on(word)) {
             list.push(',');
             list.push_str(&next.to_string_lossy());
         }
         let names: Vec<&str> = list.split([',', '=']).filter(|name| !name.is_empty()).collect();
         joined.push(match names.is_empty() {
-            // The parser says that a value is missing.
-            true => option.into(),
-            false => format!("{option}={}", names.join(",")).into(),
+            // The parser says that a value is missing, or what is wrong with the next word.
+            true => option.long.into(),
+            false => format!("{}={}", option.long, names.join(",")).into(),
         });
     }
     joined
 }
 
 /// The option that a word is, and what it has after a `=`.
-fn option(word: &OsStr) -> Option<(&'static str, &str)> {
+fn option(word: &OsStr) -> Option<(&'static List, &str)> {
     let word = word.to_str()?;
-    OPTIONS.iter().find_map(|option| {
-        let rest = word.strip_prefix(option)?;
-        Some((*option, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
+    LISTS.iter().find_map(|list| {
+        let rest = word.strip_prefix(list.long).or_else(|| word.strip_prefix(list.short))?;
+        Some((list, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
     })
 }
 
-/// Whether a word may belong to a list: names, commas, a `=`. Names may have a `.` too, but then it is more likely a
-/// file's.
-fn is_part(word: &OsStr) -> bool {
-    let fits = |character: char| character.is_ascii_alphanumeric() || "_$@,=".contains(character);
-    word.to_str().is_some_and(|word| !word.is_empty() && word.chars().all(fits))
+impl List {
+    /// Whether a word may belong to the list: names, commas, a `=`.
+    fn goes_on(&self, word: &OsStr) -> bool {
+        let names = |word: &str| word.split([',', '=']).filter(|name| !name.is_empty()).all(self.has);
+        word.to_str().is_some_and(|word| !word.is_empty() && names(word))
+    }
+}
+
+/// Whether a word looks like the name of a group or type. These may have a `.` too, but then it is more likely a file's.
+fn is_name(word: &str) -> bool {
+    word.chars().all(|character| character.is_ascii_alphanumeric() || "_$@".contains(character))
+}
+
+/// Whether a word is a header item, or is meant for one: in capital letters alone.
+fn is_item(word: &str) -> bool {
+    Items::parse(word).is_ok() || (word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase()))
 }
 
 #[cfg(test)]
@@ -74,6 +100,8 @@ mod tests {
             "--group process, memory",
             "--group=process, memory",
             "--group=process,memory",
+            "-u process memory",
+            "-u=process, memory",
         ] {
             assert_eq!(
                 join(&format!("run a.ppdf {spelled}")),
@@ -86,6 +114,22 @@ mod tests {
                 "run --group=process,memory --type=leave a.ppdf -- ls --group x y",
                 "{spelled}"
             );
+        }
+    }
+
+    #[test]
+    fn header_items_may_be_several_words() {
+        for (line, joined) in [
+            ("insert --log PID UID a.rpn", "insert --log=PID,UID a.rpn"),
+            ("insert -l pid Tsc count", "insert --log=pid,Tsc count"),
+            ("insert --log = ALL a.rpn", "insert --log=ALL a.rpn"),
+            ("insert --log=PID, UID -l TSC a.rpn", "insert --log=PID,UID --log=TSC a.rpn"),
+            ("insert --log PID UDI a.rpn", "insert --log=PID,UDI a.rpn"),
+            ("insert --log PID PSW UPSW a.rpn", "insert --log=PID,PSW,UPSW a.rpn"),
+            ("insert --log-target KLOG a.rpn", "insert --log-target KLOG a.rpn"),
+            ("insert --log what a.rpn", "insert --log what a.rpn"),
+        ] {
+            assert_eq!(join(line), joined);
         }
     }
 

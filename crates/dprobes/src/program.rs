@@ -7,7 +7,7 @@ use process::{Image, Machine};
 use rpn::{Arch, Compiled, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
-use crate::{Failure, ppdf};
+use crate::{Failure, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
@@ -81,6 +81,7 @@ fn load_and_tell(
             program.file.display()
         )));
     }
+    symbols::check_module(&object, &program.file)?;
     let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };
     let selected = selection.apply(&mut object);
     selected.map_err(|error| Failure::new(format!("{}: {error}", program.file.display())))?;

@@ -52,6 +52,8 @@ impl Items {
     pub const TSC: Items = Items(0x0200);
     /// The process name.
     pub const PROCNAME: Items = Items(0x0400);
+    /// No item.
+    pub const NONE: Items = Items(0);
     /// Every item.
     pub const ALL: Items = Items(0x07ff);
 

@@ -12,15 +12,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables};
-use trace::Items;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::scan::{self, Scanner};
 use super::sink::{self, Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select};
+use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary};
+use crate::{Failure, front, program, summary, symbols};
 
 /// How long an insert waits for its probes to be in.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -171,12 +170,10 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let object =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let items = insert
-            .items
-            .as_deref()
-            .map_or(Ok(Items::DEFAULT), Items::parse)
-            .map_err(|error| error.to_string())?;
-        let options = Options { verify_opcodes: insert.verify_opcodes, items };
+        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let symbols = symbols::of(&object, insert.symbols.as_deref());
+        let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
+        let options = Options { verify_opcodes: insert.verify_opcodes, items: shown.items(), symbols };
         let old = self.programs(Some(&object.module));
         if insert.mode == Mode::New && !old.is_empty() {
             return Err(format!(
@@ -200,7 +197,7 @@ impl Session<'_> {
             process::Status::read(pid).map_err(|error| error.to_string())?;
         }
         for &pid in &processes {
-            self.tracer.check(&object, options, pid).map_err(|error| error.to_string())?;
+            self.tracer.check(&object, options.clone(), pid).map_err(|error| error.to_string())?;
         }
         let points: Vec<String> = object.probes.iter().map(|probe| probe.point.clone()).collect();
         match insert.mode {
@@ -210,7 +207,7 @@ impl Session<'_> {
         let module = object.module.clone();
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let number = self.tracer.insert(object, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, items);
+        self.sinks.0.borrow_mut().direct(number, file, shown.items(), shown.form());
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
@@ -219,6 +216,7 @@ impl Session<'_> {
                 Ok(()) => probed += 1,
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
+                    self.let_go_unprobed();
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -226,6 +224,9 @@ impl Session<'_> {
         }
         let control = Arc::clone(&self.watch.control);
         self.tracer.settle(&control, PATIENCE);
+        if insert.mode == Mode::Replace {
+            self.let_go_unprobed();
+        }
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
             summary::count(points.len() as u64, "probe"),
@@ -269,11 +270,14 @@ impl Session<'_> {
         for number in programs {
             self.take_out(number);
         }
-        if self.tracer.inserted().is_empty() {
-            let control = Arc::clone(&self.watch.control);
-            self.tracer.let_go(&control);
-        }
+        self.let_go_unprobed();
         Reply::done("")
+    }
+
+    /// Lets the processes go that have no probe left.
+    fn let_go_unprobed(&mut self) {
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.let_go_unprobed(&control);
     }
 
     fn query(&self, name: Option<&str>, extended: bool) -> Reply {
