@@ -315,9 +315,10 @@ pub(crate) enum SessionAction {
 
 /// Which programs are meant.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Which {
     /// Those of this module
-    #[arg(short, long, value_name = "MODULE", conflicts_with = "all", required_unless_present = "all")]
+    #[arg(short, long, value_name = "MODULE")]
     pub(crate) name: Option<String>,
     /// All
     #[arg(short, long)]
