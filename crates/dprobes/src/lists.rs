@@ -34,8 +34,8 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             joined.extend(words);
             break;
         }
-        let Some((option, first)) =
-            option(&word).filter(|(_, first)| first.is_empty() || first.ends_with(','))
+        let Some((option, spelled, first)) =
+            option(&word).filter(|(_, _, first)| first.is_empty() || first.ends_with(','))
         else {
             joined.push(word);
             continue;
@@ -48,19 +48,21 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let names: Vec<&str> = list.split([',', '=']).filter(|name| !name.is_empty()).collect();
         joined.push(match names.is_empty() {
             // The parser says that a value is missing, or what is wrong with the next word.
-            true => option.long.into(),
-            false => format!("{}={}", option.long, names.join(",")).into(),
+            true => spelled.into(),
+            false => format!("{spelled}={}", names.join(",")).into(),
         });
     }
     joined
 }
 
-/// The option that a word is, and what it has after a `=`.
-fn option(word: &OsStr) -> Option<(&'static List, &str)> {
+/// The option that a word is, how it is spelled, and what it has after a `=`.
+fn option(word: &OsStr) -> Option<(&'static List, &'static str, &str)> {
     let word = word.to_str()?;
     LISTS.iter().find_map(|list| {
-        let rest = word.strip_prefix(list.long).or_else(|| word.strip_prefix(list.short))?;
-        Some((list, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
+        let (spelled, rest) = [list.long, list.short]
+            .into_iter()
+            .find_map(|spelled| Some((spelled, word.strip_prefix(spelled)?)))?;
+        Some((list, spelled, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
     })
 }
 
@@ -79,7 +81,10 @@ fn is_name(word: &str) -> bool {
 
 /// Whether a word is a header item, or is meant for one: in capital letters alone.
 fn is_item(word: &str) -> bool {
-    Items::parse(word).is_ok() || (word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase()))
+    let capitals = word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
+    // Those of another machine are refused by their names.
+    let foreign = ["PSW", "UPSW"].iter().any(|item| word.eq_ignore_ascii_case(item));
+    capitals || foreign || Items::parse(word).is_ok()
 }
 
 #[cfg(test)]
@@ -100,8 +105,6 @@ mod tests {
             "--group process, memory",
             "--group=process, memory",
             "--group=process,memory",
-            "-u process memory",
-            "-u=process, memory",
         ] {
             assert_eq!(
                 join(&format!("run a.ppdf {spelled}")),
@@ -118,12 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn header_items_may_be_several_words() {
+    fn header_items_may_be_several_words_and_options_short() {
         for (line, joined) in [
+            ("run -u process memory -t=leave, enter a.ppdf", "run -u=process,memory -t=leave,enter a.ppdf"),
+            ("insert -l psw Upsw a.rpn", "insert -l=psw,Upsw a.rpn"),
             ("insert --log PID UID a.rpn", "insert --log=PID,UID a.rpn"),
-            ("insert -l pid Tsc count", "insert --log=pid,Tsc count"),
+            ("insert -l pid Tsc count", "insert -l=pid,Tsc count"),
             ("insert --log = ALL a.rpn", "insert --log=ALL a.rpn"),
-            ("insert --log=PID, UID -l TSC a.rpn", "insert --log=PID,UID --log=TSC a.rpn"),
+            ("insert --log=PID, UID -l TSC a.rpn", "insert --log=PID,UID -l=TSC a.rpn"),
             ("insert --log PID UDI a.rpn", "insert --log=PID,UDI a.rpn"),
             ("insert --log PID PSW UPSW a.rpn", "insert --log=PID,PSW,UPSW a.rpn"),
             ("insert --log-target KLOG a.rpn", "insert --log-target KLOG a.rpn"),

@@ -179,7 +179,8 @@ impl Tracer<'_> {
 
     /// Whether a thread that is followed is to be let go.
     pub(crate) fn is_leaving(&self, tid: i32) -> bool {
-        self.threads.get(&tid).is_some_and(|tracked| self.leaving.includes(tracked.identity.pid))
+        !matches!(self.leaving, Leaving::Nobody)
+            && self.threads.get(&tid).is_some_and(|tracked| self.leaving.includes(tracked.identity.pid))
     }
 
     /// Lets a thread go that is in `stop`, which is no signal's.

@@ -117,7 +117,10 @@ mod tests {
     fn those_of_another_machine_are_refused_with_the_reason() {
         for (name, reason) in [("psw", "PSW is the program"), ("UPSW", "UPSW is the user's program")] {
             let error = Items::parse(name).expect_err("not on this machine").to_string();
-            assert!(error.starts_with(reason) && error.contains("s390") && error.contains("CSEIP"), "{error}");
+            assert!(
+                error.starts_with(reason) && error.contains("s390") && error.contains("CSEIP"),
+                "{error}"
+            );
         }
     }
 }
