@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use engine::{Note, Observer};
-use trace::{Items, Record};
+use trace::{Form, Items, Record};
 
 use crate::Failure;
+use crate::arguments::Shown;
 
 /// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
 const BUFFER: usize = 1 << 16;
@@ -16,6 +17,7 @@ const BUFFER: usize = 1 << 16;
 pub(crate) struct Output {
     sink: Box<dyn Write>,
     items: Items,
+    form: Form,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     failed: bool,
@@ -24,7 +26,7 @@ pub(crate) struct Output {
 impl Output {
     /// # Errors
     /// The file cannot be created.
-    pub(crate) fn open(path: Option<&Path>, items: Items, tells_armed: bool) -> Result<Output, Failure> {
+    pub(crate) fn open(path: Option<&Path>, shown: &Shown, tells_armed: bool) -> Result<Output, Failure> {
         let sink: Box<dyn Write> = match path {
             None => Box::new(io::stderr()),
             Some(path) => {
@@ -33,7 +35,7 @@ impl Output {
                 Box::new(BufWriter::with_capacity(BUFFER, file))
             }
         };
-        Ok(Output { sink, items, tells_armed, failed: false })
+        Ok(Output { sink, items: shown.items(), form: shown.form(), tells_armed, failed: false })
     }
 
     /// Writes out what is kept.
@@ -52,7 +54,7 @@ impl Output {
 
 impl Observer for Output {
     fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
-        let result = trace::write_text(record, self.items, &mut self.sink);
+        let result = trace::write_text(record, self.items, self.form, &mut self.sink);
         if let Err(error) = &result {
             self.fail(error);
         }

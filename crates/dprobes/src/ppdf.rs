@@ -200,6 +200,7 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
         }
     };
     let symbols = sym.map(open).transpose()?;
+    symbols.as_ref().map_or(Ok(()), crate::symbols::check)?;
     let found = match machine_of(object.arch) {
         Some(machine) if !object.module.contains('/') => process::find_library(&object.module, machine),
         _ => find_module(&object.module),
@@ -208,17 +209,14 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
         (Some(path), None) => Ok((open(&path)?, None)),
         (Some(path), Some(symbols)) => {
             let module = open(&path)?;
-            match (module.build_id(), symbols.build_id()) {
-                (Some(own), Some(other)) if own != other => Err(Failure::new(format!(
-                    "{} has the symbols of another build: {} expected, as {} has, {} found",
-                    symbols.path().display(),
-                    build_id(own),
-                    path.display(),
-                    build_id(other)
-                ))),
-                _ => Ok((module, Some(symbols))),
-            }
+            engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
+            Ok((module, Some(symbols)))
         }
+        (None, Some(symbols)) if !symbols.has_code() => Err(Failure::new(format!(
+            "`{}` is not found on this machine, and {} has symbols but no code; give the module's path in `name =`",
+            object.module,
+            symbols.path().display()
+        ))),
         // Built where the module is not: the file with the symbols has the code too.
         (None, Some(symbols)) => Ok((symbols, None)),
         (None, None) => Err(Failure::new(format!(

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use engine::{Error, Options, Report, Surroundings, Tracer};
-use trace::Items;
+use rpn::Object;
 
 use crate::arguments::{Attach, Engine, Run, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, front, program, stats, summary};
+use crate::{Failure, front, program, stats, summary, symbols};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -22,12 +22,13 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
+    let options = options(&arguments.tracing, object.main()).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    tracer.insert(object, options, None);
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
@@ -76,11 +77,12 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             arguments.pid
         )));
     }
+    let options = options(&arguments.tracing, object.main())?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    tracer.insert(object, options, None);
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
@@ -94,15 +96,19 @@ fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    Output::open(tracing.output.as_deref(), tracing.log.unwrap_or(Items::DEFAULT), tells_armed)
+    Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
 }
 
-fn options(tracing: &Tracing) -> Options {
+fn options(tracing: &Tracing, object: &Object) -> Result<Options, Failure> {
     match tracing.engine {
         // There is one engine; `auto` picks it.
         Engine::Auto | Engine::Trap => {}
     }
-    Options { verify_opcodes: !tracing.dont_verify_opcodes, items: tracing.log.unwrap_or(Items::DEFAULT) }
+    Ok(Options {
+        verify_opcodes: !tracing.dont_verify_opcodes,
+        items: tracing.shown.items(),
+        symbols: symbols::of(object, tracing.sym.as_deref())?,
+    })
 }
 
 /// Shows the summary and writes the statistics.

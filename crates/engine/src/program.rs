@@ -1,20 +1,25 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use process::Image;
 use rpn::Object;
 use trace::Items;
 
 use crate::versions::Versions;
 
 /// How a program is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whether opcodes and instruction boundaries are verified.
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
+    /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
+    /// stripped. It has to be of the module's build.
+    pub symbols: Option<Arc<Image>>,
 }
 
 /// A compiled program with its variables and counters. All processes share them.

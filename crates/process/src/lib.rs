@@ -29,8 +29,8 @@ mod tasks;
 mod thread;
 
 pub use elf::{
-    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
-    Segment, Version,
+    Binding, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced,
+    NameKind, Segment, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};

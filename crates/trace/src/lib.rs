@@ -10,4 +10,4 @@ mod text;
 
 pub use items::{Items, UnknownItem};
 pub use record::Record;
-pub use text::write_text;
+pub use text::{Form, write_text};

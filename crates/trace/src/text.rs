@@ -7,6 +7,14 @@
 //!
 //! The header's items stand in the order of the template in seed 000, section 5. Each row shows up to 16 bytes
 //! in groups of four, then the same bytes as characters; an empty log has no row.
+//!
+//! That is the form of 5.0. Before, the bytes stood one after another in one line, without offsets and characters, as
+//! [`Form::Unformatted`] still writes them:
+//!
+//! ```text
+//! DProbes(1,2) cpu=0 pid=4711
+//! DProbes(1,2)  10 27 00 00 00 00 00 00 61 62 0a
+//! ```
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -16,15 +24,33 @@ use crate::{Items, Record};
 /// Bytes in a row.
 const ROW: usize = 16;
 
+/// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
+const LINE: usize = 256;
+
+/// How the logged bytes are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Rows of 16, with their offsets and as characters.
+    #[default]
+    Formatted,
+    /// One after another, in hexadecimal (`--unformatted-output` of dprobes(8)); a line for every 256.
+    Unformatted,
+}
+
 /// Writes a record as text, in one write.
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_text(record: &Record, items: Items, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(record: &Record, items: Items, form: Form, out: &mut dyn Write) -> io::Result<()> {
     let mut text = String::with_capacity(128 + record.data.len() * 5);
     header(record, items, &mut text);
-    for (row, bytes) in record.data.chunks(ROW).enumerate() {
-        rows(record, row * ROW, bytes, &mut text);
+    match form {
+        Form::Formatted => {
+            for (row, bytes) in record.data.chunks(ROW).enumerate() {
+                rows(record, row * ROW, bytes, &mut text);
+            }
+        }
+        Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| line(record, bytes, &mut text)),
     }
     out.write_all(text.as_bytes())
 }
@@ -57,6 +83,15 @@ fn header(record: &Record, items: Items, text: &mut String) {
     text.push('\n');
 }
 
+/// Appends bytes without any formatting.
+fn line(record: &Record, bytes: &[u8], text: &mut String) {
+    let _ = write!(text, "DProbes({},{}) ", record.major, record.minor);
+    for byte in bytes {
+        let _ = write!(text, " {byte:02x}");
+    }
+    text.push('\n');
+}
+
 /// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
 fn rows(record: &Record, offset: usize, bytes: &[u8], text: &mut String) {
     let _ = write!(text, "DProbes({},{})  0x{offset:08x} : ", record.major, record.minor);
@@ -81,8 +116,12 @@ mod tests {
     use super::*;
 
     fn text(record: &Record, items: Items) -> String {
+        text_in(Form::Formatted, record, items)
+    }
+
+    fn text_in(form: Form, record: &Record, items: Items) -> String {
         let mut out = Vec::new();
-        write_text(record, items, &mut out).expect("a vector takes everything");
+        write_text(record, items, form, &mut out).expect("a vector takes everything");
         String::from_utf8(out).expect("text")
     }
 
@@ -118,5 +157,18 @@ mod tests {
     fn a_short_word_has_short_addresses() {
         let record = Record { word: 4, eip: 0x8048000, ..Record::default() };
         assert_eq!(text(&record, Items::CSEIP), "DProbes(0,0) cs=0 eip=08048000\n");
+    }
+
+    #[test]
+    fn unformatted_bytes_stand_in_a_line_as_long_as_the_kernel_takes() {
+        let record = Record { major: 1, minor: 2, data: b"\x00\x0fa".to_vec(), ..Record::default() };
+        let unformatted = |record: &Record| text_in(Form::Unformatted, record, Items::DEFAULT);
+        assert_eq!(unformatted(&record), "DProbes(1,2) cpu=0 pid=0\nDProbes(1,2)  00 0f 61\n");
+        assert_eq!(unformatted(&Record::default()), "DProbes(0,0) cpu=0 pid=0\n", "nothing logged, no line");
+        let long = Record { major: 65535, minor: 65535, data: vec![0xff; 513], ..Record::default() };
+        let text = unformatted(&long);
+        let bytes: Vec<usize> = text.lines().skip(1).map(|line| line.matches(" ff").count()).collect();
+        assert_eq!(bytes, [256, 256, 1]);
+        assert!(text.lines().all(|line| line.len() < 1000));
     }
 }

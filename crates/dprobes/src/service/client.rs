@@ -10,14 +10,35 @@ use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
 use crate::Failure;
-use crate::arguments::{GetVars, Insert, Query, Remove, Session, SessionAction, Which};
+use crate::arguments::{
+    ApplyPpdf, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
+};
+use crate::{ppdf, program, symbols};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Puts a program in and returns; the probes stay.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    crate::program::load_to_insert(&arguments.program, &arguments.select, None)?;
+    // `stop_cpus` asks for what the engine does anyway: it answers no hit of a process before all its probes are in.
+    place(&arguments.program, arguments.sym.as_deref(), &arguments.placing)
+}
+
+/// Puts the probes of a PPDF in and returns.
+pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
+    let program = Program { file: arguments.file.clone(), define: Vec::new(), include: Vec::new() };
+    if program.file.is_file() && ppdf::load(&program)?.is_none() {
+        return Err(Failure::new(format!(
+            "{} is no PPDF; `dprobes insert` takes programs, and `dprobes build-ppdf` makes PPDFs of them",
+            program.file.display()
+        )));
+    }
+    place(&program, None, &arguments.placing)
+}
+
+fn place(program: &Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
+    let object = program::load_to_insert(program, &arguments.select, None)?;
+    symbols::of(object.main(), sym)?;
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
@@ -27,18 +48,15 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
         _ => Mode::New,
     };
     let request = Request::Insert(protocol::Insert {
-        file: absolute(&arguments.program.file)?,
-        defines: arguments.program.define.clone(),
-        includes: arguments
-            .program
-            .include
-            .iter()
-            .map(|path| absolute(path))
-            .collect::<Result<Vec<PathBuf>, _>>()?,
+        file: absolute(&program.file)?,
+        defines: program.define.clone(),
+        includes: program.include.iter().map(|path| absolute(path)).collect::<Result<Vec<PathBuf>, _>>()?,
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
-        items: (!arguments.log.is_empty()).then(|| arguments.log.join(",")),
+        items: arguments.shown.log.clone(),
+        unformatted: arguments.shown.unformatted_output,
+        symbols: sym.map(absolute).transpose()?,
         mode,
         processes: arguments.pid.clone(),
         output: arguments.output.as_deref().map(absolute).transpose()?,
