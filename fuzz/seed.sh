@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mkdir -p corpus/compile corpus/disassemble corpus/interpret corpus/ppdf
-for program in ../crates/rpn/tests/{good,bad,seeds}/*.rpn ../examples/*.rpn; do
+for program in ../crates/rpn/tests/{good,bad}/*.rpn ../tests/seeds/*.rpn ../examples/*.rpn; do
     name=$(basename "$program" .rpn)
     # The first byte is the machine: i386 for the seeds' programs, else x86-64.
     case $program in */seeds/*) machine='\0' ;; *) machine='\1' ;; esac

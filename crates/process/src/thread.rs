@@ -164,6 +164,28 @@ impl Stopped {
         ptrace::register_set(self.tid, libc::NT_PRFPREG)
     }
 
+    /// The floating point and SSE registers of a thread that runs 32-bit code, as `fxsave` lays them out and a core
+    /// file's NT_PRXFPREG note holds them. What [`Stopped::floating_point`] gives for it has no SSE registers.
+    ///
+    /// # Errors
+    /// The thread has been killed, or runs 64-bit code.
+    pub fn fxsave_registers(&self) -> Result<Vec<u8>, Error> {
+        /// The note's type (include/uapi/linux/elf.h).
+        const NT_PRXFPREG: c_int = 0x46e6_2b7f;
+        ptrace::register_set(self.tid, NT_PRXFPREG)
+    }
+
+    /// The segments of its own (`set_thread_area`) that a thread of 32-bit code has, as a core file's NT_386_TLS note
+    /// holds them.
+    ///
+    /// # Errors
+    /// The thread has been killed, or runs 64-bit code.
+    pub fn own_segments(&self) -> Result<Vec<u8>, Error> {
+        /// The note's type (include/uapi/linux/elf.h).
+        const NT_386_TLS: c_int = 0x200;
+        ptrace::register_set(self.tid, NT_386_TLS)
+    }
+
     /// Its extended registers, as `xsave` lays them out and a core file's NT_X86_XSTATE note holds them.
     ///
     /// # Errors

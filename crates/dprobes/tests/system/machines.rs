@@ -24,7 +24,9 @@ impl Pair {
             let directory = session.scratch.path().join(directory);
             std::fs::create_dir(&directory).expect("a fresh directory");
             let path = directory.join(&name);
-            std::fs::copy(program, &path).expect("room for a copy");
+            // By another process: a file that is open for writing in a child of this one cannot be executed.
+            let (status, _, said) = run(Command::new("cp").arg(program).arg(&path));
+            assert!(status.success(), "{said}");
             path
         };
         let (wide, narrow) = (place("lib64", &wide), place("lib32", &narrow));

@@ -28,6 +28,7 @@ mod oracle;
 mod ppdf;
 mod programs;
 mod redis;
+mod seeds;
 mod session;
 mod signals;
 mod sleepers;
