@@ -342,7 +342,7 @@ fn what_cannot_be_probed_is_refused_when_it_is_built() {
         |point: &str| format!("name = \"{}\"\nmodtype = user\noffset = {point}\nexit\n", program.display());
     let cases = [
         ("store_reed", "no symbol `store_reed`; did you mean `store_read`"),
-        ("store_read + 1", "is inside the instruction at"),
+        ("store_read + 1", "is inside the instruction `"),
         ("store_read\nopcode = 0x90", "opcode 0x90 expected, 0x48 found"),
         ("0x7fffffff", "no code at offset 0x7fffffff"),
     ];
