@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use engine::{Note, Observer};
-use trace::{Form, Items, Record};
+use trace::{Record, Text};
 
 use crate::Failure;
 use crate::arguments::Shown;
@@ -16,8 +16,7 @@ const BUFFER: usize = 1 << 16;
 /// Writes records as text to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
     sink: Box<dyn Write>,
-    items: Items,
-    form: Form,
+    text: Text,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     failed: bool,
@@ -35,7 +34,7 @@ impl Output {
                 Box::new(BufWriter::with_capacity(BUFFER, file))
             }
         };
-        Ok(Output { sink, items: shown.items(), form: shown.form(), tells_armed, failed: false })
+        Ok(Output { sink, text: Text::new(shown.items(), shown.form()), tells_armed, failed: false })
     }
 
     /// Writes out what is kept.
@@ -54,7 +53,7 @@ impl Output {
 
 impl Observer for Output {
     fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
-        let result = trace::write_text(record, self.items, self.form, &mut self.sink);
+        let result = self.text.write(record, &mut self.sink);
         if let Err(error) = &result {
             self.fail(error);
         }

@@ -9,15 +9,14 @@ use std::path::Path;
 use std::rc::Rc;
 
 use engine::{Note, Observer};
-use trace::{Form, Items, Record};
+use trace::{Form, Items, Record, Text};
 
 use super::klog::KernelLog;
 
 /// One program's records.
 struct Sink {
     out: Box<dyn Write>,
-    items: Items,
-    form: Form,
+    text: Text,
     /// Whether a failure was told.
     failed: bool,
 }
@@ -40,7 +39,7 @@ impl Sinks {
             Some(file) => Box::new(BufWriter::new(file)),
             None => Box::new(KernelLog::open()),
         };
-        self.sinks.insert(program, Sink { out, items, form, failed: false });
+        self.sinks.insert(program, Sink { out, text: Text::new(items, form), failed: false });
     }
 
     /// Writes out what is kept. What cannot be written is lost, which the log says once for each program.
@@ -84,7 +83,7 @@ pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         match self.0.borrow_mut().sinks.get_mut(&program) {
-            Some(sink) => trace::write_text(record, sink.items, sink.form, &mut sink.out),
+            Some(sink) => sink.text.write(record, &mut sink.out),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
