@@ -123,8 +123,8 @@ Examples:
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only this machine's programs can be
-    /// inserted
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64 and i386
+    /// programs can be inserted
     #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
     pub(crate) arch: rpn::Arch,
     /// Print what it was compiled to
