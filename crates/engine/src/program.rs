@@ -8,6 +8,8 @@ use process::Image;
 use rpn::Object;
 use trace::Items;
 
+use crate::versions::Versions;
+
 /// How a program is used.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,7 +25,7 @@ pub struct Options {
 /// A compiled program with its variables and counters. All processes share them.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) object: Object,
+    pub(crate) versions: Versions,
     pub(crate) options: Options,
     pub(crate) locals: Box<[AtomicU64]>,
     pub(crate) probes: Vec<Probe>,
@@ -127,15 +129,21 @@ pub struct Counts {
 }
 
 impl Program {
-    pub(crate) fn new(object: Object, options: Options, only: Option<HashSet<i32>>) -> Program {
+    pub(crate) fn new(versions: Versions, options: Options, only: Option<HashSet<i32>>) -> Program {
+        let object = versions.main();
         Program {
             locals: (0..object.vars).map(|_| AtomicU64::new(0)).collect(),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
-            object,
+            versions,
             options,
             only,
             inserted: true,
         }
+    }
+
+    /// The name of its module.
+    pub(crate) fn module(&self) -> &str {
+        &self.versions.main().module
     }
 
     /// Whether it is to be placed in a process.
@@ -145,7 +153,7 @@ impl Program {
 
     /// The values of a set of variables now.
     pub(crate) fn values(&self, variables: &[AtomicU64]) -> Vec<u64> {
-        let word = self.object.word();
+        let word = self.versions.widest_word();
         variables.iter().map(|variable| word.truncate(variable.load(Ordering::Relaxed))).collect()
     }
 }

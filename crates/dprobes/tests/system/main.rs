@@ -21,6 +21,7 @@ mod examples;
 mod faults;
 mod hazards;
 mod i386;
+mod machines;
 mod modules;
 mod options;
 mod oracle;

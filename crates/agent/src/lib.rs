@@ -1,0 +1,9 @@
+//! Room `agent`: what dprobes puts into a probed process besides trampolines.
+//!
+//! * [`layout`]: the memory that the process and the tracer share, field by field. Compiled handlers, the agent's own
+//!   code and the tracer all address it by these definitions and no others.
+//!
+//! The design as a whole is in `docs/jump-engine.md`.
+#![cfg_attr(not(test), no_std)]
+
+pub mod layout;
