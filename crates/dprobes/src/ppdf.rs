@@ -194,7 +194,7 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
             _ => Err(Failure::new(format!(
                 "{}: it is for {}, and the program is compiled for {}",
                 path.display(),
-                machine_name(image.machine()),
+                image.machine(),
                 object.arch
             ))),
         }
@@ -247,21 +247,6 @@ fn machine_of(arch: Arch) -> Option<Machine> {
         Arch::X86_64 => Some(Machine::X86_64),
         Arch::I386 => Some(Machine::I386),
         _ => None,
-    }
-}
-
-/// The name of a machine, as `--arch` has it.
-pub(crate) fn machine_name(machine: Machine) -> String {
-    let number = match machine {
-        Machine::X86_64 => return "x86-64".to_owned(),
-        Machine::I386 => return "i386".to_owned(),
-        Machine::Other(number) => number,
-    };
-    match number {
-        20 => "ppc".to_owned(),
-        21 => "ppc64".to_owned(),
-        22 => "s390".to_owned(),
-        other => format!("another machine (e_machine {other})"),
     }
 }
 

@@ -2,13 +2,11 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Options, Report, Surroundings, Tracer};
-use rpn::Object;
-
 use crate::arguments::{Attach, Engine, Run, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
 use crate::{Failure, front, program, stats, summary, symbols};
+use engine::{Error, Options, Report, Surroundings, Tracer, Versions};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -99,7 +97,7 @@ fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
     Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
 }
 
-fn options(tracing: &Tracing, object: &Object) -> Result<Options, Failure> {
+fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     match tracing.engine {
         // There is one engine; `auto` picks it.
         Engine::Auto | Engine::Trap => {}
@@ -107,7 +105,7 @@ fn options(tracing: &Tracing, object: &Object) -> Result<Options, Failure> {
     Ok(Options {
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: tracing.shown.items(),
-        symbols: symbols::of(object, tracing.sym.as_deref())?,
+        symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }
 

@@ -37,8 +37,8 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
 }
 
 fn place(program: &Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
-    let object = program::load_to_insert(program, &arguments.select, None)?;
-    symbols::of(object.main(), sym)?;
+    let versions = program::load_to_insert(program, &arguments.select, None)?;
+    symbols::of(versions.main(), sym)?;
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };

@@ -294,7 +294,6 @@ impl Session<'_> {
         for &pid in processes {
             process::Status::read(pid).map_err(|error| error.to_string())?;
             if let Some((machine, reason)) = refused::reason(program, pid) {
-                let machine = crate::ppdf::machine_name(machine);
                 return Err(format!(
                     "process {pid} is a program for {machine}, which this is not for: {reason}"
                 ));

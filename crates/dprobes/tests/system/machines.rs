@@ -1,8 +1,10 @@
 //! One insert, two kinds of processes: each gets the program as it is compiled for its machine.
 
 use crate::i386::target_32;
-use crate::support::{Server, find_program, is_traced, need, run, target, text_differences};
-use crate::support::{Session, becomes_traced, start_server as start};
+use crate::support::{
+    Server, Session, becomes_traced, find_program, is_traced, need, run, start_server as start, target,
+    text_differences,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,12 +23,10 @@ impl Pair {
         let session = Session::new();
         let name = format!("{name}-{}", std::process::id());
         let place = |directory: &str, program: &Path| {
-            let directory = session.scratch.path().join(directory);
+            let directory = session.path().join(directory);
             std::fs::create_dir(&directory).expect("a fresh directory");
             let path = directory.join(&name);
-            // By another process: a file that is open for writing in a child of this one cannot be executed.
-            let (status, _, said) = run(Command::new("cp").arg(program).arg(&path));
-            assert!(status.success(), "{said}");
+            std::fs::copy(program, &path).expect("room for a copy");
             path
         };
         let (wide, narrow) = (place("lib64", &wide), place("lib32", &narrow));
@@ -76,7 +76,7 @@ fn a_module_found_by_its_name_is_probed_in_the_processes_of_both_machines() {
     let pair = need!("machines", Pair::new("both"), "gcc -m32");
     let (mut wide, mut narrow) = (start(&pair.wide), start(&pair.narrow));
     let program = pair.session.program("both.rpn", &pair.text("", "push 0\npush 1\nsub\n"));
-    let records = pair.session.scratch.path().join("records");
+    let records = pair.session.path().join("records");
     let said = pair.session.done(&["insert", &program, "-o", records.to_str().expect("text")]);
     assert_eq!(said, format!("1 probe inserted in `{}`, which 2 processes map now\n", pair.name));
     assert_eq!((wide.ask("call 3"), narrow.ask("call 5")), ("done 3".into(), "done 5".into()));
@@ -111,7 +111,7 @@ fn a_path_means_the_machine_of_its_file() {
     let text = pair.text("", "push r, esp\npush 4\nadd\npush mem, u32\n");
     let text = text.replace(&pair.name, &pair.narrow.to_string_lossy());
     let program = pair.session.program("narrow.rpn", &text);
-    let records = pair.session.scratch.path().join("records");
+    let records = pair.session.path().join("records");
     let said = pair.session.done(&["insert", &program, "-o", records.to_str().expect("text")]);
     assert!(said.contains("which 1 process maps now"), "{said}");
     assert_eq!((wide.ask("call 3"), narrow.ask("call 2")), ("done 3".into(), "done 2".into()));
@@ -191,7 +191,7 @@ fn a_ppdf_is_for_the_machine_it_was_built_for() {
     let pair = need!("machines", Pair::new("ppdf"), "gcc -m32");
     let (mut wide, mut narrow) = (start(&pair.wide), start(&pair.narrow));
     let program = pair.session.program("pair.rpn", &pair.text("", "push 1\n"));
-    let ppdf = pair.session.scratch.path().join("pair.ppdf").to_str().expect("text").to_owned();
+    let ppdf = pair.session.path().join("pair.ppdf").to_str().expect("text").to_owned();
     let (status, _, said) = pair.session.say(&[
         "build-ppdf",
         &program,

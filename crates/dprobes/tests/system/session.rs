@@ -11,7 +11,7 @@ fn from_the_first_insert_to_the_stop() {
     let module = need!("session", target("server"), "gcc");
     // A copy of its own: the session probes every process that maps the module.
     let session = Session::new();
-    let module_copy = session.scratch.path().join("server");
+    let module_copy = session.path().join("server");
     std::fs::copy(&module, &module_copy).expect("room for a copy");
     let name = module_copy.to_str().expect("text");
     assert_eq!(session.fails(&["query", "--all"]), "dprobes: error: nothing is inserted\n");
@@ -19,7 +19,7 @@ fn from_the_first_insert_to_the_stop() {
     let mut early = start(&module_copy);
     let text = counting(&module_copy, ["server_work"]);
     let program = session.program("count.rpn", &text);
-    let records = session.scratch.path().join("records");
+    let records = session.path().join("records");
     let records = records.to_str().expect("text");
     let said = session.done(&["--insert", &program, "-o", records]);
     assert_eq!(said, format!("1 probe inserted in `{name}`, which 1 process maps now\n"));
@@ -117,7 +117,7 @@ fn what_cannot_be_placed_is_refused_and_nothing_is_inserted() {
 fn the_selected_probes_of_a_ppdf_are_applied() {
     let module = need!("session", target("server"), "gcc");
     let session = Session::new();
-    let module_copy = session.scratch.path().join("server");
+    let module_copy = session.path().join("server");
     std::fs::copy(&module, &module_copy).expect("room for a copy");
     let name = module_copy.to_str().expect("text");
     let text = format!(
@@ -125,7 +125,7 @@ fn the_selected_probes_of_a_ppdf_are_applied() {
          offset = server_work\ngroup = a\ninc lv, 0\nexit\noffset = main\ngroup = b\ninc lv, 1\nexit\n"
     );
     let rpn = session.program("server.rpn", &text);
-    let ppdf = session.scratch.path().join("server.ppdf");
+    let ppdf = session.path().join("server.ppdf");
     let ppdf = ppdf.to_str().expect("text");
     let (status, _, said) = session.say(&["--build-ppdf", &rpn, "-o", ppdf]);
     assert!(status == 0 && said.contains("2 probes in "), "{said}");

@@ -37,6 +37,9 @@ impl std::fmt::Display for Machine {
         match self {
             Machine::X86_64 => f.write_str("x86-64"),
             Machine::I386 => f.write_str("i386"),
+            Machine::Other(20) => f.write_str("ppc"),
+            Machine::Other(21) => f.write_str("ppc64"),
+            Machine::Other(22) => f.write_str("s390"),
             Machine::Other(number) => write!(f, "another machine (e_machine {number})"),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A session of its own, which is stopped at the end.
 pub(crate) struct Session {
-    pub(crate) scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Session {
@@ -42,6 +42,11 @@ impl Session {
         let (status, out, err) = self.say(words);
         assert_eq!((status, out.as_str()), (1, ""), "{words:?}: {err}");
         err
+    }
+
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Writes a file: its path.
