@@ -94,7 +94,7 @@ impl Tracer<'_> {
         self.leaving = Leaving::Nobody;
     }
 
-    /// The processes that no program is placed in, nor meant for by their number. Processes that share their memory
+    /// The processes that have no probe, and that no program is meant for by their number. Processes that share their memory
     /// stay together.
     fn unprobed(&self) -> HashSet<i32> {
         let followed = self.threads.values().filter(|tracked| !tracked.exiting);
@@ -102,9 +102,8 @@ impl Tracer<'_> {
         let announced = self.announced.iter();
         let announced = announced.filter_map(|(&tid, &space)| Some((Status::read(tid).ok()?.tgid, space)));
         let processes: Vec<(i32, Option<u32>)> = followed.chain(announced).collect();
-        // What has just begun another program may be about to map a module.
-        let placed = self.spaces.iter().filter(|(_, space)| !space.placed.is_empty() || space.starting);
-        let mut spaces: HashSet<u32> = placed.map(|(&number, _)| number).collect();
+        let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
+        let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
         let is_meant = |pid: i32| {
             let mut programs = self.programs.iter().filter(|program| program.inserted);
             programs.any(|program| program.only.as_ref().is_some_and(|only| only.contains(&pid)))

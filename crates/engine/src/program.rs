@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Whether the probepoint will never fire again.
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         matches!(self, State::Disabled | State::Removed)
     }
 }

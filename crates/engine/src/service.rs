@@ -184,8 +184,8 @@ impl Tracer<'_> {
         self.leaving = Leaving::Nobody;
     }
 
-    /// Lets the processes go in which no program is placed any more: those that no inserted program names, and whose
-    /// modules none is for. Others stay as they are. For use after [`Tracer::remove`].
+    /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come
+    /// yet. Others stay as they are. For use after [`Tracer::remove`].
     pub fn let_go_unprobed(&mut self, control: &Control) {
         self.leave_unprobed(control);
     }

@@ -414,6 +414,7 @@ impl Session<'_> {
             let inserted = self.tracer.inserted();
             let wanted = inserted
                 .iter()
+                .filter(|program| program.probes.iter().any(|(_, state, _)| !state.is_over()))
                 .filter(|program| program.is_for_all && scan::maps_module(pid, &program.object.module));
             let reasons: Vec<_> =
                 wanted.map(|program| (program.number, refused::reason(program.versions, pid))).collect();

@@ -100,6 +100,29 @@ fn a_process_that_was_named_waits_for_its_module_and_stays() {
 }
 
 #[test]
+fn a_process_whose_other_probes_are_over_is_let_go_and_left_alone() {
+    let server = need!("classic", target("server"), "gcc");
+    let plugin = need!("classic", target("plugin"), "gcc");
+    let launcher = need!("classic", target("preload"), "gcc and a static C library");
+    let session = Session::new();
+    let (one, library) = (copy(&session, &server, "one"), copy(&session, &plugin, "library.so"));
+    let mut process = Server::start(&launcher, [text(&library), "/dev/null", text(&one)]);
+    process.line();
+    let thrice = counting(&one, ["server_work"]).replace("minor = 1", "minor = 1\nmaxhits = 3");
+    session.done(&["insert", &session.program("thrice.rpn", &thrice)]);
+    session.done(&["insert", &session.program("library.rpn", &counting(&library, ["plugin_work"]))]);
+    assert_eq!(process.ask("call 9"), "done 9");
+    assert!(is_traced(process.pid()));
+    session.done(&["remove", "--name", text(&library)]);
+    assert!(!is_traced(process.pid()));
+    // An older process is looked at every second.
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(!is_traced(process.pid()));
+    assert_eq!(hits(&session, "server_work"), 3);
+    assert_eq!(process.ask("call 9"), "done 9");
+}
+
+#[test]
 fn symbols_come_from_another_file_of_the_same_build_only() {
     let server = need!("classic", variant("server", "server-id", &["-g", "-Wl,--build-id=sha1"]), "gcc");
     let foreign = need!("classic", variant("server", "server-O1", &["-O1", "-Wl,--build-id=sha1"]), "gcc");
