@@ -63,8 +63,8 @@ pub struct PerProcessor {
 
 /// Working memory of one hit at a time, claimed by the thread that hits.
 ///
-/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes. A thread begins at that of its processor's number
-/// (modulo their count) and takes the first whose `claim` it exchanges from 0 to 1.
+/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. A thread begins at that
+/// of its processor's number (modulo their count) and takes the first whose `claim` it exchanges from 0 to 1.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
@@ -80,7 +80,7 @@ pub struct Context {
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
-    /// Bytes that were ever taken out of its ring, in a cache line of its own. Written by the reader.
+    /// Bytes that were ever taken out of its ring, in a cache line of its own, or [`ABANDONED`]. Written by the reader.
     pub tail: Line,
     /// The program's registers, for handlers that leave compiled code: see [`Registers`].
     pub registers: Registers,
@@ -111,6 +111,7 @@ pub struct Registers {
 /// |---|---|
 /// | 0 | [`Context`] |
 /// | [`RESUME`] | [`Resume`] |
+/// | [`SAVED`] | [`Saved`] |
 /// | [`STATE`] | the interpreter's working memory: a `vm::State` |
 /// | [`SCRATCH`] | a record that has no room in the ring: a [`Header`], then [`SCRATCH_SIZE`] less its bytes |
 /// | ... | unused |
@@ -120,6 +121,9 @@ pub const CONTEXT_SIZE: u64 = 256 << 10;
 /// Where a context's [`Resume`] is.
 pub const RESUME: u64 = PAGE;
 
+/// Where a context's [`Saved`] is.
+pub const SAVED: u64 = PAGE + 0xc00;
+
 /// Where a context's `vm::State` is.
 pub const STATE: u64 = 2 * PAGE;
 
@@ -128,6 +132,28 @@ pub const SCRATCH: u64 = 128 << 10;
 
 /// Bytes of a scratch record: the header, the largest log, and 8 bytes that may be written behind it.
 pub const SCRATCH_SIZE: u64 = HEADER as u64 + vm::LOG_LIMIT as u64 + 8;
+
+/// What the agent keeps of the program while it runs on a context, and room for what the kernel tells it.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// xmm0 to xmm15.
+    pub vectors: [u128; 16],
+    /// The stack pointer.
+    pub stack: u64,
+    /// The address of the [`HandlerInfo`].
+    pub handler: u64,
+    /// A description of a segment.
+    pub descriptor: [u32; 4],
+}
+
+/// Stands for the length of a log in [`Header::log_length`]: the handler makes no record of its log, and there is nothing but
+/// its stack traces.
+pub const NO_LOG: u32 = u32::MAX;
+
+/// Stands in [`Context::tail`] for a reader that will not read any more: there is always room, and what is written is lost.
+/// Nobody waits for room then.
+pub const ABANDONED: u64 = u64::MAX;
 
 /// The most elements of the stack that compiled code hands over.
 pub const RESUME_ELEMENTS: usize = 96;
@@ -235,8 +261,7 @@ pub struct HandlerInfo {
 pub struct Entries {
     /// `resume(context: *mut Context, handler: *const HandlerInfo) -> u64`: goes on with the run in the context's [`Resume`],
     /// on [`Context::registers`], to its end, and makes its records. The context stays claimed. The result is the address
-    /// of the TENTATIVE record of its log, or that of [`Identity::nothing`]. (Records of stack traces are committed by
-    /// the tracer with it: they follow it in the ring.)
+    /// of its record, if that is TENTATIVE, or that of [`Identity::nothing`]. Stack traces are part of the record.
     pub resume: u32,
     /// `wait(context: *mut Context, bytes: u64)`: returns when that many bytes of the context's ring are free, with
     /// [`Context::seen_tail`] set. Only `--lossless` calls it.
@@ -272,9 +297,9 @@ pub struct Header {
     pub rsp: u64,
     /// The site's address.
     pub site: u64,
-    /// Bytes that the handler logged.
+    /// Bytes that the handler logged, or [`NO_LOG`].
     pub log_length: u32,
-    /// Bytes of its stack traces.
+    /// Bytes of its stack traces; they are shown as a record of their own, with major and minor code 0.
     pub trace_length: u32,
 }
 
@@ -296,6 +321,16 @@ pub mod state {
 /// Bytes of a ring: a power of two.
 pub const RING_SIZE: u64 = 4 << 20;
 
+const _: () = {
+    assert!(size_of::<Context>() as u64 <= PAGE);
+    assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
+    assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
+    assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    // No stack of less than this is left for the agent's code.
+    assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
+    assert!(CONTEXT_SIZE.is_power_of_two());
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,10 +341,5 @@ mod tests {
         assert_eq!(HEADER, 64);
         assert_eq!(offset_of!(Context, tail) % 64, 0);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
-        assert!(size_of::<Context>() as u64 <= PAGE);
-        assert!(RESUME + size_of::<Resume>() as u64 <= STATE);
-        assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
-        // No stack of less than this is left for the agent's code.
-        assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
     }
 }

@@ -214,7 +214,7 @@ impl Stopped {
 
     /// The address of its rseq area, which holds the number of the processor it ran on last.
     pub fn rseq_area(&self) -> Option<u64> {
-        ptrace::rseq_area(self.tid)
+        ptrace::rseq_registration(self.tid).map(|registration| registration.address)
     }
 
     /// Suspends the seccomp filters of the thread while it is traced.
