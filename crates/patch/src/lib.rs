@@ -62,6 +62,7 @@
 mod classify;
 mod displaced;
 mod emulate;
+mod flow;
 mod harmless;
 mod liveness;
 mod machine;
@@ -71,8 +72,10 @@ mod place;
 mod refusal;
 mod slot;
 mod stack;
+pub mod tactic;
 
 pub use displaced::{Displaced, displace, displace_in};
+pub use flow::{entered, instructions};
 pub use liveness::{dead_registers, flags_are_dead};
 pub use machine::{Access, Memory, Registers};
 pub use mode::Mode;
