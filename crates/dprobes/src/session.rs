@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
-    let options = options(&arguments.tracing, object.main()).map_err(own)?;
+    let options = options(&arguments.tracing, &object).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
@@ -75,7 +75,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             arguments.pid
         )));
     }
-    let options = options(&arguments.tracing, object.main())?;
+    let options = options(&arguments.tracing, &object)?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
