@@ -27,6 +27,10 @@ const LIMIT: usize = 128 << 10;
 
 fn main() -> Result<()> {
     println!("cargo::rustc-check-cfg=cfg(dprobes_image)");
+    let (system, processor) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
+    if (&*system, &*processor) != ("linux", "x86_64") {
+        return Err(format!("dprobes is for Linux on x86-64, not for {system} on {processor}").into());
+    }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
     let interpreter = here.join("../vm/src");
@@ -136,9 +140,12 @@ fn write_image(linked: &Path, out: &Path) -> Result<()> {
             writeln!(text, "        ({name:?}, {:#x}),", symbol.address())?;
         }
     }
-    let settings = file.symbols().find(|symbol| symbol.name() == Ok("dprobes_settings"));
-    let settings = settings.ok_or("the agent has no settings")?.address();
-    writeln!(text, "    ],\n    settings: {settings:#x},")?;
+    let place = |name| {
+        let found = file.symbols().find(|symbol| symbol.name() == Ok(name));
+        found.map(|symbol| symbol.address()).ok_or_else(|| format!("the agent has no {name}"))
+    };
+    writeln!(text, "    ],\n    code: {:#x},", place("dprobes_code_end")?)?;
+    writeln!(text, "    settings: {:#x},", place("dprobes_settings")?)?;
     text.push_str("    faults: &[\n");
     for (from, to) in faults(&file)? {
         writeln!(text, "        ({from:#x}, {to:#x}),")?;

@@ -13,6 +13,8 @@ pub struct Image {
     bytes: &'static [u8],
     /// Entry points by their names.
     entries: &'static [(&'static str, u32)],
+    /// Bytes of instructions, which come first.
+    code: u32,
     /// The place of the settings.
     settings: u32,
     /// The fault table: the place of an instruction that may fault, and the place to go on at.
@@ -67,6 +69,11 @@ impl Image {
     /// Bytes of it.
     pub fn size(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes of instructions; what follows them is constants.
+    pub fn code_size(&self) -> usize {
+        self.code as usize
     }
 
     /// The bytes for an address, a multiple of 64 below [`LOW_END`] less the size.

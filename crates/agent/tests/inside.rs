@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cases::{Execution, Ran, TestMachine};
 use common::Bench;
-use dprobes_agent::image::{Entry, image};
+use dprobes_agent::image::{Entry, Settings, image};
 use dprobes_agent::layout::HEADER;
+use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Register as IcedRegister};
 use vm::{End, Fault, Machine, Program, Register, State, Word};
 
 #[test]
@@ -30,6 +31,47 @@ fn the_image_is_small_and_has_its_entries() {
 struct Agent {
     bench: Bench,
     runs: usize,
+}
+
+#[test]
+fn the_code_uses_nothing_that_is_not_saved() {
+    let image = image();
+    let bytes = image.at(0x1000, Settings { identity: 0x2000, yields: false });
+    let mut decoder = Decoder::with_ip(64, &bytes[..image.code_size()], 0x1000, DecoderOptions::NONE);
+    let mut decoded = 0;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let at = instruction.ip();
+        assert!(!instruction.is_invalid(), "{at:#x}");
+        decoded += 1;
+        // No vectors beyond SSE2's, no floating point but to store it as it is, nothing relative to fs or gs.
+        let allowed = instruction.cpuid_features().iter().all(|feature| {
+            matches!(
+                feature,
+                CpuidFeature::INTEL8086
+                    | CpuidFeature::INTEL186
+                    | CpuidFeature::INTEL286
+                    | CpuidFeature::INTEL386
+                    | CpuidFeature::INTEL486
+                    | CpuidFeature::X64
+                    | CpuidFeature::CMOV
+                    | CpuidFeature::CPUID
+                    | CpuidFeature::SYSCALL
+                    | CpuidFeature::SSE
+                    | CpuidFeature::SSE2
+                    | CpuidFeature::MULTIBYTENOP
+                    | CpuidFeature::PAUSE
+                    | CpuidFeature::FXSR
+                    | CpuidFeature::FSGSBASE
+            )
+        });
+        // The compiler writes it where bsf, which older processors take it for, gives the same.
+        let allowed = allowed || matches!(instruction.code(), Code::Tzcnt_r32_rm32 | Code::Tzcnt_r64_rm64);
+        assert!(allowed, "{:?} at {at:#x}: {:?}", instruction.code(), instruction.cpuid_features());
+        assert!(matches!(instruction.segment_prefix(), IcedRegister::None | IcedRegister::CS), "{at:#x}");
+    }
+    println!("{decoded} instructions in {} bytes", image.code_size());
+    assert!(decoded > 3000);
 }
 
 /// A case's machine, and whether it was asked for what a real process does not answer as that does.

@@ -2,7 +2,7 @@
 //!
 //! * Threads are typed states: [`Running`] or [`Stopped`]. A register can be read of a stopped thread only, and
 //!   letting it run consumes it.
-//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write`], which
+//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write()`], which
 //!   honour the pages' protection as the process itself would.
 //! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
 //!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened. Several calls, to map
@@ -23,6 +23,7 @@ mod maps;
 mod memory;
 mod module;
 mod pages;
+mod processor;
 mod ptrace;
 mod registers;
 mod remote;
@@ -48,6 +49,7 @@ pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use pages::{Page, PageMap, Run};
+pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::find_syscall;
 pub use room::{low_gaps, low_places};

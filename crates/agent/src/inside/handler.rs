@@ -33,19 +33,15 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     };
     // SAFETY: the tracer has set it up.
     let handler = unsafe { &*handler };
-    let pid = match settings::identity().pid.load(Ordering::Relaxed) {
-        0 => kernel::process(),
-        pid => pid,
-    };
     let (rsp, site) = (registers.general[4], registers.rip);
     let mut thread =
-        Thread { registers, vectors: &saved.vectors, pid, descriptor: &mut saved.descriptor, float: None };
+        Thread { registers, vectors: &saved.vectors, descriptor: &mut saved.descriptor, float: None };
     // SAFETY: the description leads to memory that is there.
     let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
     // SAFETY: as above; its registers are not used any more.
     let context = unsafe { &*context };
     let tid = context.holder.load(Ordering::Relaxed);
-    let record = Record { handler, outcome, time: resume.time, pid, tid, rsp, site };
+    let record = Record { handler, outcome, time: resume.time, tid, rsp, site };
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
     made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)
@@ -111,7 +107,6 @@ struct Record<'a> {
     handler: &'a HandlerInfo,
     outcome: Outcome,
     time: u64,
-    pid: u32,
     tid: u32,
     rsp: u64,
     site: u64,
@@ -148,7 +143,7 @@ impl Record<'_> {
             time: self.time,
             probe: handler.probe,
             processor: kernel::processor(),
-            pid: self.pid,
+            pid: settings::process(),
             tid: self.tid,
             major: self.outcome.major.unwrap_or(handler.major),
             minor: self.outcome.minor.unwrap_or(handler.minor),

@@ -5,7 +5,7 @@
 use vm::{Fault, Machine, Register, RegisterSet, Shape};
 
 use super::float::FloatRegisters;
-use super::{guarded, kernel, segment};
+use super::{guarded, kernel, segment, settings};
 use crate::layout::Registers;
 
 /// The thread's registers as compiled code has stored them, and its memory.
@@ -13,8 +13,6 @@ pub(super) struct Thread<'a> {
     pub(super) registers: &'a mut Registers,
     /// xmm0 to xmm15 as the program has them.
     pub(super) vectors: &'a [u128; 16],
-    /// The process id.
-    pub(super) pid: u32,
     /// Memory below 4 GiB that the kernel may write a description of a segment to.
     pub(super) descriptor: &'a mut [u32; 4],
     /// The floating-point registers, once a handler has asked for one. No handler can change them.
@@ -93,7 +91,7 @@ impl Machine for Thread<'_> {
     }
 
     fn pid(&mut self) -> u64 {
-        self.pid.into()
+        settings::process().into()
     }
 
     fn processor(&mut self) -> u64 {

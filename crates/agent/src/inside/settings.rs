@@ -1,5 +1,8 @@
 //! What the agent is told when it is put into an address space: constants in its memory, written by [`crate::image`].
 
+use core::sync::atomic::Ordering;
+
+use super::kernel;
 use crate::layout::Identity;
 
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
@@ -21,6 +24,14 @@ pub(super) fn identity() -> &'static Identity {
     // SAFETY: the constant is there; its value is the address of a page that is mapped as long as the agent is, whose
     // fields are atomic.
     unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.identity) as *const Identity) }
+}
+
+/// The process id: the tracer's word, or else the kernel's.
+pub(super) fn process() -> u32 {
+    match identity().pid.load(Ordering::Relaxed) {
+        0 => kernel::process(),
+        pid => pid,
+    }
 }
 
 /// Whether a thread that waits may make the system call sched_yield.

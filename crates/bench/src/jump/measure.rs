@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Calls of the unprobed function, per thread.
 const UNPROBED: u64 = 10_000_000;
-/// Calls by which the cost of a hit is estimated, per thread.
-const TRIAL: u64 = 1000;
+/// The first calls by which the cost of a hit is estimated, per thread.
+const TRIAL: u64 = 50;
 
 /// What one repetition has shown.
 #[derive(Clone, Debug, Default)]
@@ -111,15 +111,20 @@ fn wait_for(subject: &Subject, row: &Row, before: [u8; 16], attached: &mut dyn A
     Ok(())
 }
 
-/// A short round, and one of as many calls as take about the time that the row may take.
+/// Short rounds, which show what a hit costs, and one of as many calls as take about the time that the row may take.
 fn rounds(subject: &mut Subject, row: &Row) -> io::Result<(Round, Round)> {
-    // Twice: the first calls may find nothing in place yet that is made when it is first needed.
-    let mut trial = subject.round(row.function, TRIAL, Shape::flat(row.shape.threads))?;
-    let second = subject.round(row.function, TRIAL, Shape::flat(row.shape.threads))?;
-    trial.calls += second.calls;
-    let each = (second.wall as f64 / TRIAL as f64).max(row.shape.gap as f64).max(1.0);
-    let calls = (row.seconds * 1e9 / each).min(row.calls as f64) as u64;
-    let calls = calls.max(TRIAL);
-    let round = subject.round(row.function, calls, row.shape)?;
-    Ok((trial, round))
+    let flat = Shape::flat(row.shape.threads);
+    let mut trial = Round::default();
+    let mut calls = TRIAL;
+    loop {
+        let round = subject.round(row.function, calls, flat)?;
+        trial.calls += round.calls;
+        let each = (round.wall as f64 / calls as f64).max(row.shape.gap as f64).max(1.0);
+        let enough = (row.seconds * 1e9 / each).min(row.calls as f64) as u64;
+        // The first calls may find nothing in place yet that is made when it is first needed: they say little.
+        if calls >= 64 * TRIAL || round.wall > 20_000_000 {
+            return Ok((trial, subject.round(row.function, enough.max(TRIAL), row.shape)?));
+        }
+        calls *= 4;
+    }
 }

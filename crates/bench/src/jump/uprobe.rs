@@ -2,11 +2,9 @@
 
 use super::tracer::{Attached, Place, Seen, Tracer};
 use crate::cleanup::Guard;
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +66,16 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     opened.write_all(line.as_bytes()).map_err(explain)
 }
 
+/// Our uprobe: its group, and what removes it.
+fn define(place: &Place) -> io::Result<(String, Guard)> {
+    let group = format!("{NAME}{}", std::process::id());
+    let events = Path::new(TRACEFS).join("uprobe_events");
+    let Place { program, offset, .. } = place;
+    append(&events, &format!("p:{group}/hit {}:{offset:#x} a=%di:s64 b=%si:s64\n", program.display()))?;
+    let guard = Guard::write(events, format!("-:{group}/hit\n"));
+    Ok((group, guard))
+}
+
 /// A perf event that counts a uprobe's hits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted;
@@ -85,41 +93,28 @@ struct PerfEvent {
     flags: u64,
     wakeup: u32,
     breakpoint: u32,
-    path: u64,
+    address: u64,
 }
 
-/// As [`PerfEvent`], with the offset in the file (PERF_ATTR_SIZE_VER1).
-#[repr(C)]
-#[derive(Default)]
-struct UprobeEvent {
-    event: PerfEvent,
-    offset: u64,
-}
-
+/// PERF_TYPE_TRACEPOINT.
+const TRACEPOINT: u32 = 2;
 /// `inherit`: threads that the process creates are counted too.
 const INHERIT: u64 = 1 << 1;
 
 struct Counter {
-    event: OwnedFd,
+    event: File,
+    // After the event, which uses it.
+    _probe: Guard,
 }
 
 impl Tracer for Counted {
     fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
-        let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-        let kind = kind.trim().parse().map_err(io::Error::other)?;
-        let path = CString::new(place.program.as_os_str().as_bytes()).map_err(io::Error::other)?;
-        let attributes = UprobeEvent {
-            event: PerfEvent {
-                kind,
-                size: size_of::<UprobeEvent>() as u32,
-                flags: INHERIT,
-                path: path.as_ptr() as u64,
-                ..PerfEvent::default()
-            },
-            offset: place.offset,
-        };
-        // SAFETY: attributes is a live perf_event_attr of the size it says, whose path is a C string that outlives the
-        // call; the kernel copies both.
+        let (group, probe) = define(place)?;
+        let id = std::fs::read_to_string(Path::new(TRACEFS).join("events").join(group).join("hit/id"))?;
+        let config = id.trim().parse().map_err(io::Error::other)?;
+        let size = size_of::<PerfEvent>() as u32;
+        let attributes = PerfEvent { kind: TRACEPOINT, size, config, flags: INHERIT, ..PerfEvent::default() };
+        // SAFETY: attributes is a live perf_event_attr of the size it says; the kernel copies it.
         let descriptor = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, place.pid as i32, -1, -1, 0)
         };
@@ -127,15 +122,15 @@ impl Tracer for Counted {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new, and nobody else's.
-        let event = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
-        Ok(Box::new(Counter { event }))
+        let event = unsafe { File::from_raw_fd(descriptor as i32) };
+        Ok(Box::new(Counter { event, _probe: probe }))
     }
 }
 
 impl Attached for Counter {
-    fn stop(self: Box<Self>) -> io::Result<Seen> {
+    fn stop(mut self: Box<Self>) -> io::Result<Seen> {
         let mut count = [0; 8];
-        File::from(self.event).read_exact(&mut count)?;
+        self.event.read_exact(&mut count)?;
         Ok(Seen { hits: u64::from_ne_bytes(count), ..Seen::default() })
     }
 }
@@ -156,12 +151,7 @@ struct Buffer {
 
 impl Tracer for Logged {
     fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
-        let name = format!("{NAME}{}", std::process::id());
-        let events = Path::new(TRACEFS).join("uprobe_events");
-        let definition =
-            format!("p:{name}/hit {}:{:#x} a=%di:s64 b=%si:s64\n", place.program.display(), place.offset);
-        append(&events, &definition)?;
-        let event = Guard::write(events, format!("-:{name}/hit\n"));
+        let (name, event) = define(place)?;
         let instance = Path::new(TRACEFS).join("instances").join(&name);
         std::fs::create_dir(&instance)?;
         let buffer = Guard::remove_object(instance.clone());
