@@ -84,7 +84,7 @@ fn those_for_the_kernel_are_refused_by_name_and_nothing_is_started() {
              compiles the others\n",
             file.display()
         );
-        let marker = session.scratch.path().join("started");
+        let marker = session.path().join("started");
         let mut command = dprobes();
         let (status, _, said) = run(command.arg("run").arg(&file).args(["--", "touch"]).arg(&marker));
         assert_eq!(status.code(), Some(125), "{name}: {said}");
