@@ -21,9 +21,14 @@ impl Tracer<'_> {
     /// A thread says that it has created another.
     pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
-        // One that was let go already, by a session that ends, is nobody's any more.
-        if !self.threads.contains_key(&child) && process::is_traced_here(child) {
+        if self.threads.contains_key(&child) {
+            // It was found before.
+        } else if process::is_traced_here(child) {
             self.told_of(thread.tid(), child);
+        } else {
+            // One that was let go already, by a session that ends, is nobody's any more. Or the thread has been killed by now: then
+            // what it tells is its exit status, and letting it go on here takes it past its last stop.
+            self.announce_untold(&thread);
         }
         self.resume(thread, 0);
         checked

@@ -46,7 +46,7 @@ pub enum Stop {
     Group(c_int),
     /// It has created a thread or process, which is traced too.
     Clone {
-        /// The new thread.
+        /// The new thread. 0 if it was killed before it could be asked.
         child: pid_t,
         /// `Fork`, `Vfork` or `Clone`, as the kernel classes it.
         kind: Birth,
@@ -372,7 +372,11 @@ fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
     }
     let signal = libc::WSTOPSIG(status);
     let message = || ptrace::event_message(tid).map(|message| message as pid_t);
-    let birth = |kind| message().map(|child| Stop::Clone { child, kind });
+    // Killed between the report and the question, it cannot say which child.
+    let birth = |kind| match message() {
+        Err(error) if error.is_gone() => Ok(Stop::Clone { child: 0, kind }),
+        child => child.map(|child| Stop::Clone { child, kind }),
+    };
     let stop = match status >> 16 {
         0 if signal == SYSCALL_STOP => Ok(Stop::SystemCall),
         0 => Ok(Stop::Signal(signal)),
