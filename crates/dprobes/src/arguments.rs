@@ -145,9 +145,10 @@ Examples:
 pub(crate) struct BuildPpdf {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for; for another than this one, symbols are kept as they are written
-    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
-    pub(crate) arch: rpn::Arch,
+    /// The machine that the program is for [default: the module's]; where this one does not run it, symbols are kept as
+    /// they are written
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) arch: Option<rpn::Arch>,
     /// The file to write [default: the program's name with .ppdf]
     #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

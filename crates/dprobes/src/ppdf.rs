@@ -8,16 +8,11 @@ use std::process::ExitCode;
 use engine::{Error, Refused};
 use process::{Image, Machine};
 use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
-use rpn::{Compiled, ModuleFile, ModuleKind, Object};
+use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
 use crate::arguments::{BuildPpdf, Program};
 use crate::output::tell;
 use crate::{Failure, program};
-
-/// `e_machine` of x86-64 programs.
-const EM_X86_64: u16 = 62;
-/// `e_machine` of i386 programs.
-const EM_386: u16 = 3;
 
 /// Compiles a program, resolves its probes in the module's file, and writes the result.
 pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
@@ -29,13 +24,24 @@ pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     if is_same_file(input, &output) {
         return Err(Failure::new(format!("{}: the PPDF would overwrite the program", output.display())));
     }
-    let compiled = program::compile(&arguments.program, arguments.arch)?;
+    let compiled = compile(arguments)?;
     let ppdf = resolve(compiled, arguments.sym.as_deref(), !arguments.dont_verify_opcodes)?;
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
     let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
     write_whole(&output, &bytes).map_err(|error| failed(&error))?;
     tell(&format!("{}: {}", output.display(), described(&ppdf.object)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Compiles the program for the machine that was asked for, else for that of its module's file.
+fn compile(arguments: &BuildPpdf) -> Result<Compiled, Failure> {
+    if let Some(arch) = arguments.arch {
+        return program::compile(&arguments.program, arch);
+    }
+    program::compile_for_module(&arguments.program, |module| {
+        let path = find_module(module).or_else(|| arguments.sym.clone())?;
+        Image::open(&path).ok().map(|image| image.machine())
+    })
 }
 
 /// The PPDF that is given as a probe program; nothing where the file is none.
@@ -71,13 +77,13 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     Ok(Some(ppdf))
 }
 
-/// Makes sure that a PPDF can be applied by this version: that it is for this machine, and that its sites are
-/// resolved. Gives its object.
+/// Makes sure that a PPDF can be applied by this version: that this machine runs its programs, and that its sites
+/// are resolved. Gives its object.
 pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     let failed = |cause: &str| Failure::new(format!("{}: {cause}", path.display()));
-    if ppdf.object.arch != rpn::Arch::X86_64 {
+    if machine_of(ppdf.object.arch).is_none() {
         return Err(failed(&format!(
-            "it was built for {}; only x86-64 programs can be probed",
+            "it was built for {}; only x86-64 and i386 programs can be probed",
             ppdf.object.arch
         )));
     }
@@ -143,7 +149,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         ));
         return Ok(Ppdf { object, places });
     }
-    if object.arch != rpn::Arch::X86_64 {
+    if machine_of(object.arch).is_none() {
         tell(&format!(
             "warning: a program for {}: the probes are not resolved, and this machine cannot apply them",
             object.arch
@@ -183,21 +189,21 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
 fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), Failure> {
     let open = |path: &Path| {
         let image = Image::open(path).map_err(Failure::new)?;
-        match image.machine() {
-            Machine::X86_64 => Ok(image),
-            other => Err(Failure::new(format!(
-                "{}: it is for {}; only x86-64 programs can be probed",
+        match machine_of(object.arch) {
+            Some(machine) if machine == image.machine() => Ok(image),
+            _ => Err(Failure::new(format!(
+                "{}: it is for {}, and the program is compiled for {}",
                 path.display(),
-                match other {
-                    Machine::I386 => machine_name(EM_386),
-                    Machine::Other(machine) => machine_name(machine),
-                    Machine::X86_64 => machine_name(EM_X86_64),
-                }
+                machine_name(image.machine()),
+                object.arch
             ))),
         }
     };
     let symbols = sym.map(open).transpose()?;
-    let found = find_module(&object.module);
+    let found = match machine_of(object.arch) {
+        Some(machine) if !object.module.contains('/') => process::find_library(&object.module, machine),
+        _ => find_module(&object.module),
+    };
     match (found, symbols) {
         (Some(path), None) => Ok((open(&path)?, None)),
         (Some(path), Some(symbols)) => {
@@ -226,18 +232,34 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
     }
 }
 
-/// The file of a module, by its name in a program: a path, or the name of a library.
+/// The file of a module, by its name in a program: a path, or the name of a library, of this machine's own code if
+/// there is one.
 fn find_module(name: &str) -> Option<PathBuf> {
     match name.contains('/') {
         true => Some(PathBuf::from(name)).filter(|path| path.exists()),
-        false => process::find_library(name, Machine::X86_64),
+        false => [Machine::X86_64, Machine::I386]
+            .into_iter()
+            .find_map(|machine| process::find_library(name, machine)),
     }
 }
 
-fn machine_name(machine: u16) -> String {
-    match machine {
-        EM_X86_64 => "x86-64".to_owned(),
-        EM_386 => "i386".to_owned(),
+/// The machine that runs a program's processes, if that is this one.
+fn machine_of(arch: Arch) -> Option<Machine> {
+    match arch {
+        Arch::X86_64 => Some(Machine::X86_64),
+        Arch::I386 => Some(Machine::I386),
+        _ => None,
+    }
+}
+
+/// The name of a machine, as `--arch` has it.
+pub(crate) fn machine_name(machine: Machine) -> String {
+    let number = match machine {
+        Machine::X86_64 => return "x86-64".to_owned(),
+        Machine::I386 => return "i386".to_owned(),
+        Machine::Other(number) => number,
+    };
+    match number {
         20 => "ppc".to_owned(),
         21 => "ppc64".to_owned(),
         22 => "s390".to_owned(),

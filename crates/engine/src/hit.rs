@@ -6,14 +6,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use patch::Mode;
 use process::{Registers, Stop, Stopped};
 use trace::{Items, Record};
-use vm::End;
+use vm::{End, Word};
 
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::State;
 use crate::site::{INT3, OwnUses, Use};
+use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 
@@ -27,7 +29,7 @@ impl Tracer<'_> {
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
-        if !space.sites.contains_key(&address) {
+        let Some(word) = word_at(space, address) else {
             let mut byte = [0];
             let ours_before = space.disarmed.contains_key(&address);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
@@ -38,7 +40,7 @@ impl Tracer<'_> {
                 return Ok(None);
             }
             return Ok(Some(thread));
-        }
+        };
         registers.set_rip(address);
         let (again, abandoned) = tracked.come_back(address, &registers);
         let done = tracked.in_slot.take();
@@ -54,7 +56,7 @@ impl Tracer<'_> {
         let segments = registers;
         let records = match again {
             Some(waiting) => waiting.records,
-            None => self.run_handlers(&thread, address, &mut registers),
+            None => self.run_handlers(&thread, address, word, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
         self.execute(thread, waiting, &segments)?;
@@ -62,7 +64,13 @@ impl Tracer<'_> {
     }
 
     /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
-    fn run_handlers(&mut self, thread: &Stopped, address: u64, registers: &mut Registers) -> Vec<Pending> {
+    fn run_handlers(
+        &mut self,
+        thread: &Stopped,
+        address: u64,
+        word: Word,
+        registers: &mut Registers,
+    ) -> Vec<Pending> {
         let tid = thread.tid();
         let mut records = Vec::new();
         let mut place = 0;
@@ -70,7 +78,7 @@ impl Tracer<'_> {
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
             if let Use::Probe { program, probe } = wanted {
-                let ran = self.run_handler(thread, program, probe, registers);
+                let ran = self.run_handler(thread, (program, probe), word, registers);
                 records.extend(ran.into_iter().flatten().flatten());
             }
         }
@@ -96,12 +104,13 @@ impl Tracer<'_> {
     fn run_handler(
         &mut self,
         thread: &Stopped,
-        program_number: usize,
-        number: usize,
+        (program_number, number): (usize, usize),
+        word: Word,
         registers: &mut Registers,
     ) -> Option<[Option<Pending>; 2]> {
         let program = &mut self.programs[program_number];
-        let definition = &program.object.probes[number];
+        let object = program.versions.of_word(word);
+        let definition = &object.probes[number];
         let probe = &mut program.probes[number];
         if probe.state.is_over() {
             return None;
@@ -116,7 +125,6 @@ impl Tracer<'_> {
         let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
-        let object = &program.object;
         let mut machine = HitMachine::new(thread, registers, &mut tracked.identity);
         let code = vm::Program {
             word: object.word(),
@@ -282,6 +290,15 @@ impl Tracer<'_> {
         self.commit(kept);
         self.drop_records(dropped);
     }
+}
+
+/// The word of the code at a site; nothing where there is no site.
+fn word_at(space: &Space, address: u64) -> Option<Word> {
+    let armed = space.sites.get(&address)?;
+    Some(match armed.site().displaced.mode() {
+        Mode::Bits32 => Word::W4,
+        Mode::Bits64 => Word::W8,
+    })
 }
 
 /// The users of a site that are probes which are over by now.

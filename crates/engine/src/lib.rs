@@ -24,8 +24,8 @@
 //!
 //! # Two kinds of code
 //!
-//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and a program is placed only in
-//! modules of the word it was compiled for. What the kernel wants to know - which instruction makes a system call, which
+//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and of a program the version is
+//! placed that was compiled for that machine (`versions`). What the kernel wants to know - which instruction makes a system call, which
 //! number it has, which one may start again - the code segment of the stopped thread says.
 //!
 //! # Where what is
@@ -64,6 +64,7 @@ mod slots;
 mod space;
 mod tracer;
 mod tracked;
+mod versions;
 
 pub use error::{Error, Refused};
 pub use ledger::Ledger;
@@ -74,3 +75,4 @@ pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, resolve};
 pub use service::{Inserted, Variables};
 pub use tracer::{Control, Tracer};
+pub use versions::Versions;

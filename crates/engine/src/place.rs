@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use patch::Mode;
-use process::{Machine, Memory, Module};
+use process::{Memory, Module};
 use rpn::Location;
-use vm::Word;
 
 use crate::error::Refused;
 use crate::observer::Note;
 use crate::program::Program;
-use crate::resolve::{boundary, code_offset, other_file, shown, site_address, symbol, verify_opcode};
+use crate::resolve::{boundary, code_offset, mode, other_file, shown, site_address, symbol, verify_opcode};
 use crate::site::{Armed, INT3, LONGEST, Planned, Use};
 use crate::space::module_key;
 
@@ -82,13 +80,16 @@ pub(crate) fn plan(
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
-    if let Some(reason) = other_word(program.object.word(), module) {
-        plan.remarks.push(Note::Other(reason));
-        return plan;
-    }
+    let object = match program.versions.of(module.image.machine()) {
+        Ok(object) => object,
+        Err(reason) => {
+            plan.remarks.push(Note::Other(not_for(module, reason)));
+            return plan;
+        }
+    };
     let critical = critical_sections(module, text.memory);
-    let other = program.object.file.as_ref().and_then(|file| other_file(file, &module.image));
-    for (probe, definition) in program.object.probes.iter().enumerate() {
+    let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
+    for (probe, definition) in object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
         }
@@ -115,25 +116,12 @@ pub(crate) fn plan(
     plan
 }
 
-/// Why a program cannot be placed in a module: it was compiled for another word.
-fn other_word(word: Word, module: &Module) -> Option<String> {
-    let mode = mode(module)?;
-    let bits = word.bits();
-    (mode.bits() != bits).then(|| {
-        format!(
-            "{} is {}-bit code, and the probe program is compiled for {bits}-bit code; it is not probed",
-            module.path.display(),
-            mode.bits()
-        )
-    })
-}
-
-/// The mode in which the code of a module runs; nothing for another machine's.
-fn mode(module: &Module) -> Option<Mode> {
-    match module.image.machine() {
-        Machine::X86_64 => Some(Mode::Bits64),
-        Machine::I386 => Some(Mode::Bits32),
-        Machine::Other(_) => None,
+/// Why a program is not placed in a module: there is no version of it for that machine.
+fn not_for(module: &Module, reason: &str) -> String {
+    let path = module.path.display();
+    match mode(&module.image) {
+        Some(mode) => format!("{path} is {}-bit code and is not probed: {reason}", mode.bits()),
+        None => format!("{path} is another machine's code and is not probed"),
     }
 }
 
@@ -193,7 +181,7 @@ pub(crate) fn site(
     if checks.opcodes {
         module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
     }
-    let mode = mode(module).ok_or_else(|| "the module is for another machine".to_owned())?;
+    let mode = mode(&module.image).ok_or_else(|| "the module is for another machine".to_owned())?;
     let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!(

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rpn::Object;
 use trace::Items;
 
+use crate::versions::Versions;
+
 /// How a program is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -18,7 +20,7 @@ pub struct Options {
 /// A compiled program with its variables and counters. All processes share them.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) object: Object,
+    pub(crate) versions: Versions,
     pub(crate) options: Options,
     pub(crate) locals: Box<[AtomicU64]>,
     pub(crate) probes: Vec<Probe>,
@@ -122,15 +124,21 @@ pub struct Counts {
 }
 
 impl Program {
-    pub(crate) fn new(object: Object, options: Options, only: Option<HashSet<i32>>) -> Program {
+    pub(crate) fn new(versions: Versions, options: Options, only: Option<HashSet<i32>>) -> Program {
+        let object = versions.main();
         Program {
             locals: (0..object.vars).map(|_| AtomicU64::new(0)).collect(),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
-            object,
+            versions,
             options,
             only,
             inserted: true,
         }
+    }
+
+    /// The name of its module.
+    pub(crate) fn module(&self) -> &str {
+        &self.versions.main().module
     }
 
     /// Whether it is to be placed in a process.
@@ -140,7 +148,7 @@ impl Program {
 
     /// The values of a set of variables now.
     pub(crate) fn values(&self, variables: &[AtomicU64]) -> Vec<u64> {
-        let word = self.object.word();
+        let word = self.versions.widest_word();
         variables.iter().map(|variable| word.truncate(variable.load(Ordering::Relaxed))).collect()
     }
 }

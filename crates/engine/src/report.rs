@@ -40,13 +40,13 @@ impl Tracer<'_> {
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
         for (program, states) in self.programs.iter().zip(states) {
-            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states)
-            {
+            let object = program.versions.main();
+            for ((probe, definition), &state) in program.probes.iter().zip(&object.probes).zip(states) {
                 report.probes.push(ProbeReport {
-                    module: program.object.module.clone(),
+                    module: object.module.clone(),
                     point: definition.point.clone(),
                     address: probe.address,
-                    major: program.object.major,
+                    major: object.major,
                     minor: definition.minor,
                     engine: "trap",
                     counts: probe.counts,

@@ -1,6 +1,7 @@
 //! Where a program's probepoints are in a module's file: without any process, as for building a PPDF.
 
-use process::{Function, FunctionKind, Image, Misplaced};
+use patch::Mode;
+use process::{Function, FunctionKind, Image, Machine, Misplaced};
 use rpn::{Location, ModuleFile, Probe, Site};
 
 use crate::site::LONGEST;
@@ -45,8 +46,18 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
         verify_opcode(probe.opcode, &bytes, vaddr)?;
         module.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
     }
-    let displaced = patch::displace(&bytes, vaddr).map_err(|refusal| refusal.to_string())?;
+    let mode = mode(module).ok_or("the module is for another machine")?;
+    let displaced = patch::displace_in(mode, &bytes, vaddr).map_err(|refusal| refusal.to_string())?;
     Ok(Resolved { site: Site { offset, vaddr, bytes: displaced.original().to_vec() }, remarks })
+}
+
+/// The mode in which the code of a file runs; nothing for another machine's.
+pub(crate) fn mode(image: &Image) -> Option<Mode> {
+    match image.machine() {
+        Machine::X86_64 => Some(Mode::Bits64),
+        Machine::I386 => Some(Mode::Bits32),
+        Machine::Other(_) => None,
+    }
 }
 
 /// The address at which a file has the code of an offset.

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
+use crate::versions::Versions;
 
 /// Which variables are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,10 @@ pub enum Variables {
 pub struct Inserted<'a> {
     /// Its number.
     pub number: usize,
-    /// The program.
+    /// The program: the version that reports show.
     pub object: &'a Object,
+    /// All its versions.
+    pub versions: &'a Versions,
     /// How it is used.
     pub options: Options,
     /// For each of its probes, in order: where it was placed first, its state, its counts.
@@ -43,11 +46,11 @@ pub struct Inserted<'a> {
 }
 
 impl Tracer<'_> {
-    /// Inserts a program: its number. `only` names the processes it is for, which include their later descendants;
+    /// Inserts a program, each version in the processes of its machine: its number. `only` names the processes it is for, which include their later descendants;
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
-    pub fn insert(&mut self, object: Object, options: Options, only: Option<Vec<i32>>) -> usize {
-        self.globals.grow(object.gvars);
-        self.programs.push(Program::new(object, options, only.map(|only| only.into_iter().collect())));
+    pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
+        self.globals.grow(program.gvars());
+        self.programs.push(Program::new(program, options, only.map(|only| only.into_iter().collect())));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -64,8 +67,8 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The process is gone, or probes cannot be placed.
-    pub fn check(&mut self, object: &Object, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(object.clone(), options, Some([pid].into())));
+    pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
+        self.programs.push(Program::new(program.clone(), options, Some([pid].into())));
         let number = self.programs.len() - 1;
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
@@ -109,7 +112,8 @@ impl Tracer<'_> {
         programs
             .map(|(number, program)| Inserted {
                 number,
-                object: &program.object,
+                object: program.versions.main(),
+                versions: &program.versions,
                 options: program.options,
                 probes: program
                     .probes

@@ -4,7 +4,7 @@
 //! meaning ([`run`]), and the [`Machine`] trait: the registers, memory and system values of the place where
 //! a probe fired. The assembler, the printer and every compiler read the same table; there is no second list
 //! of opcodes anywhere. Other engines must agree with the interpreter bit for bit; the case files in
-//! `tests/cases` are theirs too.
+//! `tests/conformance` are theirs too.
 //!
 //! Design constraints:
 //!
@@ -118,9 +118,10 @@ pub use trace::TRACE_LIMIT;
 pub use word::Word;
 
 #[cfg(test)]
-extern crate self as dprobes_vm;
+extern crate self as vm;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
-#[path = "../tests/support/machine.rs"]
+#[allow(unreachable_pub, reason = "a library's file")]
+#[path = "../../cases/src/machine.rs"]
 mod test_machine;

@@ -25,7 +25,7 @@ fn has_m32() -> bool {
 }
 
 /// A program of tests/targets as a 32-bit one, under a name of its own.
-fn target_32(name: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(crate) fn target_32(name: &str, flags: &[&str]) -> Option<PathBuf> {
     has_m32().then_some(())?;
     let flags: Vec<&str> = std::iter::once("-m32").chain(flags.iter().copied()).collect();
     variant(name, &format!("{name}-m32{}", flags[1..].concat()), &flags)
@@ -264,10 +264,25 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
         let outcome = Run::new(&counting(program, ["leaf_work"])).on(["/bin/sh", "-c", &shell]).ended_with(9);
         assert_eq!(outcome.stats.hits(1), calls, "{outcome:#?}");
     }
-    // One that is not is probed where the code is as that of the command; the other is told of, once.
-    let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\nexit\n";
+    // One that is not is probed in both, each time by the program as it is compiled for that machine.
+    let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\npush 1\nlog 1\nexit\n";
     let outcome = Run::new(both).on(["/bin/sh", "-c", &shell]).ended_with(9);
-    assert_eq!(outcome.stderr.matches("is 32-bit code").count(), 1, "{outcome:#?}");
+    let mut rows = record_bytes(&outcome);
+    rows.sort_unstable();
+    let (word, long) = ("01000000", "0100000000000000");
+    assert_eq!(
+        rows,
+        [word, word, long],
+        "two narrow programs and a wide one; the shell does not call it: {outcome:#?}"
+    );
+    assert_eq!(outcome.stats.locals, [3], "{outcome:#?}");
+    // What compiles for the command's machine alone is not in the other's processes, which is told once.
+    let wide_only = both.replace("push 1\n", "push r, r8\n");
+    let outcome = Run::new(&wide_only).on(["/bin/sh", "-c", &shell]).ended_with(9);
+    assert_eq!(outcome.stats.locals, [1], "{outcome:#?}");
+    let told: Vec<_> =
+        outcome.stderr.lines().filter(|line| line.contains("is 32-bit code and is not probed")).collect();
+    assert!(told.len() == 1 && told[0].contains("program.rpn:8:") && told[0].contains("r8"), "{outcome:#?}");
     let launcher = need!("i386", target_32("server", &[]), "gcc -m32");
     let mut server = Server::start(&launcher, [] as [&str; 0]);
     server.line();

@@ -20,6 +20,7 @@ mod examples;
 mod faults;
 mod hazards;
 mod i386;
+mod machines;
 mod modules;
 mod oracle;
 mod ppdf;

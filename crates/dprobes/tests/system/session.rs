@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A session of its own, which is stopped at the end.
-struct Session(Scratch);
+pub(crate) struct Session(Scratch);
 
 impl Session {
-    fn new() -> Session {
+    pub(crate) fn new() -> Session {
         let scratch = Scratch::new();
         let home = scratch.path().join("home");
         std::fs::create_dir(&home).expect("a fresh directory");
@@ -18,7 +18,7 @@ impl Session {
     }
 
     /// Runs dprobes in a shell of its own: exit status, standard output, standard error.
-    fn say(&self, words: &[&str]) -> (i32, String, String) {
+    pub(crate) fn say(&self, words: &[&str]) -> (i32, String, String) {
         let mut command = dprobes();
         command.env("DPROBES_SESSION_DIR", self.0.path().join("home")).args(words);
         let (status, out, err) = run(&mut command);
@@ -27,7 +27,7 @@ impl Session {
 
     /// The same, of a command that succeeds: standard output.
     #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
+    pub(crate) fn done(&self, words: &[&str]) -> String {
         let (status, out, err) = self.say(words);
         assert_eq!((status, err.as_str()), (0, ""), "{words:?}: {out}");
         out
@@ -35,13 +35,19 @@ impl Session {
 
     /// The same, of a command that fails: standard error.
     #[track_caller]
-    fn fails(&self, words: &[&str]) -> String {
+    pub(crate) fn fails(&self, words: &[&str]) -> String {
         let (status, out, err) = self.say(words);
         assert_eq!((status, out.as_str()), (1, ""), "{words:?}: {err}");
         err
     }
 
-    fn program(&self, name: &str, text: &str) -> String {
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a program: its path.
+    pub(crate) fn program(&self, name: &str, text: &str) -> String {
         self.0.file(name, text).to_str().expect("text").to_owned()
     }
 }
@@ -52,7 +58,8 @@ impl Drop for Session {
     }
 }
 
-fn start(program: &Path) -> Server {
+/// Starts a `server` that is ready.
+pub(crate) fn start(program: &Path) -> Server {
     let server = Server::start(program, [] as [&str; 0]);
     server.line();
     server
@@ -60,7 +67,7 @@ fn start(program: &Path) -> Server {
 
 /// Waits until a process is traced, or no longer.
 #[track_caller]
-fn becomes_traced(pid: u32, wanted: bool) {
+pub(crate) fn becomes_traced(pid: u32, wanted: bool) {
     for _ in 0..500 {
         if is_traced(pid) == wanted {
             // Its probes are in when the thread that was stopped for it runs again.

@@ -4,19 +4,22 @@
 //! code. Lines between `repeat N` and `end` are written N times, with `{i}` and `{j}` as the number of the round,
 //! from 0 on, and the next. A jump's operand is a label, or `+N` or `-N` from the byte after the operand.
 
-use super::text::{self, Labels};
-use dprobes_vm::{Op, Operand, Register, Row, TABLE, Word};
+use crate::text::{self, Labels};
+use vm::{Op, Operand, Register, Row, TABLE, Word};
 
 /// Bytecode, and what it was made of.
 #[derive(Debug, Default)]
-pub(crate) struct Assembled {
-    pub(crate) code: Vec<u8>,
-    pub(crate) labels: Labels,
-    pub(crate) ops: Vec<Op>,
+pub struct Assembled {
+    /// The bytecode.
+    pub code: Vec<u8>,
+    /// Where each label is.
+    pub labels: Labels,
+    /// Its instructions, in the order of the text, without those of raw bytes.
+    pub ops: Vec<Op>,
 }
 
 /// Assembles `lines` for a word.
-pub(crate) fn assemble(lines: &[String], word: Word) -> Assembled {
+pub fn assemble(lines: &[String], word: Word) -> Assembled {
     let lines = unroll(lines);
     // Sizes do not depend on where labels are: the first pass finds the labels, the second uses them.
     let first = pass(&lines, word, None);

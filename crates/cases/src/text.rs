@@ -1,10 +1,10 @@
 //! Numbers and bytes as the case files write them.
 
-use dprobes_vm::Word;
 use std::collections::BTreeMap;
+use vm::Word;
 
 /// What a name in a number stands for.
-pub(crate) type Labels = BTreeMap<String, u64>;
+pub type Labels = BTreeMap<String, u64>;
 
 /// A number: terms joined by `+` and `-`, cut to the word. A term is a decimal or `0x` number, `bits` (the word's
 /// bits), `bytes` (its bytes), `3bytes` (three times that), `min` (the smallest signed word) or `@label` (its offset in the code).

@@ -1,37 +1,47 @@
 //! A machine made of a few regions of memory and a register file, which checks that the interpreter keeps to
 //! the contract of [`Machine`].
 
-use dprobes_vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
 use std::collections::BTreeMap;
+use vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
 
 /// A range of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Region {
-    pub(crate) start: u64,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) writable: bool,
+pub struct Region {
+    /// The address of its first byte.
+    pub start: u64,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// Whether it can be written.
+    pub writable: bool,
 }
 
 /// Registers, memory and system values. Whatever is not set is 0, not there or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TestMachine {
-    pub(crate) word: Word,
-    pub(crate) registers: BTreeMap<u16, u64>,
-    pub(crate) memory: Vec<Region>,
-    pub(crate) pid: u64,
-    pub(crate) processor: u64,
-    pub(crate) task: Option<u64>,
+pub struct TestMachine {
+    /// The word of the program it is made for.
+    pub word: Word,
+    /// The registers of the register file that are not 0, by their index: all 64 bits.
+    pub registers: BTreeMap<u16, u64>,
+    /// All the memory there is. The regions do not overlap.
+    pub memory: Vec<Region>,
+    /// The process id.
+    pub pid: u64,
+    /// The number of the processor.
+    pub processor: u64,
+    /// The address of the task structure, where it is not refused.
+    pub task: Option<u64>,
     /// Registers that are not in the register file.
-    pub(crate) wide: BTreeMap<u16, u128>,
+    pub wide: BTreeMap<u16, u128>,
     /// eax, ebx, ecx and edx of each leaf.
-    pub(crate) cpuid: BTreeMap<u32, [u32; 4]>,
-    pub(crate) model_specific: BTreeMap<u32, u64>,
+    pub cpuid: BTreeMap<u32, [u32; 4]>,
+    /// The model-specific registers.
+    pub model_specific: BTreeMap<u32, u64>,
     /// The base of each selector's segment.
-    pub(crate) segments: BTreeMap<u16, u64>,
+    pub segments: BTreeMap<u16, u64>,
     /// What each port holds.
-    pub(crate) ports: BTreeMap<u16, u32>,
+    pub ports: BTreeMap<u16, u32>,
     /// Calls of kernel modules, where they can be called.
-    pub(crate) calls: Option<u64>,
+    pub calls: Option<u64>,
 }
 
 impl TestMachine {
