@@ -20,6 +20,7 @@ mod maps;
 mod memory;
 mod module;
 mod pages;
+mod pattern;
 mod ptrace;
 mod registers;
 mod remote;
@@ -29,8 +30,8 @@ mod tasks;
 mod thread;
 
 pub use elf::{
-    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
-    Segment, Version,
+    Binding, Exit, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
+    Outline, Segment, Selected, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
@@ -41,6 +42,7 @@ pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use pages::{Page, PageMap, Run};
+pub use pattern::Pattern;
 pub use registers::Registers;
 pub use remote::find_syscall;
 pub use start::{Surroundings, start};
