@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Options, Report, Surroundings, Tracer};
+use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
+use process::{Machine, Pattern};
 use trace::Items;
 
-use crate::arguments::{Attach, Engine, Run, Tracing};
+use crate::arguments::{Attach, Engine, Probes, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, front, program, stats, summary};
+use crate::{Failure, front, points, program, stats, summary};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -21,13 +22,15 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
+    let programs = load(&arguments.probes, &arguments.select, machine).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    for program in programs {
+        tracer.insert(program, options(&arguments.tracing), None);
+    }
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
@@ -68,7 +71,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine)?;
+    let programs = load(&arguments.probes, &arguments.select, machine)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(
@@ -76,17 +79,26 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             arguments.pid
         )));
     }
+    points::check(&arguments.probes.at, arguments.pid)?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    for program in programs {
+        tracer.insert(program, options(&arguments.tracing), None);
+    }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
     result.map_err(Failure::new)?;
     end(&report, &mut output, &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The programs of a command line.
+fn load(probes: &Probes, select: &Select, machine: Option<Machine>) -> Result<Vec<Versions>, Failure> {
+    let programs = points::programs(probes);
+    programs.iter().map(|program| program::load_to_insert(program, select, machine)).collect()
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
@@ -108,6 +120,12 @@ fn options(tracing: &Tracing) -> Options {
 /// Shows the summary and writes the statistics.
 fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
     output.flush();
+    for probe in &report.probes {
+        let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
+        if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {
+            tell(&format!("warning: {}:{}: nothing matched", probe.module, probe.point));
+        }
+    }
     tell("summary");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), summary::text(report).as_bytes());
     match &tracing.stats {

@@ -9,15 +9,36 @@ use std::time::{Duration, Instant};
 use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
-use crate::Failure;
-use crate::arguments::{GetVars, Insert, Query, Remove, Session, SessionAction, Which};
+use crate::arguments::{GetVars, Insert, Program, Query, Remove, Session, SessionAction, Which};
+use crate::{Failure, points};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Puts a program in and returns; the probes stay.
+/// Puts programs in and returns; the probes stay.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    crate::program::load_to_insert(&arguments.program, &arguments.select, None)?;
+    let programs = points::programs(&arguments.probes);
+    let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
+    if let Some(at) = for_all.filter(|_| arguments.pid.is_empty()) {
+        let module = &at.module;
+        return Err(Failure::new(format!(
+            "`{module}` is a module of every process; name it, or give -p PID"
+        )));
+    }
+    for &pid in &arguments.pid {
+        points::check(&arguments.probes.at, pid)?;
+    }
+    for program in &programs {
+        crate::program::load_to_insert(program, &arguments.select, None)?;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for program in programs {
+        code = insert_one(arguments, program)?;
+    }
+    Ok(code)
+}
+
+fn insert_one(arguments: &Insert, program: Program) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
@@ -26,15 +47,15 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
         (_, true) => Mode::Replace,
         _ => Mode::New,
     };
+    let file = match &program.text {
+        Some(_) => program.file,
+        None => absolute(&program.file)?,
+    };
     let request = Request::Insert(protocol::Insert {
-        file: absolute(&arguments.program.file)?,
-        defines: arguments.program.define.clone(),
-        includes: arguments
-            .program
-            .include
-            .iter()
-            .map(|path| absolute(path))
-            .collect::<Result<Vec<PathBuf>, _>>()?,
+        file,
+        text: program.text,
+        defines: program.define,
+        includes: program.include.iter().map(|path| absolute(path)).collect::<Result<Vec<PathBuf>, _>>()?,
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
