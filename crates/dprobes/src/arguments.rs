@@ -323,7 +323,7 @@ pub(crate) struct Probes {
     /// What to do at each hit of --at: instructions of the probe language, with ; between them
     ///
     /// There are 64 local variables (lv) and 64 global ones (gv).
-    #[arg(long = "do", value_name = "STATEMENTS", requires = "at")]
+    #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
     pub(crate) handler: Option<String>,
     /// Define a macro of the program
     #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]

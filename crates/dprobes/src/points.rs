@@ -208,7 +208,7 @@ fn check_one(at: &At, pid: i32, modules: &[Module]) -> Result<(), String> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let mut named = modules.iter().filter(|module| module.is_named(&at.module, &root)).peekable();
     if named.peek().is_none() {
-        return Err(format!("no module of process {pid} matches; `dprobes list -p {pid}` shows them"));
+        return Err(format!("no module of process {pid} matches; `dprobes list -p PID` shows them"));
     }
     let mut reasons = Vec::new();
     for module in named {

@@ -155,6 +155,7 @@ fn sites<'a>(
         _ => None,
     };
     let own_name = module.path.file_name().unwrap_or_default().to_string_lossy();
+    let several = sites.len() > 1;
     let mut planned = Vec::with_capacity(sites.len());
     let mut names = Vec::new();
     for (number, (vaddr, name)) in sites.into_iter().enumerate() {
@@ -168,7 +169,7 @@ fn sites<'a>(
                 planned.push(site);
             }
             Err(reason) if lenient == Some(true) => skipped.add(&name, reason),
-            Err(reason) if lenient == Some(false) => return Err(format!("{name}: {reason}")),
+            Err(reason) if lenient.is_some() && several => return Err(format!("{name}: {reason}")),
             Err(reason) => return Err(reason),
         }
     }

@@ -71,26 +71,24 @@ impl Places {
         Some(place.offset)
     }
 
-    /// What was counted for a probe, by module and function, the most hits first.
+    /// What was counted for a probe, by module and function: the most hits first, then as they stand in the file.
     pub(crate) fn report(&self, probe: usize) -> Vec<PlaceReport> {
-        let mut by_function: HashMap<(&str, &str), (usize, u64)> = HashMap::new();
+        let mut by_function: HashMap<(&str, &str), (usize, u64, u64)> = HashMap::new();
         for place in self.all.iter().filter(|place| place.probe == probe) {
-            let (sites, hits) = by_function.entry((&place.module, &place.function)).or_default();
+            let new = (0, 0, place.offset);
+            let (sites, hits, first) = by_function.entry((&place.module, &place.function)).or_insert(new);
             *sites += 1;
             *hits += place.hits;
+            *first = place.offset.min(*first);
         }
-        let report = |((module, function), (sites, hits)): ((&str, &str), (usize, u64))| PlaceReport {
-            module: module.to_owned(),
-            function: function.to_owned(),
-            sites,
-            hits,
-        };
-        let mut reports: Vec<PlaceReport> = by_function.into_iter().map(report).collect();
-        reports.sort_by(|one, other| {
-            let name = |it: &PlaceReport| (it.module.clone(), it.function.clone());
-            other.hits.cmp(&one.hits).then_with(|| name(one).cmp(&name(other)))
+        let mut found: Vec<_> = by_function.into_iter().collect();
+        found.sort_by_key(|((module, function), (_, hits, first))| {
+            (std::cmp::Reverse(*hits), *module, *first, *function)
         });
-        reports
+        let report = |((module, function), (sites, hits, _)): ((&str, &str), (usize, u64, u64))| {
+            PlaceReport { module: module.to_owned(), function: function.to_owned(), sites, hits }
+        };
+        found.into_iter().map(report).collect()
     }
 }
 

@@ -74,11 +74,29 @@ pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image
     let mut found = Found::default();
     let functions = select(function, symbols)?;
     let mut targets: BTreeMap<u64, String> = BTreeMap::new();
+    let (mut picking, mut resolvers) = (Vec::new(), Vec::new());
     for selected in &functions {
-        for (vaddr, name) in targets_of(selected, symbols, &mut found.remarks) {
+        let implementations = targets_of(selected, symbols);
+        match (selected.indirect, implementations.is_empty()) {
+            (false, _) => {}
+            (true, false) => picking.push(selected.name.as_str()),
+            (true, true) => resolvers.push(selected.name.as_str()),
+        }
+        if implementations.is_empty() {
+            targets.entry(selected.vaddr).or_insert_with(|| selected.name.clone());
+        }
+        for (vaddr, name) in implementations {
             targets.entry(vaddr).or_insert(name);
         }
     }
+    found.remarks.extend(remark_on(
+        &picking,
+        "all implementations that may be picked are probed, which other functions may share",
+    ));
+    found.remarks.extend(remark_on(
+        &resolvers,
+        "the implementations cannot be told, and the probe is on the resolver, which runs once",
+    ));
     let mut seen = BTreeSet::new();
     for (vaddr, name) in &targets {
         match sites_of(*vaddr, name, point, symbols, module) {
@@ -102,7 +120,7 @@ pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image
 }
 
 /// The functions that a name or pattern means. A name that is one to the letter is no pattern: `operator[]`.
-pub(crate) fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
+fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
     let named = symbols.select_named(function);
     if !named.is_empty() {
         return Ok(named);
@@ -128,34 +146,33 @@ pub(crate) fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, M
     Err(Missing::Function(format!("no function matches `{function}`; {hint}")))
 }
 
-/// Where a function starts; of one that picks an implementation, where those start.
-pub(crate) fn targets_of(
-    selected: &Selected,
-    symbols: &Image,
-    remarks: &mut Vec<String>,
-) -> Vec<(u64, String)> {
+/// What is said of indirect functions, if there are any.
+fn remark_on(names: &[&str], what: &str) -> Option<String> {
+    /// Names that are shown.
+    const SHOWN: usize = 5;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("{shown} is an indirect function: {what}")),
+        more if more > SHOWN => {
+            Some(format!("{shown} and {} more are indirect functions: {what}", more - SHOWN))
+        }
+        _ => Some(format!("{shown} are indirect functions: {what}")),
+    }
+}
+
+/// Where a function starts, and what it is called; of one that picks an implementation, where those start: none, if that
+/// cannot be told.
+fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
     let name = &selected.name;
     if !selected.indirect {
-        return vec![(selected.vaddr, name.clone())];
-    }
-    let implementations = symbols.implementations(selected.vaddr);
-    if implementations.is_empty() {
-        remarks.push(format!(
-            "`{name}` is an indirect function, and its implementations cannot be told: the probe is on its \
-             resolver, which runs once"
-        ));
         return vec![(selected.vaddr, name.clone())];
     }
     let called = |vaddr: u64| match symbols.function_at(vaddr).filter(|function| function.vaddr == vaddr) {
         Some(function) => function.name.clone(),
         None => format!("{name} (sub_{vaddr:x})"),
     };
-    remarks.push(format!(
-        "`{name}` is an indirect function: probed are the {} implementations that it may pick, which other functions \
-         may share",
-        implementations.len()
-    ));
-    implementations.into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
+    symbols.implementations(selected.vaddr).into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
 }
 
 /// The sites in one function, and what should be known of them.

@@ -75,12 +75,14 @@ pub fn survey(
 ) -> Result<Survey, String> {
     let Found { sites: found, mut skipped, remarks } =
         points::find(function, point, symbols, module).map_err(Missing::reason)?;
+    let several = found.len() > 1;
     let mut sites = Vec::with_capacity(found.len());
     for (vaddr, name) in found {
         match site(vaddr, opcode, module, verify) {
             Ok(site) => sites.push(Site { function: name, ..site }),
             Err(reason) if points::is_lenient(function, point) => skipped.add(&name, reason),
-            Err(reason) => return Err(format!("{name}: {reason}")),
+            Err(reason) if several => return Err(format!("{name}: {reason}")),
+            Err(reason) => return Err(reason),
         }
     }
     let left_out = skipped.line();

@@ -23,6 +23,7 @@ mod i386;
 mod machines;
 mod modules;
 mod oracle;
+mod points;
 mod ppdf;
 mod programs;
 mod redis;
