@@ -8,6 +8,8 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::{Form, Items};
 
+use crate::points::{At, Text};
+
 /// Dynamic probes on running programs.
 ///
 /// A probe program says where to probe (a module, and functions or offsets in it) and what to do at each hit:
@@ -21,6 +23,7 @@ use trace::{Form, Items};
     after_help = "\
 Examples:
   dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
+  dprobes run --at 'libc:mem*:entry' -- ls -l /   count the calls of functions
   dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
   dprobes check --emit asm count.rpn              compile only, and show the instructions
   dprobes list /bin/ls 'str*'                     functions that can be probed"
@@ -76,10 +79,13 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   dprobes run count.rpn -- ls -l /
+  dprobes run --at 'libc.so.6:mem*:entry' -- ls            calls of functions, counted
+  dprobes run --at a.out:main:return --do 'push retval; log 1' -- ./app
+  dprobes run --at 'a.out:parse:*' -- ./app                 how often each instruction runs
   dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py")]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
@@ -97,10 +103,12 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   dprobes attach -p 4711 count.rpn
+  dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
+  dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
   dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json")]
 pub(crate) struct Attach {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
@@ -168,6 +176,7 @@ pub(crate) struct BuildPpdf {
 Examples:
   dprobes list /bin/ls                 the functions of a file
   dprobes list libfoo.so 'foo_*'       those whose names match
+  dprobes list /bin/ls main --points return   where main is left
   dprobes list -p 4711                 the modules of a process
   dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
 pub(crate) struct List {
@@ -177,6 +186,9 @@ pub(crate) struct List {
     /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
+    /// The points of these functions that --at MODULE:FUNCTION:POINT would probe: entry, return, * or an offset
+    #[arg(long, value_name = "POINT", value_parser = point)]
+    pub(crate) points: Option<rpn::Point>,
     /// A running process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
@@ -204,10 +216,11 @@ Examples:
   dprobes insert count.rpn
   dprobes --insert count.rpn --merge             the same command, as the original spelled it
   dprobes insert -p 4711 -o records.txt malloc.rpn
-  dprobes insert --sym app.debug --log PID TSC app.rpn")]
+  dprobes insert --sym app.debug --log PID TSC app.rpn
+  dprobes insert -p 4711 --at a.out:main_loop:entry")]
 pub(crate) struct Insert {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
     /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
@@ -326,12 +339,41 @@ pub(crate) struct Which {
     pub(crate) all: bool,
 }
 
-/// A probe program and how it is compiled.
+/// What is probed: by a program, or by points of functions.
 #[derive(Debug, Args)]
+pub(crate) struct Probes {
+    /// The probe program, or the PPDF built from one
+    #[arg(value_name = "PROG.rpn", required_unless_present = "at")]
+    pub(crate) file: Option<PathBuf>,
+    /// Probe points of functions, as DTrace's pid provider names them; may be given several times
+    ///
+    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself. POINT is entry,
+    /// return, * for every instruction, or an offset in hexadecimal. MODULE and FUNCTION may be patterns with * ? [ ],
+    /// and empty for any. Without --do, hits are counted by function.
+    #[arg(long, value_name = "MODULE:FUNCTION:POINT", value_parser = crate::points::parse, conflicts_with = "file")]
+    pub(crate) at: Vec<At>,
+    /// What to do at each hit of --at: instructions of the probe language, with ; between them
+    ///
+    /// There are 64 local variables (lv) and 64 global ones (gv).
+    #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
+    pub(crate) handler: Option<String>,
+    /// Define a macro of the program
+    #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]
+    pub(crate) define: Vec<(String, String)>,
+    /// Look for included files in this directory too
+    #[arg(short = 'I', value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+}
+
+/// A probe program and how it is compiled.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Program {
     /// The probe program, or the PPDF built from one
     #[arg(value_name = "PROG.rpn")]
     pub(crate) file: PathBuf,
+    /// The text of a program that is in no file
+    #[arg(skip)]
+    pub(crate) text: Option<Text>,
     /// Define a macro of the program
     #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]
     pub(crate) define: Vec<(String, String)>,
@@ -421,6 +463,12 @@ fn items(text: &str) -> Result<String, String> {
         return Err("no header item is named; as in --log PID TSC, or --log ALL".to_owned());
     }
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Reads a point of a function.
+fn point(text: &str) -> Result<rpn::Point, String> {
+    let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
+    rpn::Point::parse(text).ok_or_else(wrong)
 }
 
 /// Reads a log target.

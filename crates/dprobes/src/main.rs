@@ -13,6 +13,7 @@ mod list;
 mod lists;
 mod man;
 mod output;
+mod points;
 mod ppdf;
 mod program;
 mod service;

@@ -89,7 +89,7 @@ pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     }
     let object = ppdf.object;
     if object.kind == ModuleKind::User
-        && let Some(probe) = object.probes.iter().find(|probe| probe.site.is_none())
+        && let Some(probe) = object.probes.iter().find(|probe| probe.sites.is_empty())
     {
         return Err(failed(&format!("the probe at {} is not resolved; build the PPDF anew", probe.point)));
     }
@@ -109,11 +109,19 @@ pub(crate) fn described(object: &Object) -> String {
 pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
-        if let Some(site) = &probe.site {
-            line += &format!("  offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes));
+        let place = |site: &rpn::Site| {
+            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes))
+        };
+        match probe.sites.as_slice() {
+            [] => {}
+            [site] => line += &format!("  {}", place(site)),
+            sites => line += &format!("  {}", crate::summary::count(sites.len() as u64, "site")),
         }
         for (what, name) in [("group", &probe.group), ("type", &probe.kind)] {
             line += &name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
+        }
+        for site in probe.sites.iter().filter(|_| probe.sites.len() > 1) {
+            line += &format!("\n    {}  {}", site.function, place(site));
         }
         line + "\n"
     };
@@ -164,7 +172,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
                 for remark in resolved.remarks {
                     tell(&format!("note: {}: {remark}", probe.point));
                 }
-                probe.site = Some(resolved.site);
+                probe.sites = resolved.sites;
             }
             Err(reason) => refused.push(Refused {
                 module: module.path().display().to_string(),

@@ -10,7 +10,7 @@ use process::{Image, Machine};
 use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
-use crate::{Failure, ppdf, symbols};
+use crate::{Failure, points, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
@@ -60,7 +60,9 @@ fn load(
     machine: Option<Machine>,
     tell: bool,
 ) -> Result<Versions, Failure> {
-    if let Some(found) = ppdf::load(program)? {
+    if program.text.is_none()
+        && let Some(found) = ppdf::load(program)?
+    {
         let mut object = ppdf::applicable(found, &program.file)?;
         suitable(&mut object, program, select)?;
         let reason = format!("{} was built for {}", program.file.display(), object.arch);
@@ -72,7 +74,7 @@ fn load(
         Machine::I386 => (other, own),
         _ => (own, other),
     };
-    let mut main = main.map_err(|failure| told(&failure))?;
+    let mut main = main.map_err(|failure| told(&once(program, failure)))?;
     if tell {
         tell_notes(&main);
     }
@@ -125,7 +127,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn of(program: &'a Program) -> Text<'a> {
-        Text { program, files: Once::default() }
+        Text { program, files: Once { text: program.text.clone(), ..Once::default() } }
     }
 
     fn compile(&self, arch: Arch) -> Attempt {
@@ -138,11 +140,16 @@ impl<'a> Text<'a> {
 /// The files of this machine, each read at most once.
 #[derive(Default)]
 struct Once {
+    /// Files that are in no directory.
+    text: Option<points::Text>,
     read: RefCell<HashMap<PathBuf, Vec<u8>>>,
 }
 
 impl Files for Once {
     fn read(&self, path: &Path, limit: usize, include: bool) -> io::Result<Vec<u8>> {
+        if let Some(text) = self.text.as_ref().and_then(|text| text.at(path)) {
+            return Ok(text.as_bytes().to_vec());
+        }
         if let Some(bytes) = self.read.borrow().get(path).filter(|bytes| bytes.len() <= limit) {
             return Ok(bytes.clone());
         }
@@ -152,7 +159,10 @@ impl Files for Once {
     }
 
     fn identity(&self, path: &Path) -> PathBuf {
-        DiskFiles.identity(path)
+        match self.text.as_ref().and_then(|text| text.at(path)) {
+            Some(_) => path.to_owned(),
+            None => DiskFiles.identity(path),
+        }
     }
 }
 
@@ -168,6 +178,16 @@ fn told(failure: &rpn::Failure) -> Failure {
     let colour = io::stderr().is_terminal();
     let texts = failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
     Failure::complete(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// What is wrong with a program of the command line, whose handler stands there once for each probepoint: said once.
+fn once(program: &Program, failure: rpn::Failure) -> rpn::Failure {
+    let Some(text) = &program.text else { return failure };
+    let first = Program { text: Some(text.first()), ..program.clone() };
+    [Arch::X86_64, Arch::I386]
+        .into_iter()
+        .find_map(|arch| Text::of(&first).compile(arch).err())
+        .unwrap_or(failure)
 }
 
 /// What is wrong with a text first, in one line.

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::arguments::{Attach, Engine, Run, Tracing};
+use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
+use process::{Machine, Pattern};
+
+use crate::arguments::{Attach, Engine, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, front, program, stats, summary, symbols};
-use engine::{Error, Options, Report, Surroundings, Tracer, Versions};
+use crate::{Failure, front, points, program, stats, summary, symbols};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -19,14 +21,15 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
-    let options = options(&arguments.tracing, &object).map_err(own)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options, None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
+    }
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
@@ -67,7 +70,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(
@@ -75,18 +78,35 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             arguments.pid
         )));
     }
-    let options = options(&arguments.tracing, &object)?;
+    points::check(&arguments.probes.at, arguments.pid)?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options, None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
+    }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
     result.map_err(Failure::new)?;
     end(&report, &mut output, &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The programs of a command line, and how they are used.
+fn load(
+    probes: &Probes,
+    select: &Select,
+    tracing: &Tracing,
+    machine: Option<Machine>,
+) -> Result<Vec<(Versions, Options)>, Failure> {
+    let load = |program: &Program| {
+        let versions = program::load_to_insert(program, select, machine)?;
+        let options = options(tracing, &versions)?;
+        Ok((versions, options))
+    };
+    points::programs(probes).iter().map(load).collect()
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
@@ -112,6 +132,12 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
 /// Shows the summary and writes the statistics.
 fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
     output.flush();
+    for probe in &report.probes {
+        let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
+        if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {
+            tell(&format!("warning: {}:{}: nothing matched", probe.module, probe.point));
+        }
+    }
     tell("summary");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), summary::text(report).as_bytes());
     match &tracing.stats {

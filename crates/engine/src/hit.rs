@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use patch::Mode;
 use process::{Registers, Stop, Stopped};
+use rpn::{Location, Point};
 use trace::{Items, Record};
 use vm::{End, Word};
 
@@ -15,7 +16,7 @@ use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::State;
 use crate::site::{INT3, OwnUses, Use};
-use crate::space::Space;
+use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 
@@ -77,8 +78,10 @@ impl Tracer<'_> {
         // By number: a handler may take its own probe out.
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
-            if let Use::Probe { program, probe } = wanted {
-                let ran = self.run_handler(thread, (program, probe), word, registers);
+            if let Use::Probe { program, probe } = wanted
+                && self.is_reached(tid, address, (program, probe), word, registers)
+            {
+                let ran = self.run_handler(thread, address, (program, probe), word, registers);
                 records.extend(ran.into_iter().flatten().flatten());
             }
         }
@@ -94,20 +97,49 @@ impl Tracer<'_> {
         self.space_uses(tid, address).get(place).copied()
     }
 
+    /// The module that a site is in.
+    fn module_at(&self, tid: i32, address: u64) -> Option<ModuleKey> {
+        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        Some(space?.sites.get(&address)?.site().module)
+    }
+
     /// The users of a site.
     fn space_uses(&self, tid: i32, address: u64) -> &[Use] {
         let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
         space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
     }
 
+    /// Whether a thread at a site has come to a probe's point: where a function is left by a conditional jump, only if it
+    /// jumps.
+    fn is_reached(
+        &self,
+        tid: i32,
+        address: u64,
+        (program, probe): (usize, usize),
+        word: Word,
+        registers: &Registers,
+    ) -> bool {
+        let definition = self.programs[program].versions.of_word(word).probes.get(probe);
+        let is_return = definition.is_some_and(|definition| {
+            matches!(definition.location, Location::Points { point: Point::Return, .. })
+        });
+        !is_return || {
+            let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+            let armed = space.and_then(|space| space.sites.get(&address));
+            armed.and_then(|armed| armed.site().displaced.is_taken(&to_patch(registers))) != Some(false)
+        }
+    }
+
     /// Counts a hit of one probe and runs its handler if it is due: what it logged, then its stack traces.
     fn run_handler(
         &mut self,
         thread: &Stopped,
+        address: u64,
         (program_number, number): (usize, usize),
         word: Word,
         registers: &mut Registers,
     ) -> Option<[Option<Pending>; 2]> {
+        let module = self.module_at(thread.tid(), address);
         let program = &mut self.programs[program_number];
         let object = program.versions.of_word(word);
         let definition = &object.probes[number];
@@ -116,6 +148,11 @@ impl Tracer<'_> {
             return None;
         }
         probe.counts.hits += 1;
+        let offset = match (&definition.location, module) {
+            (Location::Points { .. }, Some(module)) => program.places.get_mut().hit(number, &module, address),
+            _ => None,
+        };
+        let offset = offset.or(probe.offset);
         if probe.counts.hits <= definition.ignore {
             probe.counts.ignored += 1;
             return None;
@@ -139,7 +176,7 @@ impl Tracer<'_> {
             heap: definition.heap,
             point: vm::Point {
                 module: object.module.as_bytes(),
-                offset: probe.offset.unwrap_or(0),
+                offset: offset.unwrap_or(0),
                 id: object.id,
                 major: object.major,
                 minor: definition.minor,

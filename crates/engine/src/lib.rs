@@ -33,7 +33,7 @@
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
 //! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
-//! needs no process, for PPDFs; `naming` is how
+//! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
 //! they name places in messages; `loader` makes the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `service` inserts and
 //! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
@@ -54,6 +54,8 @@ mod naming;
 mod observer;
 mod pace;
 mod place;
+mod places;
+mod points;
 mod program;
 mod report;
 mod resolve;
@@ -70,10 +72,11 @@ mod versions;
 pub use error::{Error, Refused};
 pub use ledger::Ledger;
 pub use observer::{Note, Observer};
+pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Options, State};
 pub use report::{ProbeReport, Report};
-pub use resolve::{Resolved, resolve, symbols_of};
+pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use tracer::{Control, Tracer};
 pub use versions::Versions;

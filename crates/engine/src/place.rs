@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use process::{Image, Memory, Module};
-use rpn::Location;
+use process::{Image, Memory, Module, Pattern};
+use rpn::{Location, Site};
 
 use crate::error::Refused;
 use crate::naming::{Numbers, ranges};
 use crate::observer::Note;
+use crate::points::{self, Found, Missing};
 use crate::program::Program;
 use crate::resolve::{
     code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
@@ -38,7 +39,7 @@ impl Text<'_> {
 /// What was found for one program in one module.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The sites that can be armed, one for each probepoint.
+    /// The sites that can be armed: one for each probepoint, more for points of functions.
     pub(crate) planned: Vec<Planned>,
     /// The probepoints that cannot.
     pub(crate) refused: Vec<Refused>,
@@ -69,11 +70,12 @@ pub(crate) struct Expected<'a> {
 impl<'a> Expected<'a> {
     fn of(probe: &'a rpn::Probe) -> Expected<'a> {
         let by_address = matches!(probe.location, Location::Address(_));
-        match &probe.site {
-            // The opcode was verified when the site was resolved; it is the first of these bytes.
-            Some(site) => Expected { opcode: None, bytes: Some(&site.bytes), by_address },
-            None => Expected { opcode: probe.opcode, bytes: None, by_address },
-        }
+        Expected { opcode: probe.opcode, bytes: None, by_address }
+    }
+
+    /// Of a site that was resolved before. The opcode was verified then; it is the first of these bytes.
+    fn of_site(site: &'a Site) -> Expected<'a> {
+        Expected { opcode: None, bytes: Some(&site.bytes), by_address: false }
     }
 }
 
@@ -102,17 +104,31 @@ pub(crate) fn plan(
             continue;
         }
         let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });
-        let wanted = Use::Probe { program: number, probe };
-        let located = match (&other, &definition.site) {
+        let found = match (&other, &definition.location) {
             (Some(reason), _) => Err(reason.clone()),
-            (None, Some(place)) => site_address(place, &module.image),
-            (None, None) => locate(&definition.location, symbols, module, &mut remark),
+            (None, _) if !definition.sites.is_empty() => resolved(definition, &module.image),
+            (None, Location::Points { function, point }) => {
+                let symbols = symbols.unwrap_or(&module.image);
+                match points::find(function, *point, symbols, &module.image) {
+                    Ok(found) => Ok(found),
+                    // Of many modules, some have the function.
+                    Err(Missing::Function(_)) if Pattern::is_one(program.module()) => continue,
+                    Err(missing) => Err(missing.reason()),
+                }
+            }
+            (None, location) => locate(location, symbols, module, &mut remark)
+                .map(|vaddr| Found { sites: vec![(vaddr, String::new())], ..Found::default() }),
         };
-        let planned = located
-            .and_then(|vaddr| site(Expected::of(definition), vaddr, wanted, module, text, checks))
-            .and_then(|planned| not_critical(planned, &critical));
+        let planned = found.and_then(|found| {
+            let wanted = Use::Probe { program: number, probe };
+            let check = |vaddr, expected| {
+                site(expected, vaddr, wanted, module, text, checks)
+                    .and_then(|planned| not_critical(planned, &critical))
+            };
+            sites(found, definition, module, program, probe, check, &mut remark)
+        });
         match planned {
-            Ok(planned) => plan.planned.push(planned),
+            Ok(planned) => plan.planned.extend(planned),
             Err(reason) => plan.refused.push(Refused {
                 module: module.path.display().to_string(),
                 point: definition.point.clone(),
@@ -122,6 +138,62 @@ pub(crate) fn plan(
         }
     }
     plan
+}
+
+/// The sites of a probe that were resolved before.
+fn resolved(definition: &rpn::Probe, image: &Image) -> Result<Found, String> {
+    let address = |site: &Site| Ok((site_address(site, image)?, site.function.clone()));
+    let sites: Result<_, String> = definition.sites.iter().map(address).collect();
+    Ok(Found { sites: sites?, ..Found::default() })
+}
+
+/// Checks the sites of a definition, and notes those of a definition that has many. Where it is lenient, what cannot be
+/// probed is left out.
+fn sites<'a>(
+    found: Found,
+    definition: &'a rpn::Probe,
+    module: &Module,
+    program: &Program,
+    probe: usize,
+    check: impl Fn(u64, Expected<'a>) -> Result<Planned, String>,
+    remark: &mut dyn FnMut(String),
+) -> Result<Vec<Planned>, String> {
+    let Found { sites, mut skipped, remarks } = found;
+    let lenient = match &definition.location {
+        Location::Points { function, point } => Some(points::is_lenient(function, *point)),
+        _ => None,
+    };
+    let own_name = module.path.file_name().unwrap_or_default().to_string_lossy();
+    let several = sites.len() > 1;
+    let mut planned = Vec::with_capacity(sites.len());
+    let mut names = Vec::new();
+    for (number, (vaddr, name)) in sites.into_iter().enumerate() {
+        let expected = match definition.sites.get(number) {
+            Some(site) => Expected::of_site(site),
+            None => Expected::of(definition),
+        };
+        match check(vaddr, expected) {
+            Ok(site) => {
+                names.push((site.0.module, site.0.address, name));
+                planned.push(site);
+            }
+            Err(reason) if lenient == Some(true) => skipped.add(&name, reason),
+            Err(reason) if lenient.is_some() && several => return Err(format!("{name}: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+    }
+    if planned.is_empty() {
+        return Err(skipped.line().unwrap_or_else(|| "it has no site".to_owned()));
+    }
+    remarks.into_iter().chain(skipped.line()).for_each(remark);
+    if lenient.is_some() {
+        let mut places = program.places.borrow_mut();
+        for (key, address, name) in names {
+            let offset = module.image.offset_of_address(module.vaddr(address)).unwrap_or(0);
+            places.note(probe, &key, address, (&own_name, &name), offset);
+        }
+    }
+    Ok(planned)
 }
 
 /// Why a program is not placed in a module: there is no version of it for that machine.
@@ -158,6 +230,7 @@ fn locate(
             let vaddr = symbol(name, symbols.unwrap_or(&module.image), remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
+        Location::Points { .. } => Err("points of functions are found otherwise".to_owned()),
     }
 }
 

@@ -1,13 +1,15 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use process::Image;
-use rpn::Object;
+use rpn::{Location, Object};
 use trace::Items;
 
+use crate::places::{PlaceReport, Places};
 use crate::versions::Versions;
 
 /// How a program is used.
@@ -29,6 +31,8 @@ pub(crate) struct Program {
     pub(crate) options: Options,
     pub(crate) locals: Box<[AtomicU64]>,
     pub(crate) probes: Vec<Probe>,
+    /// The sites of the probes that have many. They are noted while the program is only looked at.
+    pub(crate) places: RefCell<Places>,
     /// The processes it is for, with their descendants; `None`: all that are followed.
     pub(crate) only: Option<HashSet<i32>>,
     /// Whether it is inserted; a program that was removed keeps its number and its counts.
@@ -134,6 +138,7 @@ impl Program {
         Program {
             locals: (0..object.vars).map(|_| AtomicU64::new(0)).collect(),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
+            places: RefCell::default(),
             versions,
             options,
             only,
@@ -144,6 +149,14 @@ impl Program {
     /// The name of its module.
     pub(crate) fn module(&self) -> &str {
         &self.versions.main().module
+    }
+
+    /// For each probe that has points of functions, where it was placed, and the hits there.
+    pub(crate) fn places(&self) -> Vec<Option<Vec<PlaceReport>>> {
+        let places = self.places.borrow();
+        let probes = self.versions.main().probes.iter().enumerate();
+        let is_points = |probe: &rpn::Probe| matches!(probe.location, Location::Points { .. });
+        probes.map(|(number, probe)| is_points(probe).then(|| places.report(number))).collect()
     }
 
     /// Whether it is to be placed in a process.

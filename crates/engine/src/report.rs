@@ -1,5 +1,6 @@
 //! What a session has counted.
 
+use crate::places::PlaceReport;
 use crate::program::{Counts, State, values_of};
 use crate::tracer::Tracer;
 
@@ -33,6 +34,8 @@ pub struct ProbeReport {
     pub counts: Counts,
     /// What became of it.
     pub state: State,
+    /// For points of functions: where it was placed, and the hits there, the most hits first.
+    pub places: Option<Vec<PlaceReport>>,
 }
 
 impl Tracer<'_> {
@@ -41,6 +44,7 @@ impl Tracer<'_> {
         let mut report = Report::default();
         for (program, states) in self.programs.iter().zip(states) {
             let object = program.versions.main();
+            let mut places = program.places().into_iter();
             for ((probe, definition), &state) in program.probes.iter().zip(&object.probes).zip(states) {
                 report.probes.push(ProbeReport {
                     module: object.module.clone(),
@@ -51,6 +55,7 @@ impl Tracer<'_> {
                     engine: "trap",
                     counts: probe.counts,
                     state,
+                    places: places.next().flatten(),
                 });
             }
             report.locals.extend(program.values(&program.locals));

@@ -2,16 +2,17 @@
 
 use patch::Mode;
 use process::{Function, FunctionKind, Image, Machine};
-use rpn::{Location, ModuleFile, Probe, Site};
+use rpn::{Location, ModuleFile, Point, Probe, Site};
 
 use crate::naming::{Numbers, ranges};
+use crate::points::{self, Found, Missing};
 use crate::site::LONGEST;
 
 /// A probepoint that was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Where it is.
-    pub site: Site,
+    /// Where it is: one place, or for points of functions one and more.
+    pub sites: Vec<Site>,
     /// What should be known of it.
     pub remarks: Vec<String>,
 }
@@ -29,6 +30,11 @@ pub struct Resolved {
 pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, String> {
     let mut remarks = Vec::new();
     let vaddr = match &probe.location {
+        Location::Points { function, point } => {
+            let survey = survey(function, *point, probe.opcode, symbols, module, verify)?;
+            remarks.extend(survey.remarks.into_iter().chain(survey.left_out));
+            return Ok(Resolved { sites: survey.sites, remarks });
+        }
         Location::Offset(offset) => code_offset(*offset, module)?,
         Location::Address(_) if module.is_position_independent() => {
             return Err("`address =` is an address in a process, and this module is loaded anywhere; give \
@@ -40,17 +46,74 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
             symbol(name, symbols, &mut |remark| remarks.push(remark))?.wrapping_add_signed(*addend)
         }
     };
+    Ok(Resolved {
+        sites: vec![site(vaddr, probe.opcode, module, verify, Numbers::of(&probe.location, module, 0))?],
+        remarks,
+    })
+}
+
+/// The points of functions in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Where they are, by address.
+    pub sites: Vec<Site>,
+    /// What should be known of them.
+    pub remarks: Vec<String>,
+    /// How many were left out and why, in one line; nothing where none was.
+    pub left_out: Option<String>,
+}
+
+/// Finds points of functions in a module's file; what cannot be probed is left out where a pattern, or every instruction,
+/// was asked for. `function`, `point` and `opcode` are as a probe has them; the rest is as for [`resolve`].
+///
+/// # Errors
+///
+/// There is nothing that can be probed, or something that cannot was asked for by its name.
+pub fn survey(
+    function: &str,
+    point: Point,
+    opcode: Option<u32>,
+    symbols: &Image,
+    module: &Image,
+    verify: bool,
+) -> Result<Survey, String> {
+    let Found { sites: found, mut skipped, remarks } =
+        points::find(function, point, symbols, module).map_err(Missing::reason)?;
+    let several = found.len() > 1;
+    let mut sites = Vec::with_capacity(found.len());
+    for (vaddr, name) in found {
+        match site(vaddr, opcode, module, verify, Numbers::Offsets(module)) {
+            Ok(site) => sites.push(Site { function: name, ..site }),
+            Err(reason) if points::is_lenient(function, point) => skipped.add(&name, reason),
+            Err(reason) if several => return Err(format!("{name}: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+    }
+    let left_out = skipped.line();
+    if sites.is_empty() {
+        return Err(left_out.unwrap_or_else(|| "it has no site".to_owned()));
+    }
+    Ok(Survey { sites, remarks, left_out })
+}
+
+/// The site at an address of a file, if its instruction can be displaced.
+fn site(
+    vaddr: u64,
+    opcode: Option<u32>,
+    module: &Image,
+    verify: bool,
+    numbers: Numbers<'_>,
+) -> Result<Site, String> {
     let bytes = (1..=LONGEST).rev().find_map(|length| module.text(vaddr, length));
     let found = bytes.zip(module.offset_of_address(vaddr));
-    let numbers = Numbers::of(&probe.location, module, 0);
     let (bytes, offset) = found.ok_or_else(|| outside(module))?;
     if verify {
-        verify_opcode(probe.opcode, &bytes, &numbers.place(vaddr))?;
+        verify_opcode(opcode, &bytes, &numbers.place(vaddr))?;
         module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
     }
     let mode = mode(module).ok_or("the module is for another machine")?;
     let displaced = patch::displace_in(mode, &bytes, vaddr).map_err(|refusal| refusal.to_string())?;
-    Ok(Resolved { site: Site { offset, vaddr, bytes: displaced.original().to_vec() }, remarks })
+    Ok(Site { offset, vaddr, bytes: displaced.original().to_vec(), function: String::new() })
 }
 
 /// The mode in which the code of a file runs; nothing for another machine's.

@@ -13,6 +13,7 @@ use rpn::Object;
 
 use crate::error::Error;
 use crate::leave::Leaving;
+use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
@@ -40,6 +41,8 @@ pub struct Inserted<'a> {
     pub options: Options,
     /// For each of its probes, in order: where it was placed first, its state, its counts.
     pub probes: Vec<(Option<u64>, State, Counts)>,
+    /// For each of its probes that has points of functions: where it was placed, and the hits there.
+    pub places: Vec<Option<Vec<PlaceReport>>>,
     /// Whether it is for all processes that are followed, and not for some only.
     pub is_for_all: bool,
     /// The values of its local variables.
@@ -121,6 +124,7 @@ impl Tracer<'_> {
                     .iter()
                     .map(|probe| (probe.address, probe.state, probe.counts))
                     .collect(),
+                places: program.places(),
                 is_for_all: program.only.is_none(),
                 locals: program.values(&program.locals),
             })

@@ -195,7 +195,7 @@ impl<'a> Statements<'a> {
             heap: self.heap(object.heapmax),
             entry: 0,
             end: 0,
-            site: None,
+            sites: Vec::new(),
         }
     }
 
@@ -219,6 +219,9 @@ impl<'a> Statements<'a> {
         let nowhere = (Location::Offset(0), None);
         let Some(point) = self.point() else { return nowhere };
         let (first, last) = match &point.value {
+            Some(Value::Point(function, point, _)) => {
+                return (Location::Points { function: function.text.clone(), point: *point }, None);
+            }
             Some(Value::Number(first)) => (first, None),
             Some(Value::Range(first, last)) => (first, Some(last)),
             _ => return nowhere,

@@ -174,6 +174,7 @@ impl Session<'_> {
     fn insert(&mut self, insert: &Insert) -> Result<Reply, String> {
         let program = Program {
             file: insert.file.clone(),
+            text: insert.text.clone(),
             define: insert.defines.clone(),
             include: insert.includes.clone(),
         };

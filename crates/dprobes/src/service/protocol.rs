@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::points::Text;
+
 /// Bytes of a message, at most.
 const LIMIT: u64 = 1 << 24;
 
@@ -39,6 +41,8 @@ pub(crate) enum Request {
 pub(crate) struct Insert {
     /// The program's file, absolute.
     pub(crate) file: PathBuf,
+    /// Its text, where it is in no file.
+    pub(crate) text: Option<Text>,
     pub(crate) defines: Vec<(String, String)>,
     pub(crate) includes: Vec<PathBuf>,
     /// The groups and types of which probes are wanted; empty: all.

@@ -25,6 +25,7 @@ mod machines;
 mod modules;
 mod options;
 mod oracle;
+mod points;
 mod ppdf;
 mod programs;
 mod redis;
