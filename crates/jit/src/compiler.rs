@@ -59,7 +59,9 @@ pub(crate) struct Compiler<'a> {
     pub(crate) pool: Vec<Reg>,
     /// The registers that the current instruction uses, as bits.
     pub(crate) locked: u16,
-    /// The context's register and the record's, once claimed.
+    /// Whether any path may begin a record.
+    pub(crate) records: bool,
+    /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
     pub(crate) context: Reg,
     pub(crate) record: Reg,
     /// The offset of the current instruction.
@@ -135,6 +137,7 @@ impl<'a> Compiler<'a> {
             shape: Shape::start(lowest, mode != Mode::Merged),
             pool,
             locked: 0,
+            records,
             context,
             record,
             offset: handler.entry,

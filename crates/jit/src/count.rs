@@ -58,7 +58,14 @@ impl Compiler<'_> {
             }
         }
         let scratch = self.pool[0];
-        self.count(&counters, scratch);
+        // The record's register has the processor until the record is begun.
+        if self.records {
+            let record = self.record;
+            self.frame.change(record);
+            self.processor(record);
+        }
+        let processor = self.records.then_some(self.record);
+        self.count(&counters, scratch, processor);
         offset
     }
 
@@ -120,8 +127,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Counts on each of the counters. Changes rax and `scratch`.
-    pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg) {
+    /// Counts on each of the counters. Changes rax and `scratch`. `processor`: the register that has it already.
+    pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg, processor: Option<Reg>) {
         if counters.is_empty() {
             return;
         }
@@ -134,7 +141,10 @@ impl Compiler<'_> {
         self.with_rax().load(scratch, rseq);
         self.emitter.test(scratch);
         self.emitter.jump_if(Condition::Equal, none);
-        self.processor(RAX);
+        match processor {
+            Some(processor) => self.emitter.load32(RAX, processor),
+            None => self.processor(RAX),
+        }
         self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
         self.emitter.alu32(Alu::Cmp, RAX, cpu);
         self.emitter.jump_if(Condition::NotEqual, none);

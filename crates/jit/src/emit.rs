@@ -16,7 +16,6 @@ pub(crate) const RCX: Reg = Reg(1);
 pub(crate) const RDX: Reg = Reg(2);
 pub(crate) const RBX: Reg = Reg(3);
 pub(crate) const RSP: Reg = Reg(4);
-pub(crate) const RBP: Reg = Reg(5);
 pub(crate) const RSI: Reg = Reg(6);
 pub(crate) const RDI: Reg = Reg(7);
 
@@ -486,11 +485,6 @@ impl Emitter {
         self.byte(bit);
     }
 
-    /// `bsf r64, r64`.
-    pub(crate) fn lowest_bit(&mut self, to: Reg, from: Reg) {
-        self.modrm(true, false, &[0x0f, 0xbc], to.0, from.into());
-    }
-
     /// `inc` or `dec` of a word in memory, locked where `locked`.
     pub(crate) fn step(&mut self, locked: bool, down: bool, word: Rm) {
         if locked {
@@ -550,6 +544,11 @@ impl Emitter {
     pub(crate) fn rdpid(&mut self, to: Reg) {
         self.byte(0xf3);
         self.modrm(false, false, &[0x0f, 0xc7], 7, to.into());
+    }
+
+    /// `prefetchw`: the line at an address is about to be written. Never faults.
+    pub(crate) fn prefetch(&mut self, memory: Rm) {
+        self.modrm(false, false, &[0x0f, 0x0d], 1, memory);
     }
 
     /// `lsl r32, r32`: the limit of the segment that a selector names.

@@ -1,7 +1,8 @@
 //! The record of a run: a context is claimed, a record begun in its ring, and ended.
 //!
 //! ```text
-//!             rdpid %t ; mov %t, %eax ; and $(count - 1), %eax ; shl $18, %eax ; lea contexts(%rax), %context
+//!             mov   %record, %t                 the processor
+//!             mov   %t, %eax ; and $(count - 1), %eax ; shl $18, %eax ; lea contexts(%rax), %context
 //!             mov   $1, %eax ; xchg %eax, (%context) ; test %eax, %eax ; jnz others
 //!     mine:   tid -> holder, site
 //!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
@@ -26,6 +27,9 @@ use core::mem::offset_of;
 /// How often all contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
 /// its thread was preempted; so this is long.
 const TRIES: u32 = 1 << 20;
+
+/// How far ahead the ring is fetched: the next exchange waits until all of a record is written.
+const PREFETCH: usize = 512;
 
 /// The number of the system call `getpid`.
 const GETPID: u64 = 39;
@@ -65,7 +69,7 @@ impl Compiler<'_> {
         self.frame.change(context);
         self.frame.change(record);
         self.frame.change(RAX);
-        self.processor(processor);
+        self.emitter.load(processor, record);
         let mine = self.emitter.label();
         self.try_first(processor, context);
         let others = self.emitter.label();
@@ -272,6 +276,7 @@ impl Compiler<'_> {
     fn fill_header(&mut self, processor: Reg) {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
+        self.emitter.prefetch(field(PREFETCH));
         self.emitter.store32(field(offset_of!(Header, processor)), processor);
         self.emitter.time();
         self.emitter.store32(field(offset_of!(Header, time)), RAX);

@@ -61,7 +61,7 @@ impl Compiler<'_> {
         };
         if let Some(counter) = self.counted(&instruction) {
             let scratch = self.take();
-            self.count(&[counter], scratch);
+            self.count(&[counter], scratch, None);
             return true;
         }
         match index {

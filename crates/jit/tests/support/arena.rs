@@ -303,6 +303,15 @@ impl Arena {
         taken
     }
 
+    /// Empties all rings, unread, and frees all contexts.
+    pub(crate) fn forget(&self) {
+        for number in 0..CONTEXTS {
+            let context = self.context(number);
+            context.tail.0.store(context.head.load(Relaxed), Relaxed);
+            context.claim.store(0, Relaxed);
+        }
+    }
+
     /// No context is claimed.
     pub(crate) fn all_free(&self) -> bool {
         (0..CONTEXTS).all(|number| self.context(number).claim.load(Relaxed) == 0)

@@ -20,7 +20,7 @@ pub(crate) struct Registers {
     pub(crate) flags: u64,
     /// What is below rsp.
     pub(crate) red_zone: [u64; RED_ZONE],
-    target: u64,
+    pub(crate) target: u64,
 }
 
 impl Default for Registers {
@@ -255,6 +255,7 @@ extern "C" fn fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
             return;
         }
     }
+    eprintln!("fault at {rip:#x} (offset {offset:#x}) of {address:#x}, registers {registers:x?}");
     // SAFETY: back to the default, so that the next fault, at once, ends the process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
