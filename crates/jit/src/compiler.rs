@@ -8,7 +8,7 @@
 use crate::compiled::{Compiled, Parts};
 use crate::emit::{Emitter, Label, RAX, Reg, Stream};
 use crate::environment::{Environment, Handler};
-use crate::frame::{Cell, Frame};
+use crate::frame::{Assumed, Cell, Frame};
 use crate::scan::{Facts, Instruction};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;
@@ -90,13 +90,18 @@ impl<'a> Compiler<'a> {
         facts: &'a Facts,
         mode: Mode,
     ) -> Result<Compiled, TooLarge> {
-        let (mut saved, mut cells) = (facts.popped & !(1 << 4), usize::from(environment.flags_live));
+        // What is popped is changed where it is saved.
+        let mut assumed = Assumed {
+            saved: facts.popped & !(1 << 4),
+            cells: environment.flags_live.into(),
+            deep: 0,
+        };
         loop {
-            let frame = Frame::new(saved, cells, environment.tentative);
+            let frame = Frame::new(assumed, environment.tentative);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
             let (entry, steps) = compiler.write()?;
-            match compiler.frame.wrong() {
-                Some(right) => (saved, cells) = right,
+            match compiler.frame.wrong(compiler.deep()) {
+                Some(right) => assumed = right,
                 None => return Ok(compiler.finish(entry, steps)),
             }
         }
@@ -227,18 +232,26 @@ impl<'a> Compiler<'a> {
         self.emitter.jump(epilogue);
     }
 
+    /// Bytes that may be pushed below the frame: all registers, a return address, and the agent's few words before it
+    /// switches stacks; or what is kept around a system call or a wait.
+    fn deep(&self) -> i32 {
+        match (self.leave.is_some(), self.claims) {
+            (true, _) => 256,
+            (false, true) => 128,
+            (false, false) => 0,
+        }
+    }
+
     fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
-        let leaves = self.leave.is_some();
-        // The registers and a return address; the agent's code switches stacks after a few words more.
-        let below = if leaves { 16 * 8 + 256 } else { 64 };
+        let stack = (self.frame.size() + self.deep()) as u32;
         Compiled::new(Parts {
             entry,
             steps,
             guarded: self.guarded,
             claims: self.claims,
-            leaves,
+            leaves: self.leave.is_some(),
             clobbers: self.frame.saved(),
-            stack: (self.frame.size() + below) as u32,
+            stack,
             finished: self.emitter.finish(),
         })
     }

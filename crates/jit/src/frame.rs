@@ -9,8 +9,8 @@
 //!     rsp of the handler
 //! ```
 //!
-//! The prologue pushes before it changes any register, and its last push is the lowest cell's: once it is through, no
-//! access to the frame can fault.
+//! The prologue pushes before it changes any register, and ends with a store to the lowest word that anything behind it
+//! may push: once it is through, no access to the stack can fault.
 
 use crate::emit::{Emitter, Label, RAX, RSP, Reg, Rm};
 
@@ -46,6 +46,17 @@ pub(crate) enum Cell {
     Element(usize),
 }
 
+/// What is assumed of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assumed {
+    /// The registers that are saved, as bits.
+    pub(crate) saved: u16,
+    /// Cells.
+    pub(crate) cells: usize,
+    /// Bytes that are pushed below the frame.
+    pub(crate) deep: i32,
+}
+
 /// The frame: what is in it is found out while code is written that already uses it, so the sizes are assumed first, and
 /// the code written again if they were wrong.
 #[derive(Debug)]
@@ -54,6 +65,8 @@ pub(crate) struct Frame {
     saved: u16,
     /// The cells that are assumed to be there.
     cells_assumed: usize,
+    /// Bytes that are assumed to be pushed below the frame at most.
+    deep: i32,
     cells: Vec<Cell>,
     /// The registers that were changed.
     changed: u16,
@@ -63,14 +76,20 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(saved: u16, cells_assumed: usize, tentative: bool) -> Frame {
-        Frame { saved, cells_assumed, cells: Vec::new(), changed: 0, tentative, below: 0 }
+    pub(crate) fn new(assumed: Assumed, tentative: bool) -> Frame {
+        let Assumed { saved, cells: cells_assumed, deep } = assumed;
+        Frame { saved, cells_assumed, deep, cells: Vec::new(), changed: 0, tentative, below: 0 }
     }
 
-    /// What should have been assumed, if it was not.
-    pub(crate) fn wrong(&self) -> Option<(u16, usize)> {
-        let (saved, cells) = (self.saved | self.changed, self.cells_assumed.max(self.cells.len()));
-        ((saved, cells) != (self.saved, self.cells_assumed)).then_some((saved, cells))
+    /// What should have been assumed, if it was not. `deep`: bytes that are pushed below the frame.
+    pub(crate) fn wrong(&self, deep: i32) -> Option<Assumed> {
+        let assumed = Assumed { saved: self.saved, cells: self.cells_assumed, deep: self.deep };
+        let right = Assumed {
+            saved: self.saved | self.changed,
+            cells: self.cells_assumed.max(self.cells.len()),
+            deep: self.deep.max(deep),
+        };
+        (right != assumed).then_some(right)
     }
 
     /// Notes that a register is changed.
@@ -138,6 +157,10 @@ impl Frame {
             }
             step(emitter, 8);
             emitter.push(RAX);
+        }
+        if self.deep > 0 {
+            step(emitter, 0);
+            emitter.store(Rm::At(RSP, -self.deep), RAX);
         }
         steps
     }

@@ -262,7 +262,11 @@ impl Start {
         arena.forget();
         let counted = [(Variable::Local(LOCALS as u16 - 1), arena.counter())];
         let mut environment = arena.environment();
-        environment.counted = &counted;
+        // Only where nothing may read it.
+        let reads = [Op::PushLv, Op::PopLv, Op::MoveLv, Op::LogLv];
+        if !self.lines.iter().any(|(op, _)| reads.contains(op)) {
+            environment.counted = &counted;
+        }
         environment.flags_live = self.flags_live;
         environment.tentative = self.tentative;
         environment.rdpid = self.rdpid;

@@ -46,9 +46,10 @@ std::arch::global_asm!(
     "push r14",
     "push r15",
     "pushfq",
+    "push [rdi + 264]",
     "push rdi",
     "mov [rdi + 32], rsp",
-    // The red zone, and the place to go to below it and below what a tentative record takes.
+    // Nothing is written below the red zone: it may be all the stack that there is.
     "lea rsi, [rdi + 136]",
     "xor ecx, ecx",
     "2: mov rax, [rsi + rcx * 8]",
@@ -56,13 +57,9 @@ std::arch::global_asm!(
     "inc ecx",
     "cmp ecx, 16",
     "jne 2b",
-    "mov rax, [rdi + 264]",
-    "mov [rsp - 160], rax",
-    "mov rax, [rdi + 128]",
-    "lea rsp, [rsp - 256]",
-    "push rax",
+    "lea rsp, [rdi + 128]",
     "popfq",
-    "lea rsp, [rsp + 256]",
+    "mov rsp, [rdi + 32]",
     "mov rax, [rdi]",
     "mov rcx, [rdi + 8]",
     "mov rdx, [rdi + 16]",
@@ -78,10 +75,10 @@ std::arch::global_asm!(
     "mov r14, [rdi + 112]",
     "mov r15, [rdi + 120]",
     "mov rdi, [rdi + 56]",
-    "jmp [rsp - 160]",
+    "jmp [rsp + 8]",
     ".globl jit_test_back",
     "jit_test_back:",
-    "mov [rsp - 168], rdi",
+    "mov [rsp + 8], rdi",
     "mov rdi, [rsp]",
     "mov [rdi], rax",
     "mov [rdi + 8], rcx",
@@ -90,7 +87,7 @@ std::arch::global_asm!(
     "mov [rdi + 32], rsp",
     "mov [rdi + 40], rbp",
     "mov [rdi + 48], rsi",
-    "mov rax, [rsp - 168]",
+    "mov rax, [rsp + 8]",
     "mov [rdi + 56], rax",
     "mov [rdi + 64], r8",
     "mov [rdi + 72], r9",
@@ -100,11 +97,9 @@ std::arch::global_asm!(
     "mov [rdi + 104], r13",
     "mov [rdi + 112], r14",
     "mov [rdi + 120], r15",
-    "lea rsp, [rsp - 256]",
+    "lea rsp, [rdi + 136]",
     "pushfq",
-    "pop rax",
-    "lea rsp, [rsp + 256]",
-    "mov [rdi + 128], rax",
+    "mov rsp, [rdi + 32]",
     "cld",
     "lea rsi, [rdi + 136]",
     "xor ecx, ecx",
@@ -113,6 +108,7 @@ std::arch::global_asm!(
     "inc ecx",
     "cmp ecx, 16",
     "jne 2b",
+    "pop rdi",
     "pop rdi",
     "popfq",
     "pop r15",
@@ -285,5 +281,30 @@ pub(crate) fn enter(compiled: &Compiled, address: u64, registers: &mut Registers
     TESTED.store(std::ptr::from_ref(compiled).cast_mut(), SeqCst);
     // SAFETY: it is compiled code, which keeps the stack pointer, and the way back is behind it.
     unsafe { enter_raw(address + u64::from(compiled.entry()), registers) };
+    TESTED.store(std::ptr::null_mut(), SeqCst);
+}
+
+/// [`enter`], with the stack pointer at the site as given: the function's own frame lies above it.
+pub(crate) fn enter_on(compiled: &Compiled, address: u64, registers: &mut Registers, rsp: u64) {
+    ADDRESS.store(address, SeqCst);
+    TESTED.store(std::ptr::from_ref(compiled).cast_mut(), SeqCst);
+    registers.target = address + u64::from(compiled.entry());
+    registers.flags = registers.flags & Registers::FLAGS | 2;
+    // What the function pushes before the site: its return address, nine words.
+    let top = (rsp + 10 * 8) & !7;
+    // SAFETY: the stack there is the test's, with room for the function; what runs on it comes back with rsp as it was.
+    unsafe {
+        std::arch::asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {enter}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            enter = in(reg) jit_test_enter as *const () as u64,
+            in("rdi") std::ptr::from_mut(registers),
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
     TESTED.store(std::ptr::null_mut(), SeqCst);
 }
