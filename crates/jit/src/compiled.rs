@@ -1,7 +1,8 @@
 //! What a handler becomes.
 
-use crate::emit::{Emitter, Finished, Label, RAX, RSP, Rm};
+use crate::emit::{Emitter, Finished, Label};
 use crate::frame::{COMMIT_CELL, SPILL_CELL};
+use crate::instructions::{RAX, RSP, Rm};
 use agent::layout::state;
 use core::fmt;
 
@@ -88,11 +89,7 @@ impl Compiled {
         guarded.sort_by_key(|(access, _)| offset(*access));
         Compiled {
             entry: offset(parts.entry),
-            steps: parts
-                .steps
-                .iter()
-                .map(|&(label, below)| Step { offset: offset(label), below })
-                .collect(),
+            steps: parts.steps.iter().map(|&(label, below)| Step { offset: offset(label), below }).collect(),
             guarded: guarded
                 .into_iter()
                 .map(|&(access, repair)| Guarded { access: offset(access), repair: offset(repair) })
@@ -174,4 +171,3 @@ impl Compiled {
         emitter.finish().bytes
     }
 }
-

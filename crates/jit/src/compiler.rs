@@ -6,9 +6,10 @@
 //! from the start.
 
 use crate::compiled::{Compiled, Parts};
-use crate::emit::{Emitter, Label, RAX, Reg, Stream};
+use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Assumed, Cell, Frame};
+use crate::instructions::{RAX, Reg};
 use crate::scan::{Facts, Instruction};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;
@@ -17,8 +18,8 @@ use vm::Op;
 /// Places that are written at most while everything is to stay known.
 const KNOWN_PLACES: usize = 64;
 
-/// Bytes of code that a handler may have.
-const MOST_BYTES: usize = 256 << 10;
+/// Bytes of code that a handler may have. One that would have more is interpreted.
+const MOST_BYTES: usize = 64 << 10;
 
 /// How a handler is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +92,8 @@ impl<'a> Compiler<'a> {
         mode: Mode,
     ) -> Result<Compiled, TooLarge> {
         // What is popped is changed where it is saved.
-        let mut assumed = Assumed {
-            saved: facts.popped & !(1 << 4),
-            cells: environment.flags_live.into(),
-            deep: 0,
-        };
+        let mut assumed =
+            Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
         loop {
             let frame = Frame::new(assumed, environment.tentative);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
@@ -273,7 +271,7 @@ impl<'a> Compiler<'a> {
     fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
         loop {
             let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
-            if self.emitter.here() > MOST_BYTES {
+            if self.emitter.size() > MOST_BYTES {
                 return Err(TooLarge);
             }
             if self.facts.targets.contains(&next) {

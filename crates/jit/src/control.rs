@@ -1,8 +1,9 @@
 //! Jumps, calls, and the end of a run.
 
 use crate::compiler::{Compiler, Next, TooLarge};
-use crate::emit::{Alu, Condition, RAX, Rm, Stream};
+use crate::emit::Stream;
 use crate::frame::Cell;
+use crate::instructions::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::{Count, Location};

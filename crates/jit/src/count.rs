@@ -21,8 +21,9 @@
 //! ```
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, Reg, Rm, Shift, Stream};
+use crate::emit::Stream;
 use crate::environment::Variable;
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::scan::Instruction;
 use agent::layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
 use core::mem::offset_of;
@@ -135,8 +136,7 @@ impl Compiler<'_> {
         self.frame.change(scratch);
         let identity = self.environment.identity;
         let rseq = Rm::Absolute(identity + offset_of!(Identity, rseq_offset) as u32);
-        let (cpu, section) =
-            (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
+        let (cpu, section) = (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
         let (none, done) = (self.emitter.label(), self.emitter.label());
         self.with_rax().load(scratch, rseq);
         self.emitter.test(scratch);
@@ -149,8 +149,7 @@ impl Compiler<'_> {
         self.emitter.alu32(Alu::Cmp, RAX, cpu);
         self.emitter.jump_if(Condition::NotEqual, none);
         for (counter, down) in counters {
-            let (start, end, abort) =
-                (self.emitter.label(), self.emitter.label(), self.emitter.label());
+            let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
             let sequence = self.emitter.sequence(start, end, abort);
             self.emitter.descriptor(RAX, sequence);
             self.emitter.store(section, RAX);

@@ -12,7 +12,8 @@
 //! The prologue pushes before it changes any register, and ends with a store to the lowest word that anything behind it
 //! may push: once it is through, no access to the stack can fault.
 
-use crate::emit::{Emitter, Label, RAX, RSP, Reg, Rm};
+use crate::emit::{Emitter, Label};
+use crate::instructions::{RAX, RSP, Reg, Rm};
 
 /// The offset below the site's rsp at which the address of a tentative record is kept.
 pub(crate) const COMMIT_CELL: i32 = 136;

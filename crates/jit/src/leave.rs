@@ -5,8 +5,9 @@
 //! is fast. All registers are pushed first: then everything is in memory.
 
 use crate::compiler::Compiler;
-use crate::emit::{Condition, Label, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm, Stream};
+use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
+use crate::instructions::{Condition, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
 use crate::record::of_context;
 use crate::registers::Operand;
 use crate::shape::{Code, Count, Location, Log};

@@ -22,7 +22,7 @@
 //! | `registers`, `frame` | where elements are; the stack |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
 //! | `count`, `record`, `leave` | the hit, the record, the way out |
-//! | `emit` | machine code as bytes |
+//! | `emit`, `instructions` | machine code as bytes |
 
 mod compiled;
 mod compiler;
@@ -31,6 +31,7 @@ mod count;
 mod emit;
 mod environment;
 mod frame;
+mod instructions;
 mod leave;
 mod logging;
 mod memory;
@@ -61,8 +62,8 @@ pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<C
         (false, true) => Mode::Merged,
         (false, false) => Mode::Known,
     };
-    let compiled = [first, Mode::Merged, Mode::Interpreted].into_iter().find_map(|mode| {
-        Compiler::compile(handler, environment, &facts, mode).ok()
-    });
+    let compiled = [first, Mode::Merged, Mode::Interpreted]
+        .into_iter()
+        .find_map(|mode| Compiler::compile(handler, environment, &facts, mode).ok());
     Ok(compiled.expect("a handler that is interpreted is never too large"))
 }

@@ -3,8 +3,8 @@
 //! What does not fit, and what cannot be read, leaves compiled code before the instruction.
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::frame::Cell;
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::Log;
@@ -131,7 +131,8 @@ impl Compiler<'_> {
         let (Operand::Number(count), Operand::Number(first)) = (self.operand(0), self.operand(1)) else {
             return false;
         };
-        let fits = count <= UNROLLED as u64 && first.checked_add(count).is_some_and(|end| end <= there.into());
+        let fits =
+            count <= UNROLLED as u64 && first.checked_add(count).is_some_and(|end| end <= there.into());
         if !fits {
             return false;
         }
@@ -258,4 +259,3 @@ fn indexed(memory: Rm, index: Reg) -> Rm {
         other => other,
     }
 }
-

@@ -2,7 +2,8 @@
 //! instruction; the interpreter makes of it what it makes of it.
 
 use crate::compiler::Compiler;
-use crate::emit::{Label, Reg, Rm, Stream};
+use crate::emit::{Label, Stream};
+use crate::instructions::{Reg, Rm};
 use crate::registers::Operand;
 use crate::shape::Location;
 use agent::layout::LOW_END;
@@ -57,7 +58,7 @@ impl Compiler<'_> {
         let (cannot, done) = (self.emitter.label(), self.emitter.label());
         self.emitter.number(to, 0);
         self.guard(cannot);
-        self.with_rax().load_sized(1, crate::emit::RAX, memory);
+        self.with_rax().load_sized(1, crate::instructions::RAX, memory);
         self.emitter.bind(done);
         let aside = self.emitter.aside(Stream::Cold);
         self.emitter.bind(cannot);

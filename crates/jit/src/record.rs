@@ -16,8 +16,9 @@
 //! ```
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, Label, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, Stream, shifted};
+use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
+use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
 use agent::layout::{
     CONTEXT_SIZE, Context, HEADER, Header, Identity, PROCESSOR_MASK, RING_SIZE, SCRATCH, UNSET, state,

@@ -1,8 +1,9 @@
 //! Where the elements of the stack are, and moving them.
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Emitter, RAX, RSP, Reg, Rm};
+use crate::emit::Emitter;
 use crate::frame::Cell;
+use crate::instructions::{Alu, RAX, RSP, Reg, Rm};
 use crate::shape::Location;
 
 /// Where an instruction finds an operand.
@@ -96,9 +97,7 @@ impl Compiler<'_> {
 
     /// Frees a register of elements.
     fn free(&mut self, register: Reg) {
-        while let Some(place) =
-            self.shape.stack.iter().position(|it| *it == Location::Register(register.0))
-        {
+        while let Some(place) = self.shape.stack.iter().position(|it| *it == Location::Register(register.0)) {
             self.spill(place);
         }
     }

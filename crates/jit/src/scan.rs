@@ -184,15 +184,7 @@ impl Facts {
     ) -> bool {
         match instruction.op {
             Op::Push => place.pushed = Some(instruction.operand),
-            Op::Jmp
-            | Op::Jlt
-            | Op::Jle
-            | Op::Jgt
-            | Op::Jge
-            | Op::Jz
-            | Op::Jnz
-            | Op::Loop
-            | Op::Sx => {
+            Op::Jmp | Op::Jlt | Op::Jle | Op::Jgt | Op::Jge | Op::Jz | Op::Jnz | Op::Loop | Op::Sx => {
                 if let Some(target) = instruction.target(handler.code) {
                     self.cyclic |= target <= start;
                     self.targets.insert(target);
@@ -242,10 +234,8 @@ impl Facts {
         let count = instruction.operand as i32;
         // Numbers that the manual allows but no one writes are not worth following.
         let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
-        let logs = matches!(
-            instruction.op,
-            Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv
-        );
+        let logs =
+            matches!(instruction.op, Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv);
         self.records |= logs;
         Some(match instruction.op {
             Op::LogImm | Op::Ros => (count.min(4096), 0),

@@ -1,8 +1,8 @@
 //! Instructions that always go on with the next one: arithmetic, variables, registers, codes.
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
 use crate::frame::Cell;
+use crate::instructions::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
 use crate::registers::Operand;
 use crate::scan::{Instruction, general};
 use crate::shape::{Code, Location, Log};
@@ -127,7 +127,7 @@ impl Compiler<'_> {
     }
 
     /// Sets a register to another, or to its low half.
-    fn load_name(&mut self, to: crate::emit::Reg, from: Rm, low: bool) {
+    fn load_name(&mut self, to: crate::instructions::Reg, from: Rm, low: bool) {
         if low { self.emitter.load32(to, from) } else { self.emitter.load(to, from) }
     }
 

@@ -1,7 +1,7 @@
 //! Local and global variables.
 
 use crate::compiler::Compiler;
-use crate::emit::{Alu, Condition, RAX, Reg, Rm};
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::Location;

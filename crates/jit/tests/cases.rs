@@ -142,7 +142,9 @@ impl Execution for Native {
         }
         let before = registers.general;
         let world = std::rc::Rc::new(std::cell::RefCell::new(start));
-        WORLD.with(|place| *place.borrow_mut() = Some(Box::new(RegisterWorld(CaseWorld(world.clone()), before))));
+        WORLD.with(|place| {
+            *place.borrow_mut() = Some(Box::new(RegisterWorld(CaseWorld(world.clone()), before)))
+        });
         LEFT.with(|left| *left.borrow_mut() = None);
         enter(&compiled, at, &mut registers);
         let left = LEFT.with(|left| left.borrow_mut().take());
@@ -223,9 +225,10 @@ impl World for RegisterWorld {
                 if registers.general[place] == self.1[place] {
                     continue;
                 }
-                let name = named.iter().copied().find(|index| {
-                    Register::from_index(*index).and_then(number) == Some(place)
-                });
+                let name = named
+                    .iter()
+                    .copied()
+                    .find(|index| Register::from_index(*index).and_then(number) == Some(place));
                 machine.registers.insert(name.unwrap_or(NAMES[place] as u16), registers.general[place]);
             }
         }

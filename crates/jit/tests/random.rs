@@ -79,16 +79,17 @@ const REGISTERS: [Register; 20] = [
 fn ops() -> Vec<Op> {
     use Op::*;
     let common = [
-        Push, Push, Push, Push, Push, PushR, PushR, PushR, PopR, Add, Sub, Mul, Neg, And, Or, Xor, RolImm, Rol,
-        RorImm, Ror, ShlImm, Shl, ShrImm, Shr, Div, Idiv, PblImm, PbrImm, PzlImm, PzrImm, Pbl, Pzr, Xchg, DupImm,
-        Ros, Jmp, Jlt, Jle, Jgt, Jge, Jz, Jnz, Jz, Jnz, Loop, LogImm, LogImm, Log, LogStr, LogMrf, LogLv, LogGv,
-        PushLvImm, PopLvImm, MoveLvImm, IncLvImm, DecLvImm, PushGvImm, PopGvImm, MoveGvImm, IncGvImm, PushLv,
-        PopLv, IncGv, MoveGv, PushMem8, PushMem16, PushMem32, PushMem64, PopMem8, PopMem16, PopMem32, PopMem64,
-        PushPid, PushProcid, SetMinImm, SetMajImm, SetMin, SetMaj, PushLp, PushPlp, Vfyr, Nop, PushWid, Call, Call,
+        Push, Push, Push, Push, Push, PushR, PushR, PushR, PopR, Add, Sub, Mul, Neg, And, Or, Xor, RolImm,
+        Rol, RorImm, Ror, ShlImm, Shl, ShrImm, Shr, Div, Idiv, PblImm, PbrImm, PzlImm, PzrImm, Pbl, Pzr,
+        Xchg, DupImm, Ros, Jmp, Jlt, Jle, Jgt, Jge, Jz, Jnz, Jz, Jnz, Loop, LogImm, LogImm, Log, LogStr,
+        LogMrf, LogLv, LogGv, PushLvImm, PopLvImm, MoveLvImm, IncLvImm, DecLvImm, PushGvImm, PopGvImm,
+        MoveGvImm, IncGvImm, PushLv, PopLv, IncGv, MoveGv, PushMem8, PushMem16, PushMem32, PushMem64,
+        PopMem8, PopMem16, PopMem32, PopMem64, PushPid, PushProcid, SetMinImm, SetMajImm, SetMin, SetMaj,
+        PushLp, PushPlp, Vfyr, Nop, PushWid, Call, Call,
     ];
     let rare = [
-        Exit, Abort, Remove, Ret, PopLp, PushX, Malloc, LogSt, Ux, Rx, PushStp, SaveTsp, Vfyrw, Dup, PushU, PopU,
-        Exit, Ret, Ret,
+        Exit, Abort, Remove, Ret, PopLp, PushX, Malloc, LogSt, Ux, Rx, PushStp, SaveTsp, Vfyrw, Dup, PushU,
+        PopU, Exit, Ret, Ret,
     ];
     [&common[..], &common, &common, &rare].concat()
 }
@@ -112,7 +113,8 @@ fn line() -> impl Strategy<Value = Line> {
             // Nothing but counting is done to the last one.
             let counts = matches!(op, Op::IncLvImm | Op::DecLvImm);
             let counted = LOCALS as u64 - 1;
-            let operand = if op.row().operand == Operand::Local && operand == counted && !counts { 0 } else { operand };
+            let operand =
+                if op.row().operand == Operand::Local && operand == counted && !counts { 0 } else { operand };
             (op, operand)
         },
     )
@@ -275,7 +277,8 @@ impl Start {
         let Ok(compiled) = compile(&handler, &environment) else { return Err(TestCaseError::reject("long")) };
         let at = arena.place(&compiled, &[]);
         if std::env::var_os("JIT_SHOW").is_some() {
-            std::fs::write("/tmp/jit_last", format!("{self:#x?}\n{at:#x} {}\n", compiled.entry())).expect("written");
+            std::fs::write("/tmp/jit_last", format!("{self:#x?}\n{at:#x} {}\n", compiled.entry()))
+                .expect("written");
             let mut bytes = Vec::new();
             compiled.place(at, &mut bytes);
             std::fs::write("/tmp/jit_last.bin", &bytes).expect("written");
@@ -289,7 +292,8 @@ impl Start {
         }
         memory_bytes().copy_from_slice(&self.memory);
         let red_zone = std::array::from_fn(|place| 0x1234_5678_9abc_def0 ^ (place as u64) << 17);
-        let mut registers = Registers { general: self.registers, flags: self.flags, red_zone, ..Registers::default() };
+        let mut registers =
+            Registers { general: self.registers, flags: self.flags, red_zone, ..Registers::default() };
         LEFT.with(|left| *left.borrow_mut() = None);
         enter(&compiled, at, &mut registers);
         let left = LEFT.with(|left| left.borrow_mut().take());
@@ -352,7 +356,8 @@ impl Start {
                 logs.push((0, 0, Vec::new(), state.trace().to_vec()));
             }
         }
-        let plain = |values: &[std::sync::atomic::AtomicU64]| values.iter().map(|it| it.load(Relaxed)).collect();
+        let plain =
+            |values: &[std::sync::atomic::AtomicU64]| values.iter().map(|it| it.load(Relaxed)).collect();
         let seen = Seen {
             logs,
             removed: outcome.end == End::Remove,

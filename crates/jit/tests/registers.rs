@@ -153,14 +153,16 @@ fn a_stack_without_room_leaves_the_registers_as_they_were() {
     // SAFETY: a fresh mapping; its first page is made inaccessible, and a stack lies in the others.
     let stack = unsafe {
         let all = libc::PROT_READ | libc::PROT_WRITE;
-        let at = libc::mmap(std::ptr::null_mut(), 1 << 20, all, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        let at =
+            libc::mmap(std::ptr::null_mut(), 1 << 20, all, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
         assert_eq!(libc::mprotect(at, 4096, libc::PROT_NONE), 0);
         at as u64
     };
     let alternate = vec![0_u8; 64 << 10];
-    // SAFETY: the memory outlives its use, and the old one is set again.
+    // SAFETY: an all-zero stack_t is a valid one.
     let mut old: libc::stack_t = unsafe { std::mem::zeroed() };
     let new = libc::stack_t { ss_sp: alternate.as_ptr() as *mut _, ss_flags: 0, ss_size: alternate.len() };
+    // SAFETY: the memory outlives its use, and the old one is set again.
     assert_eq!(unsafe { libc::sigaltstack(&new, &mut old) }, 0);
     for (number, code) in handlers().iter().enumerate() {
         let site = Site::new(code, |_, environment| environment.tentative = number % 2 == 1);
@@ -168,7 +170,8 @@ fn a_stack_without_room_leaves_the_registers_as_they_were() {
         let mut overflowed = 0;
         // With less and less room, from enough to none.
         for room in (0..frame / 8 + 40).map(|words| 8 * words) {
-            let mut registers = Registers { red_zone: [9; 16], flags: Registers::FLAGS, ..Registers::default() };
+            let mut registers =
+                Registers { red_zone: [9; 16], flags: Registers::FLAGS, ..Registers::default() };
             for place in 0..16 {
                 registers.general[place] = 1000 + place as u64;
             }
@@ -257,11 +260,12 @@ fn without_loss_a_full_ring_is_waited_for() {
 fn hits_of_many_threads_are_all_counted_and_logged() {
     let _one = exclusive();
     let mut counters = Vec::new();
-    let site = Site::new(&[&[Op::IncLvImm as u8, 1, 0][..], &handlers()[2]].concat(), |arena, environment| {
-        counters.push((Variable::Local(1), arena.counter()));
-        environment.counted = Vec::leak(counters.clone());
-        arena.identity().pid.store(0, Relaxed);
-    });
+    let site =
+        Site::new(&[&[Op::IncLvImm as u8, 1, 0][..], &handlers()[2]].concat(), |arena, environment| {
+            counters.push((Variable::Local(1), arena.counter()));
+            environment.counted = Vec::leak(counters.clone());
+            arena.identity().pid.store(0, Relaxed);
+        });
     let (threads, hits) = (8, 5_000);
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -53,8 +53,10 @@ pub(crate) fn capture<M: Machine, const WIDE: bool>(
     };
     // The outermost level is no frame of traces: what earlier runs left there does not matter, but for its handler.
     let plain = frames[0].handler().is_none() && frames[1..].iter().all(is_plain);
-    let calls =
-        frames[1..].iter().map(|frame| Call { callee: frame.callee as u32, back: frame.back as u32 }).collect();
+    let calls = frames[1..]
+        .iter()
+        .map(|frame| Call { callee: frame.callee as u32, back: frame.back as u32 })
+        .collect();
     let element = |slot: usize| Element { slot: slot as u64, value: flow.stack.get(slot) };
     let (jumps, calls_made) = flow.taken();
     let place = Place {

@@ -1,7 +1,8 @@
 //! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
 
 use agent::layout::{
-    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE, state,
+    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE,
+    state,
 };
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -232,9 +233,8 @@ impl Arena {
         };
         change(&mut info);
         // SAFETY: HandlerInfo is repr(C) without padding that is read: it is copied as bytes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const info).cast::<u8>(), size_of::<HandlerInfo>())
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const info).cast::<u8>(), size_of::<HandlerInfo>()) };
         self.put(bytes) as u32
     }
 

@@ -121,7 +121,9 @@ impl Machine for Native<'_> {
         for end in [address, last] {
             if !self.verify(end, true) {
                 let page_start = last & !4095;
-                return Err(Fault { address: if end == last && end != address { page_start } else { address } });
+                return Err(Fault {
+                    address: if end == last && end != address { page_start } else { address },
+                });
             }
         }
         copy(address, from.as_ptr().cast_mut(), from.len(), true)
@@ -199,8 +201,8 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         excpt_log: info.excpt_log as usize,
         autostacktrace: info.autostacktrace != 0,
         heap: info.heap as usize,
-        // SAFETY: as above.
         point: Point {
+            // SAFETY: as above.
             module: unsafe { slice::<u8>(info.module.into(), info.module_length) },
             offset: info.point,
             id: info.id,
