@@ -276,13 +276,6 @@ impl Start {
         // No program calls a facility; in one too long to be followed, bytes may look like it.
         let Ok(compiled) = compile(&handler, &environment) else { return Err(TestCaseError::reject("long")) };
         let at = arena.place(&compiled, &[]);
-        if std::env::var_os("JIT_SHOW").is_some() {
-            std::fs::write("/tmp/jit_last", format!("{self:#x?}\n{at:#x} {}\n", compiled.entry()))
-                .expect("written");
-            let mut bytes = Vec::new();
-            compiled.place(at, &mut bytes);
-            std::fs::write("/tmp/jit_last.bin", &bytes).expect("written");
-        }
         arena.identity().pid.store(if self.known { std::process::id() } else { 0 }, Relaxed);
         for (shared, value) in arena.variables(environment.locals, LOCALS).iter().zip(self.locals) {
             shared.store(value, Relaxed);
