@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::Report;
+use engine::{PlaceReport, Report};
 use serde::Serialize;
 
 use crate::Failure;
@@ -46,6 +46,21 @@ struct Probe<'a> {
     logged: u64,
     dropped: u64,
     state: &'a str,
+    /// For points of functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<Place<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Place<'a> {
+    module: &'a str,
+    function: &'a str,
+    sites: usize,
+    hits: u64,
+}
+
+fn place(place: &PlaceReport) -> Place<'_> {
+    Place { module: &place.module, function: &place.function, sites: place.sites, hits: place.hits }
 }
 
 /// Writes a report to a file.
@@ -66,6 +81,7 @@ pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
         logged: probe.counts.logged,
         dropped: probe.counts.dropped,
         state: probe.state.name(),
+        places: probe.places.as_ref().map(|places| places.iter().map(place).collect()),
     });
     let holds = Holds {
         count: report.holds.count,

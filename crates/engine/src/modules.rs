@@ -83,7 +83,7 @@ impl Tracer<'_> {
             return Ok(Vec::new());
         }
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
-        let named = modules.iter().filter(|module| is_named(module, &program.object.module, pid));
+        let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
         Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
     }
 
@@ -157,7 +157,7 @@ impl Tracer<'_> {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
                 let here = (program_number, module_key(module));
-                if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
+                if space.placed.contains(&here) || !is_named(module, program.module(), tid) {
                     continue;
                 }
                 space.placed.insert(here);
@@ -228,7 +228,7 @@ impl Tracer<'_> {
                 if program.options.engine == Engine::Jump {
                     work.plan.refused.push(Refused {
                         module: work.module.path.display().to_string(),
-                        point: program.object.probes[probe].point.clone(),
+                        point: program.versions.main().probes[probe].point.clone(),
                         probe,
                         reason: format!("no jump can stand there: {reason}"),
                     });
@@ -362,11 +362,11 @@ impl Tracer<'_> {
             if !program.is_for(pid) {
                 continue;
             }
-            let module = &program.object.module;
+            let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mapped = modules.iter().any(|other| is_named(other, module, tid));
             if waits && !mapped && self.told_waiting.insert(program_number) {
-                self.observer.note(&Note::Waiting { pid, module: module.clone() });
+                self.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }
         }
     }

@@ -1,13 +1,18 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpn::Object;
+use process::Image;
+use rpn::{Location, Object};
 use trace::Items;
 
 use crate::jump::{Cells, Counter, Words, has_limits};
+use crate::places::{PlaceReport, Places};
+use crate::versions::Versions;
 
 /// What makes probes fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub enum Engine {
 }
 
 /// How a program is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What makes its probes fire.
     pub engine: Engine,
@@ -30,12 +35,15 @@ pub struct Options {
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
+    /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
+    /// stripped. It has to be of the module's build.
+    pub symbols: Option<Arc<Image>>,
 }
 
 /// A compiled program with its variables and counters. All processes share them.
 #[derive(Debug)]
 pub(crate) struct Program {
-    pub(crate) object: Object,
+    pub(crate) versions: Versions,
     pub(crate) options: Options,
     pub(crate) locals: Variables,
     /// The local variables that are counted for each processor, once that was looked for.
@@ -43,6 +51,8 @@ pub(crate) struct Program {
     /// Whether an instruction of it removes a probe.
     pub(crate) removes: bool,
     pub(crate) probes: Vec<Probe>,
+    /// The sites of the probes that have many. They are noted while the program is only looked at.
+    pub(crate) places: RefCell<Places>,
     /// The processes it is for, with their descendants; `None`: all that are followed.
     pub(crate) only: Option<HashSet<i32>>,
     /// Whether it is inserted; a program that was removed keeps its number and its counts.
@@ -213,8 +223,8 @@ impl Probe {
         self.counted.as_ref()
     }
 
-    /// All that was counted so far; `definition` is the probe's.
-    pub(crate) fn counts(&self, definition: &rpn::Probe) -> Counts {
+    /// All that was counted so far; `definition` is the probe's, `places` are the hits of those of its many sites that are jumps.
+    fn counts(&self, definition: &rpn::Probe, places: u64) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
             if has_limits(definition) {
@@ -223,7 +233,7 @@ impl Probe {
                 counts.ignored = turns.min(definition.ignore);
                 counts.hits = turns.min(definition.ignore.saturating_add(definition.maxhits));
             } else {
-                counts.hits += counted.hits.value();
+                counts.hits += counted.hits.value() + places;
             }
             counts.missed += counted.word(MISSED);
             counts.runs = counts.hits.saturating_sub(counts.missed + counts.ignored);
@@ -271,7 +281,7 @@ impl State {
     }
 
     /// Whether the probepoint will never fire again.
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         matches!(self, State::Disabled | State::Removed)
     }
 }
@@ -296,21 +306,36 @@ pub struct Counts {
 
 impl Program {
     pub(crate) fn new(
-        object: Object,
+        versions: Versions,
         options: Options,
         only: Option<HashSet<i32>>,
         cells: Option<&mut Cells>,
     ) -> Program {
+        let object = versions.main();
         Program {
             locals: Variables::new(usize::from(object.vars), cells),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             counters: None,
             removes: crate::jump::removes(&object.code, object.word().bytes()),
-            object,
+            places: RefCell::default(),
+            versions,
             options,
             only,
             inserted: true,
         }
+    }
+
+    /// The name of its module.
+    pub(crate) fn module(&self) -> &str {
+        &self.versions.main().module
+    }
+
+    /// For each probe that has points of functions, where it was placed, and the hits there.
+    pub(crate) fn places(&self) -> Vec<Option<Vec<PlaceReport>>> {
+        let places = self.places.borrow();
+        let probes = self.versions.main().probes.iter().enumerate();
+        let is_points = |probe: &rpn::Probe| matches!(probe.location, Location::Points { .. });
+        probes.map(|(number, probe)| is_points(probe).then(|| places.report(number))).collect()
     }
 
     /// Whether it is to be placed in a process.
@@ -320,15 +345,19 @@ impl Program {
 
     /// What was counted at one of its probes so far.
     pub(crate) fn counts(&self, probe: usize) -> Counts {
-        match (self.probes.get(probe), self.object.probes.get(probe)) {
-            (Some(probe), Some(definition)) => probe.counts(definition),
+        match (self.probes.get(probe), self.versions.main().probes.get(probe)) {
+            (Some(state), Some(definition)) => {
+                let is_points = matches!(definition.location, Location::Points { .. });
+                let places = if is_points { self.places.borrow().jump_hits(probe) } else { 0 };
+                state.counts(definition, places)
+            }
             _ => Counts::default(),
         }
     }
 
     /// The values of its local variables now.
     pub(crate) fn values(&self) -> Vec<u64> {
-        let word = self.object.word();
+        let word = self.versions.widest_word();
         let value = |(number, variable): (usize, &AtomicU64)| match self.counted(number) {
             Some(counter) => counter.value(),
             None => variable.load(Ordering::Relaxed),

@@ -1,6 +1,7 @@
 //! What a session has counted.
 
 use crate::hold::HoldTimes;
+use crate::places::PlaceReport;
 use crate::program::{Counts, State, values_of};
 use crate::tracer::Tracer;
 
@@ -40,6 +41,8 @@ pub struct ProbeReport {
     pub counts: Counts,
     /// What became of it.
     pub state: State,
+    /// For points of functions: where it was placed, and the hits there, the most hits first.
+    pub places: Option<Vec<PlaceReport>>,
 }
 
 impl Tracer<'_> {
@@ -47,19 +50,22 @@ impl Tracer<'_> {
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
         for (program, states) in self.programs.iter().zip(states) {
-            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states)
-            {
+            let object = program.versions.main();
+            let mut places = program.places().into_iter();
+            for (number, &state) in states.iter().enumerate() {
+                let (probe, definition) = (&program.probes[number], &object.probes[number]);
                 report.probes.push(ProbeReport {
-                    module: program.object.module.clone(),
+                    module: object.module.clone(),
                     point: definition.point.clone(),
                     address: probe.address,
-                    major: program.object.major,
+                    major: object.major,
                     minor: definition.minor,
                     engine: probe.engine(),
                     tactic: probe.tactic,
                     why_trapped: probe.why_trapped.clone(),
-                    counts: probe.counts(definition),
+                    counts: program.counts(number),
                     state,
+                    places: places.next().flatten(),
                 });
             }
             report.locals.extend(program.values());

@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 use rpn::Object;
 
 use crate::error::Error;
+use crate::leave::Leaving;
+use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
+use crate::versions::Versions;
 
 /// Which variables are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +33,16 @@ pub enum Variables {
 pub struct Inserted<'a> {
     /// Its number.
     pub number: usize,
-    /// The program.
+    /// The program: the version that reports show.
     pub object: &'a Object,
+    /// All its versions.
+    pub versions: &'a Versions,
     /// How it is used.
     pub options: Options,
     /// For each of its probes, in order: where it was placed first, its state, its counts.
     pub probes: Vec<(Option<u64>, State, Counts)>,
+    /// For each of its probes that has points of functions: where it was placed, and the hits there.
+    pub places: Vec<Option<Vec<PlaceReport>>>,
     /// Whether it is for all processes that are followed, and not for some only.
     pub is_for_all: bool,
     /// The values of its local variables.
@@ -43,12 +50,12 @@ pub struct Inserted<'a> {
 }
 
 impl Tracer<'_> {
-    /// Inserts a program: its number. `only` names the processes it is for, which include their later descendants;
+    /// Inserts a program, each version in the processes of its machine: its number. `only` names the processes it is for, which include their later descendants;
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
-    pub fn insert(&mut self, object: Object, options: Options, only: Option<Vec<i32>>) -> usize {
-        self.globals.grow(object.gvars);
+    pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
+        self.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
-        self.programs.push(Program::new(object, options, only, self.cells.as_mut()));
+        self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -65,8 +72,8 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The process is gone, or probes cannot be placed.
-    pub fn check(&mut self, object: &Object, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(object.clone(), options, Some([pid].into()), None));
+    pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
+        self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
         let number = self.programs.len() - 1;
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
@@ -110,14 +117,16 @@ impl Tracer<'_> {
         programs
             .map(|(number, program)| Inserted {
                 number,
-                object: &program.object,
-                options: program.options,
+                object: program.versions.main(),
+                versions: &program.versions,
+                options: program.options.clone(),
                 probes: program
                     .probes
                     .iter()
                     .enumerate()
                     .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
                     .collect(),
+                places: program.places(),
                 is_for_all: program.only.is_none(),
                 locals: program.values(),
             })
@@ -179,6 +188,12 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
-        self.leaving = false;
+        self.leaving = Leaving::Nobody;
+    }
+
+    /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come
+    /// yet. Others stay as they are. For use after [`Tracer::remove`].
+    pub fn let_go_unprobed(&mut self, control: &Control) {
+        self.leave_unprobed(control);
     }
 }

@@ -11,7 +11,7 @@ use crate::hold::Held;
 use crate::jump::{Ground, Jumps, Known, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
-use crate::site::{self, Armed, Code, Disarmed, Site};
+use crate::site::{self, Armed, Code, Disarmed, Site, Use};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
@@ -133,6 +133,12 @@ impl Space {
             copy.stale = true;
         }
         Ok(copy)
+    }
+
+    /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
+    pub(crate) fn is_probed(&self) -> bool {
+        let probe = |wanted: &Use| matches!(wanted, Use::Probe { .. });
+        self.starting || self.stale || self.sites.values().any(|armed| armed.site().uses.iter().any(probe))
     }
 
     /// The code as the program wrote it.

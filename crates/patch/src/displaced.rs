@@ -69,6 +69,12 @@ impl Displaced {
         self.text.get_or_init(|| disassemble(&self.decoded.instruction))
     }
 
+    /// Whether the instruction, a conditional jump, jumps when a thread with these registers executes it; nothing for other
+    /// instructions.
+    pub fn is_taken(&self, registers: &Registers) -> Option<bool> {
+        emulate::is_taken(self.decoded.class, registers)
+    }
+
     /// Whether the instruction is emulated as a rule. The others go to their slot at every hit, but for a `popf` that sets the
     /// trap flag; [`Displaced::wants_emulation`] decides for one hit.
     pub fn is_emulated(&self) -> bool {

@@ -23,6 +23,7 @@ mod maps;
 mod memory;
 mod module;
 mod pages;
+mod pattern;
 mod processor;
 mod ptrace;
 mod registers;
@@ -37,8 +38,8 @@ mod thread;
 
 pub use caller::{Caller, Step};
 pub use elf::{
-    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
-    Segment, Version,
+    Binding, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced,
+    NameKind, Outline, Segment, Selected, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
@@ -50,6 +51,7 @@ pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use pages::{Page, PageMap, Run};
+pub use pattern::Pattern;
 pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::find_syscall;

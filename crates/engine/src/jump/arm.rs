@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use patch::Mode;
 use process::{Mapping, Stop, Stopped};
+use rpn::{Location, Point};
 
 use super::{Code, Layout, Trampoline};
 use crate::change::{Batch, Change};
@@ -98,7 +99,13 @@ impl Tracer<'_> {
                 Use::Probe { program, .. } if self.programs[program].options.engine == Engine::Trap => {
                     return Err("`--engine trap`".to_owned());
                 }
-                Use::Probe { .. } => {}
+                Use::Probe { program, probe } => {
+                    let location = &self.programs[program].versions.main().probes[probe].location;
+                    let is_return = matches!(location, Location::Points { point: Point::Return, .. });
+                    if is_return && site.displaced.is_taken(&patch::Registers::default()).is_some() {
+                        return Err("the function is left there only if the jump is taken".to_owned());
+                    }
+                }
                 _ => return Err("it tells of modules that are mapped".to_owned()),
             }
         }

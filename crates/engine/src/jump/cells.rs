@@ -79,6 +79,11 @@ impl Cells {
         &self.shared
     }
 
+    /// The processors there can be.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
+    }
+
     /// The global variables.
     pub(crate) fn globals(&self, count: usize) -> Words {
         Words { shared: Rc::clone(&self.shared), offset: 0, count: count.min(GLOBALS / WORD) }

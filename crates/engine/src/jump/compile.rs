@@ -6,14 +6,15 @@ use std::rc::Rc;
 use agent::layout::{HandlerInfo, PerProcessor, state};
 use jit::{Compiled, Environment, Handler, Limits, Variable};
 use patch::Mode;
-use rpn::Object;
-use vm::Op;
+use rpn::{Location, Object};
+use vm::{Op, Word};
 
 use super::over::is_mortal;
 use super::{Code, Counter};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
 use crate::site::Site;
 use crate::tracer::Tracer;
+use crate::versions::Versions;
 
 impl Code for Compiled {
     fn length(&self) -> usize {
@@ -67,14 +68,15 @@ impl Tracer<'_> {
         let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
         let globals = self.globals.address(base).ok_or("the global variables are not in shared memory")?;
         if program.counters.is_none() {
-            let variables = counted(&program.object);
+            let variables = counted(&program.versions);
             let counter = |variable: u16| Some((variable, cells.counter(program.locals.offset(variable))?));
             program.counters = Some(variables.into_iter().filter_map(counter).collect());
         }
         let counters = program.counters.iter().flatten();
         let counted: Vec<(Variable, PerProcessor)> =
             counters.map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base))).collect();
-        let definition = &program.object.probes[probe];
+        let object = program.versions.of_word(Word::W8);
+        let definition = &object.probes[probe];
         let limits = has_limits(definition);
         let (names, mortal) = (&mut self.probe_names, &mut self.mortal);
         let can_end = is_mortal(program, probe);
@@ -85,12 +87,23 @@ impl Tracer<'_> {
             names.push((program_number, probe));
             (names.len() - 1) as u32
         });
-        let point = program.probes[probe].offset.unwrap_or(0);
-        let tallies = program.probes[probe].counted(cells).ok_or("there is no more room to count in")?;
+        const FULL: &str = "there is no more room to count in";
+        // Of a probe that has many sites, each is counted for itself.
+        let place = match definition.location {
+            Location::Points { .. } if limits => return Err("it has many sites, and counts its hits one by one".to_owned()),
+            Location::Points { .. } => {
+                let places = program.places.get_mut();
+                Some(places.counter(probe, &site.module, site.address, cells).ok_or(FULL)?)
+            }
+            _ => None,
+        };
+        let point = place.as_ref().map(|(offset, _)| *offset).or(program.probes[probe].offset).unwrap_or(0);
+        let tallies = program.probes[probe].counted(cells).ok_or(FULL)?;
+        let hits = place.map_or_else(|| tallies.hits.at(base), |(_, counter)| counter.at(base));
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let mut ahead = [0; AHEAD];
         let code = ahead_of(site, &space.code.memory, &space.sites, &mut ahead);
-        let object = &program.object;
+        let (own, shared) = ground.contexts.kinds();
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,
@@ -105,11 +118,12 @@ impl Tracer<'_> {
         let mut environment = Environment {
             identity: ground.identity as u32,
             contexts: ground.contexts.base() as u32,
-            context_count: ground.contexts.count(),
+            own_contexts: own,
+            shared_contexts: shared,
             locals,
             globals,
             counted: &counted,
-            hits: tallies.hits.at(base),
+            hits,
             missed: word(MISSED),
             dropped: word(DROPPED),
             over: word(OVER),
@@ -196,8 +210,19 @@ fn ahead_of<'a>(
     }
 }
 
-/// The local variables that a program does nothing with but to increment and decrement them, by number.
-fn counted(object: &Object) -> Vec<u16> {
+/// The local variables that no version of a program does anything with but to increment and decrement them, by number.
+fn counted(versions: &Versions) -> Vec<u16> {
+    let mut versions = versions.all();
+    let mut counted = versions.next().map(counted_in).unwrap_or_default();
+    for version in versions {
+        let other = counted_in(version);
+        counted.retain(|variable| other.contains(variable));
+    }
+    counted
+}
+
+/// The same for one version. Those that it does nothing at all with are not among them.
+fn counted_in(object: &Object) -> Vec<u16> {
     let mut used: HashMap<u16, bool> = HashMap::new();
     let mut rest = &object.code[..];
     while let Some((&opcode, operands)) = rest.split_first() {

@@ -53,8 +53,8 @@ struct Texts {
     room: Room,
     /// The bytecode and the module's name of each program.
     programs: HashMap<usize, (u32, u32)>,
-    /// The description of each probe, for records of one state.
-    handlers: HashMap<((usize, usize), u32), u32>,
+    /// The description of each probe, for records of one state, at one place of the module.
+    handlers: HashMap<((usize, usize), u32, u64), u32>,
 }
 
 impl Texts {
@@ -77,7 +77,7 @@ impl Ground {
         object: &Object,
         mut info: HandlerInfo,
     ) -> Result<u32, String> {
-        if let Some(&known) = self.texts.handlers.get(&(probe, info.record)) {
+        if let Some(&known) = self.texts.handlers.get(&(probe, info.record, info.point)) {
             return Ok(known);
         }
         let texts = Rc::make_mut(&mut self.texts);
@@ -92,7 +92,7 @@ impl Ground {
         };
         (info.code, info.module) = (code, module);
         let address = texts.write(memory, &bytes_of(&info))?;
-        texts.handlers.insert((probe, info.record), address);
+        texts.handlers.insert((probe, info.record, info.point), address);
         Ok(address)
     }
 
@@ -144,18 +144,19 @@ impl Tracer<'_> {
         if let Some(missing) = process::missing_instructions() {
             return Ok((thread, stop, Err(format!("the processor has no `{missing}`"))));
         }
-        let Some(cells) = self.cells.as_ref().map(|cells| cells.shared().clone()) else {
+        let known = self.cells.as_ref().map(|cells| (cells.shared().clone(), cells.processors()));
+        let Some((cells, processors)) = known else {
             return Ok((thread, stop, Err("there is no memory to share with the process".to_owned())));
         };
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let places = match places(&mappings, process::heap_start(tid), cells.size() as u64) {
+        let places = match places(&mappings, process::heap_start(tid), cells.size() as u64, Contexts::size(processors)) {
             Some(places) => places,
             None => return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned()))),
         };
-        let contexts = match Contexts::new(places.contexts) {
+        let contexts = match Contexts::new(places.contexts, processors) {
             Ok(contexts) => Rc::new(contexts),
             Err(error) => return Ok((thread, stop, Err(format!("memory to share with the process: {error}")))),
         };
@@ -174,7 +175,7 @@ impl Tracer<'_> {
         let steps: [(u64, u64, Kind<'_>); 5] = [
             (places.identity, PAGE, Own(read | write)),
             (places.cells, cells.size() as u64, Shared(&cells)),
-            (places.contexts, Contexts::SIZE, Shared(contexts.shared())),
+            (places.contexts, contexts.shared().size() as u64, Shared(contexts.shared())),
             (places.agent, agent_size(), Own(read | execute)),
             (places.texts, TEXTS, Own(read | execute)),
         ];
@@ -253,7 +254,7 @@ fn agent_size() -> u64 {
 }
 
 /// Finds room for everything in what is free.
-fn places(mappings: &[process::Mapping], heap: Option<u64>, cells: u64) -> Option<Places> {
+fn places(mappings: &[process::Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
     let mut gaps = process::low_gaps(mappings, heap);
     let mut place = |size: u64, align: u64| {
         let place = *process::low_places(&gaps, size, align).first()?;
@@ -265,7 +266,7 @@ fn places(mappings: &[process::Mapping], heap: Option<u64>, cells: u64) -> Optio
         Some(place)
     };
     Some(Places {
-        contexts: place(Contexts::SIZE, CONTEXT_SIZE)?,
+        contexts: place(contexts, CONTEXT_SIZE)?,
         cells: place(cells.next_multiple_of(PAGE), PAGE)?,
         agent: place(agent_size(), PAGE)?,
         texts: place(TEXTS, PAGE)?,
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_is_needed_finds_room_in_an_empty_process() {
-        let places = places(&[], None, 40 << 20).expect("room");
+        let places = places(&[], None, 40 << 20, 80 << 20).expect("room");
         assert!(places.contexts.is_multiple_of(CONTEXT_SIZE));
         for place in [places.identity, places.cells, places.contexts, places.agent, places.texts] {
             assert!(place >= PAGE && place < LOW_END);

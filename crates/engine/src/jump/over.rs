@@ -26,7 +26,7 @@ impl Tracer<'_> {
     /// Notes why a probe is over.
     fn note_over(&mut self, program: usize, probe: usize) {
         let program = &mut self.programs[program];
-        let definition = &program.object.probes[probe];
+        let definition = &program.versions.main().probes[probe];
         let last = definition.ignore.saturating_add(definition.maxhits);
         let probe = &mut program.probes[probe];
         if probe.state.is_over() {
@@ -40,7 +40,7 @@ impl Tracer<'_> {
 
 /// Whether a probe's handler can end it.
 pub(crate) fn is_mortal(program: &Program, probe: usize) -> bool {
-    has_limits(&program.object.probes[probe]) || program.removes
+    has_limits(&program.versions.main().probes[probe]) || program.removes
 }
 
 /// Whether a program's code has an instruction that removes a probe, as far as it can be read.

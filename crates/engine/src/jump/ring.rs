@@ -184,7 +184,7 @@ mod tests {
 
     impl Ring {
         fn new() -> Ring {
-            Ring(Contexts::new(0x1000_0000).expect("memory"), 0)
+            Ring(Contexts::new(0x1000_0000, 2).expect("memory"), 0)
         }
 
         /// Puts a record in that begins with these words of 4 bytes, its state and size first.
@@ -270,7 +270,7 @@ mod tests {
             head in prop_oneof![(0u64..32).prop_map(|n| n * 8), any::<u64>()],
             tail in prop_oneof![Just(0u64), any::<u64>()],
         ) {
-            let contexts = Contexts::new(0x1000_0000).expect("memory");
+            let contexts = Contexts::new(0x1000_0000, 2).expect("memory");
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             contexts.shared().write(contexts.ring(0), &bytes);
             contexts.word(0, offset_of!(Context, head)).expect("there").store(head, Ordering::Relaxed);

@@ -10,12 +10,14 @@
 
 use libc::siginfo_t;
 use process::{Registers, Stopped};
+use rpn::Location;
 
-use super::Part;
+use super::{Part, has_limits};
 use super::out::Left;
 use crate::program::MISSED;
 use crate::signal::{fault_address, is_ignored, is_synchronous};
 use crate::site::Use;
+use crate::space::ModuleKey;
 use crate::tracer::Tracer;
 
 /// Bytes below the stack pointer at the site where a handler keeps the address of the state of its record, across an
@@ -101,10 +103,10 @@ impl Tracer<'_> {
             Part::Prologue { below } => {
                 registers.set_rsp(registers.rsp().wrapping_add(u64::from(below)));
                 registers.set_rip(trampoline.displaced());
-                let site = trampoline.site();
-                let uses = space.site(site).map_or(Vec::new(), |site| site.uses.clone());
-                for wanted in uses {
-                    self.miss(wanted);
+                let site = space.site(trampoline.site());
+                let site = site.map(|site| (site.uses.clone(), site.module, site.address));
+                if let Some((uses, module, address)) = site {
+                    uses.iter().for_each(|wanted| self.miss(*wanted, &module, address));
                 }
                 true
             }
@@ -121,13 +123,19 @@ impl Tracer<'_> {
     }
 
     /// Counts a hit that found no room to run its handler.
-    fn miss(&mut self, wanted: Use) {
-        if let Use::Probe { program, probe } = wanted
-            && let Some(counted) = &self.programs[program].probes[probe].counted
-        {
-            counted.hits.count();
-            counted.count(MISSED);
+    fn miss(&mut self, wanted: Use, module: &ModuleKey, address: u64) {
+        let Use::Probe { program, probe } = wanted else { return };
+        let program = &self.programs[program];
+        let definition = &program.versions.main().probes[probe];
+        let Some(counted) = &program.probes[probe].counted else { return };
+        match definition.location {
+            _ if has_limits(definition) => {
+                counted.turn();
+            }
+            Location::Points { .. } => program.places.borrow().count(probe, module, address),
+            _ => counted.hits.count(),
         }
+        counted.count(MISSED);
     }
 
     /// The displaced instruction at which a thread is has faulted: what its handler logged is dropped.

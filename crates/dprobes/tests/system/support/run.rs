@@ -68,9 +68,19 @@ impl Run {
     }
 
     fn with(scratch: Scratch, file: &Path) -> Self {
+        let run = Self::bare(scratch);
+        run.option(file)
+    }
+
+    /// With points of functions, each as `--at` has it.
+    pub(crate) fn at<'a>(points: impl IntoIterator<Item = &'a str>) -> Self {
+        points.into_iter().fold(Self::bare(Scratch::new()), |run, point| run.option("--at").option(point))
+    }
+
+    fn bare(scratch: Scratch) -> Self {
         let mut command = dprobes();
         command.arg("run").arg("-o").arg(scratch.path().join("records"));
-        command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).arg(file).current_dir(scratch.path());
+        command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).current_dir(scratch.path());
         Run { scratch, command }
     }
 

@@ -42,6 +42,17 @@ pub(crate) struct Probe {
     pub(crate) logged: u64,
     pub(crate) dropped: u64,
     pub(crate) state: String,
+    pub(crate) places: Option<Vec<Place>>,
+}
+
+/// A function in which a probe has sites.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    pub(crate) module: String,
+    pub(crate) function: String,
+    pub(crate) sites: usize,
+    pub(crate) hits: u64,
 }
 
 impl Stats {
@@ -63,6 +74,13 @@ impl Stats {
                 (None, _) => "trap",
             };
             assert_eq!(probe.engine, engine, "{probe:?}");
+            if let Some(places) = &probe.places {
+                let sum: u64 = places.iter().map(|place| place.hits).sum();
+                assert_eq!(sum, probe.hits, "{probe:?}");
+                let named =
+                    |place: &Place| !place.module.is_empty() && !place.function.is_empty() && place.sites > 0;
+                assert!(places.iter().all(named), "{probe:?}");
+            }
             assert!(
                 !probe.module.is_empty() && !probe.point.is_empty() && !probe.state.is_empty(),
                 "{probe:?}"
