@@ -39,7 +39,10 @@ impl Change {
     /// # Panics
     /// The lengths differ, or are not 1 to [`LONGEST`].
     pub(crate) fn new(address: u64, original: &[u8], written: &[u8]) -> Change {
-        assert!(original.len() == written.len() && (1..=LONGEST).contains(&original.len()), "the lengths of a change");
+        assert!(
+            original.len() == written.len() && (1..=LONGEST).contains(&original.len()),
+            "the lengths of a change"
+        );
         let mut change =
             Change { address, length: original.len() as u8, original: [0; LONGEST], written: [0; LONGEST] };
         change.original[..original.len()].copy_from_slice(original);
@@ -75,7 +78,8 @@ impl Change {
     /// Puts the program's bytes in place of those written wherever the two meet in `bytes`, which were read at `address`.
     pub(crate) fn hide(&self, address: u64, bytes: &mut [u8]) {
         for (place, (original, written)) in self.original().iter().zip(self.written()).enumerate() {
-            let here = (self.address + place as u64).checked_sub(address).and_then(|at| bytes.get_mut(at as usize));
+            let here =
+                (self.address + place as u64).checked_sub(address).and_then(|at| bytes.get_mut(at as usize));
             if let Some(byte) = here.filter(|byte| **byte == *written) {
                 *byte = *original;
             }
@@ -138,7 +142,8 @@ impl Batch {
             let count = rest
                 .iter()
                 .take_while(|(change, _)| {
-                    let near = end == start || (change.address < end + CLOSE && change.address - start < PIECE);
+                    let near =
+                        end == start || (change.address < end + CLOSE && change.address - start < PIECE);
                     if near {
                         end = end.max(change.address + u64::from(change.length));
                     }
@@ -165,7 +170,12 @@ impl Batch {
 }
 
 /// Makes changes that lie in one piece of memory.
-fn write_piece(memory: &Memory, start: u64, bytes: &mut [u8], piece: &[(Change, Direction)]) -> io::Result<()> {
+fn write_piece(
+    memory: &Memory,
+    start: u64,
+    bytes: &mut [u8],
+    piece: &[(Change, Direction)],
+) -> io::Result<()> {
     memory.peek(start, bytes)?;
     for (change, direction) in piece {
         match direction {
@@ -193,7 +203,9 @@ mod tests {
         let places = [3usize, 8, 4100, 12_000, 19_990];
         let changes: Vec<Change> = places
             .iter()
-            .map(|&place| Change::new(base + place as u64, &before[place..place + 5], &[0xe9, 1, 2, 3, place as u8]))
+            .map(|&place| {
+                Change::new(base + place as u64, &before[place..place + 5], &[0xe9, 1, 2, 3, place as u8])
+            })
             .collect();
         let held = Held::of_one();
         let mut batch = Batch::default();

@@ -34,8 +34,7 @@ impl Tracer<'_> {
         let armed = space.sites.get(&address);
         let Some(word) = word_at(space, address) else {
             let mut byte = [0];
-            let ours_before =
-                armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
+            let ours_before = armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
                 // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
                 registers.set_rip(address);

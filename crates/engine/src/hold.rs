@@ -144,7 +144,8 @@ impl Tracer<'_> {
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             // The agent may be at work for one.
-            let claimed: Vec<u64> = space.ground.iter().flat_map(|ground| ground.contexts.claimed()).collect();
+            let claimed: Vec<u64> =
+                space.ground.iter().flat_map(|ground| ground.contexts.claimed()).collect();
             space.jumps.free(|trampoline| {
                 places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
             });

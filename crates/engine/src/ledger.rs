@@ -204,7 +204,9 @@ mod tests {
     #[test]
     fn what_was_entered_and_not_struck_out_is_restored() {
         static CODE: [u8; 64] = [0xcc; 64];
-        let int3 = |place: usize, original| Change::new(std::ptr::from_ref(&CODE[place]) as u64, &[original], &[0xcc]);
+        let int3 = |place: usize, original| {
+            Change::new(std::ptr::from_ref(&CODE[place]) as u64, &[original], &[0xcc])
+        };
         let pid = std::process::id() as i32;
         let ledger = Rc::new(Ledger::new().expect("memory"));
         let first = ledger.enter(pid, &int3(1, 0x55)).expect("room");

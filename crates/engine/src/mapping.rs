@@ -29,7 +29,13 @@ pub(crate) type Called<T> = Result<(Stopped, Stop, Result<T, String>), ProcessEr
 
 impl Tracer<'_> {
     /// Maps private memory, readable and executable, all zeros: its address. `thread` is of the address space.
-    pub(crate) fn map_code(&mut self, number: u32, thread: Stopped, stop: Stop, wanted: &Wanted) -> Called<u64> {
+    pub(crate) fn map_code(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        wanted: &Wanted,
+    ) -> Called<u64> {
         let tid = thread.tid();
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
@@ -108,7 +114,9 @@ impl Tracer<'_> {
         mappings: &[Mapping],
     ) -> Result<Result<u64, String>, ProcessError> {
         let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok(Err("the process is gone".to_owned())) };
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return Ok(Err("the process is gone".to_owned()));
+        };
         if space.syscall.is_none() {
             space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
         }
@@ -137,11 +145,8 @@ impl Tracer<'_> {
 pub(crate) fn taken(tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
     // A program that has just begun has no heap yet, and must find room for it.
     let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
-    let mut taken: Vec<_> = mappings
-        .iter()
-        .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
-        .chain(heap)
-        .collect();
+    let mut taken: Vec<_> =
+        mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).chain(heap).collect();
     taken.sort_by_key(|&(start, ..)| start);
     taken
 }

@@ -191,7 +191,9 @@ impl Tracer<'_> {
         note_offsets(&mut self.programs, &work.module, &planned);
         let (mut thread, mut stop) = (thread, stop);
         let mut traps = planned;
-        if let Some(program) = work.program.filter(|&program| self.programs[program].options.engine != Engine::Trap) {
+        if let Some(program) =
+            work.program.filter(|&program| self.programs[program].options.engine != Engine::Trap)
+        {
             let (stopped, now, left) = self.arm_jumps(number, thread, stop, join(traps))?;
             (thread, stop) = (stopped, now);
             traps = self.settle_left(&mut work, program, left.unwrap_or_default());
@@ -306,7 +308,9 @@ impl Tracer<'_> {
             if let Some(armed) = space.sites.get_mut(&address) {
                 set_armed(&mut self.programs, &site.0.uses, address, None);
                 let there = armed.uses_mut();
-                there.extend(site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>());
+                there.extend(
+                    site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>(),
+                );
                 continue;
             }
             let slot = area.take(address).ok_or("more probes than slots")?;

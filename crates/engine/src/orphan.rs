@@ -18,10 +18,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 /// They cannot be stopped: then nothing was done. Or what was to be done has failed.
-pub(crate) fn held(
-    pid: i32,
-    action: impl FnOnce(&Memory, &Held) -> io::Result<()>,
-) -> Result<(), Error> {
+pub(crate) fn held(pid: i32, action: impl FnOnce(&Memory, &Held) -> io::Result<()>) -> Result<(), Error> {
     let end = Instant::now() + PATIENCE;
     let mut threads = HashMap::new();
     let result = stop_all(pid, &mut threads, end)
@@ -40,7 +37,11 @@ fn failed(pid: i32, cause: io::Error) -> Error {
 }
 
 /// Stops the threads of a process, also those that are born meanwhile.
-fn stop_all(pid: i32, threads: &mut HashMap<i32, Option<(Stopped, Stop)>>, end: Instant) -> Result<(), Error> {
+fn stop_all(
+    pid: i32,
+    threads: &mut HashMap<i32, Option<(Stopped, Stop)>>,
+    end: Instant,
+) -> Result<(), Error> {
     let mut quiet = false;
     loop {
         let mut news = false;
@@ -62,7 +63,9 @@ fn stop_all(pid: i32, threads: &mut HashMap<i32, Option<(Stopped, Stop)>>, end: 
         for (&tid, stopped) in threads.iter_mut().filter(|(_, stopped)| stopped.is_none()) {
             match process::look_at(tid) {
                 Ok(Some(Event::Stopped(thread, stop))) => *stopped = Some((thread, stop)),
-                Ok(None) if Status::read(tid).is_ok_and(|status| !status.has_ended() && status.state != 'D') => {
+                Ok(None)
+                    if Status::read(tid).is_ok_and(|status| !status.has_ended() && status.state != 'D') =>
+                {
                     news = true;
                 }
                 _ => {}

@@ -150,7 +150,9 @@ impl Tracer<'_> {
         match which {
             Variables::Local(number) => {
                 let Some(program) = self.programs.get(number) else { return };
-                (0..program.locals.len()).filter(|index| range.contains(index)).for_each(|index| program.reset(index));
+                (0..program.locals.len())
+                    .filter(|index| range.contains(index))
+                    .for_each(|index| program.reset(index));
             }
             Variables::Global => {
                 for (index, variable) in self.globals.all().iter().enumerate() {

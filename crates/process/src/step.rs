@@ -1,8 +1,8 @@
 //! A stopped thread moved on by little, with its other signals kept away meanwhile.
 
+use crate::Error;
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
-use crate::Error;
 
 /// The debug register that says which of the others are watched.
 const CONTROL: usize = 7;
@@ -96,7 +96,10 @@ mod tests {
         thread.set_registers(&seen[0]).expect("alive");
         thread.stop_at(Some(seen[4].rip())).expect("debug registers");
         let (mut thread, stop) = thread.run(0).expect("alive");
-        assert_eq!((stop, thread.registers().expect("alive").rip()), (Stop::Signal(libc::SIGTRAP), seen[4].rip()));
+        assert_eq!(
+            (stop, thread.registers().expect("alive").rip()),
+            (Stop::Signal(libc::SIGTRAP), seen[4].rip())
+        );
         thread.stop_at(None).expect("debug registers");
         let (thread, _) = thread.step(0).expect("alive");
         assert_eq!(thread.registers().expect("alive").rip(), seen[5].rip());

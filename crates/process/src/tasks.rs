@@ -81,8 +81,11 @@ impl Status {
             match key {
                 "Tgid" => status.tgid = number(),
                 "NSpid" => {
-                    status.inner_id =
-                        value.split_ascii_whitespace().next_back().and_then(|id| id.parse().ok()).unwrap_or(0);
+                    status.inner_id = value
+                        .split_ascii_whitespace()
+                        .next_back()
+                        .and_then(|id| id.parse().ok())
+                        .unwrap_or(0);
                 }
                 "PPid" => status.parent = number(),
                 "TracerPid" => status.tracer = number(),

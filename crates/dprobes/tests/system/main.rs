@@ -21,6 +21,7 @@ mod examples;
 mod faults;
 mod hazards;
 mod i386;
+mod jump;
 mod machines;
 mod modules;
 mod options;

@@ -325,7 +325,8 @@ mod tests {
         let all = start..start + 8 * PAGE;
         // The second byte of each touched page is cc; that of page 6 was not probed.
         let places = [(2 * PAGE + 1, 0x22), (PAGE + 1, 0x11), (PAGE, 0x99)];
-        let changes = places.map(|(place, original)| Change::new(start + place, &[original], &[0xcc])).to_vec();
+        let changes =
+            places.map(|(place, original)| Change::new(start + place, &[original], &[0xcc])).to_vec();
         let mut reader = Reader::new(&memory, &pages, vec![all.clone()], changes);
         let mut bytes = vec![0xff; 8 * PAGE as usize];
         assert_eq!(

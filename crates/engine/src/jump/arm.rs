@@ -28,6 +28,9 @@ const PAGE: u64 = 4096;
 /// A site that did not become a jump, and why.
 pub(crate) type Left = (Planned, String);
 
+/// The handlers of a site, and what commits their record behind the instruction, if it is tentative.
+type Handlers = (Vec<Rc<dyn Code>>, Option<Vec<u8>>);
+
 /// A site that is about to become a jump.
 struct Ready {
     planned: Planned,
@@ -123,7 +126,11 @@ impl Tracer<'_> {
             return Err(format!("`{}` can make the program step itself", displaced.text()));
         }
         if displaced.length() < JUMP {
-            return Err(format!("`{}` has {} bytes, and a jump {JUMP}", displaced.text(), displaced.length()));
+            return Err(format!(
+                "`{}` has {} bytes, and a jump {JUMP}",
+                displaced.text(),
+                displaced.length()
+            ));
         }
         Ok(())
     }
@@ -135,10 +142,11 @@ impl Tracer<'_> {
         number: u32,
         planned: &Planned,
         mappings: &[Mapping],
-    ) -> Result<(Vec<Rc<dyn Code>>, Option<Vec<u8>>), String> {
+    ) -> Result<Handlers, String> {
         let site = &planned.0;
         let displaced = &site.displaced;
-        let may_fault = displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
+        let may_fault =
+            displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
         let there = self.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
         let mut uses = there.map_or_else(Vec::new, |armed| armed.site().uses.clone());
         for wanted in &site.uses {
@@ -161,9 +169,15 @@ impl Tracer<'_> {
             (0, _) => None,
             (1, Some(delta)) if !displaced.transfers_control() => Some(jit::Compiled::commit(delta)),
             (1, _) => {
-                return Err(format!("`{text}` can fault, and what is behind it cannot be told: a record of it waits"));
+                return Err(format!(
+                    "`{text}` can fault, and what is behind it cannot be told: a record of it waits"
+                ));
             }
-            _ => return Err(format!("`{text}` can fault, and records of more than one probe would wait for it")),
+            _ => {
+                return Err(format!(
+                    "`{text}` can fault, and records of more than one probe would wait for it"
+                ));
+            }
         };
         Ok((handlers, commit))
     }

@@ -73,8 +73,9 @@ impl Tracer<'_> {
             program.counters = Some(variables.into_iter().filter_map(counter).collect());
         }
         let counters = program.counters.iter().flatten();
-        let counted: Vec<(Variable, PerProcessor)> =
-            counters.map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base))).collect();
+        let counted: Vec<(Variable, PerProcessor)> = counters
+            .map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base)))
+            .collect();
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
         let limits = has_limits(definition);
@@ -90,7 +91,9 @@ impl Tracer<'_> {
         const FULL: &str = "there is no more room to count in";
         // Of a probe that has many sites, each is counted for itself.
         let place = match definition.location {
-            Location::Points { .. } if limits => return Err("it has many sites, and counts its hits one by one".to_owned()),
+            Location::Points { .. } if limits => {
+                return Err("it has many sites, and counts its hits one by one".to_owned());
+            }
             Location::Points { .. } => {
                 let places = program.places.get_mut();
                 Some(places.counter(probe, &site.module, site.address, cells).ok_or(FULL)?)
@@ -243,8 +246,11 @@ fn counted_in(object: &Object) -> Vec<u16> {
         rest = next;
     }
     let vars = object.vars;
-    let mut counted: Vec<u16> =
-        used.into_iter().filter(|&(variable, only)| only && variable < vars).map(|(variable, _)| variable).collect();
+    let mut counted: Vec<u16> = used
+        .into_iter()
+        .filter(|&(variable, only)| only && variable < vars)
+        .map(|(variable, _)| variable)
+        .collect();
     counted.sort_unstable();
     counted
 }

@@ -116,7 +116,8 @@ impl Contexts {
         let rings = self.ring(0) as u64..self.shared.size() as u64;
         let offset = address.checked_sub(self.base).filter(|offset| rings.contains(offset));
         if let Some(word) = offset.and_then(|offset| self.shared.half(offset as usize)) {
-            let _ = word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed);
+            let _ =
+                word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -160,7 +161,9 @@ mod tests {
         }
         contexts.give_back(7);
         let claims: Vec<u32> = (0..4)
-            .map(|number| contexts.half(number, offset_of!(Context, claim)).expect("there").load(Ordering::Relaxed))
+            .map(|number| {
+                contexts.half(number, offset_of!(Context, claim)).expect("there").load(Ordering::Relaxed)
+            })
             .collect();
         assert_eq!(claims, [1, 0, 0, 0]);
     }

@@ -152,13 +152,20 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let places = match places(&mappings, process::heap_start(tid), cells.size() as u64, Contexts::size(processors)) {
+        let places = match places(
+            &mappings,
+            process::heap_start(tid),
+            cells.size() as u64,
+            Contexts::size(processors),
+        ) {
             Some(places) => places,
             None => return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned()))),
         };
         let contexts = match Contexts::new(places.contexts, processors) {
             Ok(contexts) => Rc::new(contexts),
-            Err(error) => return Ok((thread, stop, Err(format!("memory to share with the process: {error}")))),
+            Err(error) => {
+                return Ok((thread, stop, Err(format!("memory to share with the process: {error}"))));
+            }
         };
         let syscall = match self.find_syscall(number, &thread, &mappings)? {
             Ok(syscall) => syscall,
@@ -314,7 +321,15 @@ mod tests {
 
     #[test]
     fn a_description_is_read_as_it_is_written() {
-        let info = HandlerInfo { point: 1, code: 2, mask: 3, globals: 4, probe: 5, removed: 6, ..HandlerInfo::default() };
+        let info = HandlerInfo {
+            point: 1,
+            code: 2,
+            mask: 3,
+            globals: 4,
+            probe: 5,
+            removed: 6,
+            ..HandlerInfo::default()
+        };
         let bytes = bytes_of(&info);
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         assert_eq!(bytes.len(), size_of::<HandlerInfo>());
@@ -336,7 +351,7 @@ mod tests {
         let places = places(&[], None, 40 << 20, 80 << 20).expect("room");
         assert!(places.contexts.is_multiple_of(CONTEXT_SIZE));
         for place in [places.identity, places.cells, places.contexts, places.agent, places.texts] {
-            assert!(place >= PAGE && place < LOW_END);
+            assert!((PAGE..LOW_END).contains(&place));
         }
     }
 }

@@ -96,8 +96,7 @@ impl Space {
     /// Writes the identity page.
     fn write_identity(&self) {
         let (Some(ground), Some(known)) = (&self.ground, self.known) else { return };
-        let (pid, known) =
-            if self.strangers.is_empty() { (self.pid, known) } else { (0, Known::default()) };
+        let (pid, known) = if self.strangers.is_empty() { (self.pid, known) } else { (0, Known::default()) };
         let write = |field: usize, bytes: &[u8]| {
             // It fails only if the process is gone.
             let _ = self.code.memory.poke(ground.identity + field as u64, bytes);

@@ -19,8 +19,8 @@ mod contexts;
 mod drain;
 mod ground;
 mod identity;
-mod over;
 mod out;
+mod over;
 mod ring;
 mod room;
 mod shared;
@@ -30,13 +30,13 @@ mod trampoline;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
-pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use ground::Ground;
 pub(crate) use identity::Known;
-use process::Mapping;
 pub(crate) use over::removes;
+use process::Mapping;
 use room::Room;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 
@@ -107,7 +107,9 @@ impl Jumps {
     /// Forgets what is not mapped, in a child whose copy was taken while it was being mapped.
     pub(crate) fn retain(&mut self, mappings: &[Mapping]) {
         let is_mapped = |base: u64, size: u64| {
-            mappings.iter().any(|mapping| mapping.start <= base && base + size <= mapping.end && mapping.executable)
+            mappings
+                .iter()
+                .any(|mapping| mapping.start <= base && base + size <= mapping.end && mapping.executable)
         };
         self.room.retain(is_mapped);
         Rc::make_mut(&mut self.trampolines).retain(|&start, trampoline| is_mapped(start, trampoline.size()));

@@ -128,7 +128,11 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The thread has been killed.
-    pub(crate) fn bring_out(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), process::Error> {
+    pub(crate) fn bring_out(
+        &mut self,
+        thread: Stopped,
+        stop: Stop,
+    ) -> Result<(Stopped, Stop), process::Error> {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };

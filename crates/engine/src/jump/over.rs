@@ -33,8 +33,7 @@ impl Tracer<'_> {
             return;
         }
         let turns = probe.counted.as_ref().map_or(0, |counted| counted.words[TURNS].load(Ordering::Relaxed));
-        probe.state =
-            if has_limits(definition) && turns >= last { State::Disabled } else { State::Removed };
+        probe.state = if has_limits(definition) && turns >= last { State::Disabled } else { State::Removed };
     }
 }
 

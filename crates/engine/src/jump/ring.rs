@@ -138,7 +138,12 @@ impl Reader {
             if record.tid == tid {
                 let word = contexts.shared().half(record.place);
                 let _ = word.map(|word| {
-                    word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed)
+                    word.compare_exchange(
+                        state::TENTATIVE,
+                        state::DROPPED,
+                        Ordering::Release,
+                        Ordering::Relaxed,
+                    )
                 });
             }
             at.pass(&record);
@@ -214,7 +219,7 @@ mod tests {
         ring.put(state::COMMITTED, 64, NO_LOG, 4);
         let mut reader = Reader::default();
         reader.look(&ring.0, 0);
-        let mut read = |reader: &mut Reader, all| match reader.next(&ring.0, 0, all) {
+        let read = |reader: &mut Reader, all| match reader.next(&ring.0, 0, all) {
             Next::Record(record) => {
                 reader.pass(&record);
                 Some((record.tid, record.dropped, record.log))

@@ -31,9 +31,8 @@ impl Room {
     pub(crate) fn retain(&mut self, is_mapped: impl Fn(u64, u64) -> bool) {
         self.areas.retain(|&(base, size)| is_mapped(base, size));
         let areas = &self.areas;
-        self.free.retain(|&start, &mut end| {
-            areas.iter().any(|&(base, size)| base <= start && end <= base + size)
-        });
+        self.free
+            .retain(|&start, &mut end| areas.iter().any(|&(base, size)| base <= start && end <= base + size));
     }
 
     /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece.

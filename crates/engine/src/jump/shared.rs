@@ -30,7 +30,14 @@ impl Shared {
         // SAFETY: a fresh mapping of a file that is as long.
         let memory = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                rights,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
         };
         match NonNull::new(memory.cast::<u8>()) {
             Some(place) if memory != libc::MAP_FAILED => Ok(Rc::new(Shared { file, memory: place, size })),
@@ -73,17 +80,22 @@ impl Shared {
         if fits {
             // SAFETY: both places have that many bytes, and one is the tracer's own. A process may write to the other
             // meanwhile: the bytes have no meaning to the compiler, which sees a copy by the processor.
-            unsafe { std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(offset), into.as_mut_ptr(), into.len())
+            };
         }
         fits
     }
 
-    /// Writes bytes.
+    /// Writes bytes, as a process does.
+    #[cfg(test)]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
         let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size);
         if fits {
             // SAFETY: as in `copy`.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_ptr().add(offset), from.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_ptr().add(offset), from.len())
+            };
         }
         fits
     }
@@ -127,7 +139,11 @@ mod tests {
         assert_eq!(shared.words(usize::MAX - 7, 4).len(), 0);
         assert!(shared.half(8188).is_some() && shared.half(8192).is_none() && shared.half(2).is_none());
         let mut bytes = [1; 16];
-        assert!(!shared.copy(8184, &mut bytes) && !shared.copy(usize::MAX, &mut bytes) && !shared.write(8190, &bytes));
+        assert!(
+            !shared.copy(8184, &mut bytes)
+                && !shared.copy(usize::MAX, &mut bytes)
+                && !shared.write(8190, &bytes)
+        );
         shared.words(8, 1)[0].store(0x0102, Ordering::Relaxed);
         assert!(shared.copy(8, &mut bytes));
         assert_eq!(bytes[..3], [2, 1, 0]);

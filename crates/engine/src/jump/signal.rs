@@ -12,8 +12,8 @@ use libc::siginfo_t;
 use process::{Registers, Stopped};
 use rpn::Location;
 
-use super::{Part, has_limits};
 use super::out::Left;
+use super::{Part, has_limits};
 use crate::program::MISSED;
 use crate::signal::{fault_address, is_ignored, is_synchronous};
 use crate::site::Use;

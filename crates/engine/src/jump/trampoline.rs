@@ -91,7 +91,8 @@ impl Layout<'_> {
 
     /// Bytes of it, at most.
     pub(crate) fn size(&self) -> u64 {
-        let handlers: usize = self.handlers.iter().map(|handler| handler.length() + JUMP + ALIGNMENT as usize).sum();
+        let handlers: usize =
+            self.handlers.iter().map(|handler| handler.length() + JUMP + ALIGNMENT as usize).sum();
         let commit = self.commit.as_ref().map_or(0, |commit| commit.len() + JUMP);
         (handlers + patch::SLOT_CAPACITY + commit) as u64
     }
@@ -106,7 +107,8 @@ impl Layout<'_> {
         for handler in &self.handlers {
             if !handlers.is_empty() {
                 // The one before ends here; this one begins at a multiple of its own, and its entry is not its first byte.
-                let padding = (bytes.len() + JUMP).next_multiple_of(ALIGNMENT as usize) - (bytes.len() + JUMP);
+                let padding =
+                    (bytes.len() + JUMP).next_multiple_of(ALIGNMENT as usize) - (bytes.len() + JUMP);
                 bytes.push(0xe9);
                 bytes.extend_from_slice(&(padding as u32 + handler.entry()).to_le_bytes());
                 bytes.resize(bytes.len() + padding, 0xcc);
@@ -129,7 +131,8 @@ impl Layout<'_> {
         let tentative = self.commit.is_some();
         let size = bytes.len() as u64;
         let pushes_flags = pushes_flags(self.displaced.original());
-        let trampoline = Trampoline { site, start, size, entry, handlers, slot, next, pushes_flags, tentative };
+        let trampoline =
+            Trampoline { site, start, size, entry, handlers, slot, next, pushes_flags, tentative };
         Ok((trampoline, bytes))
     }
 }
@@ -199,6 +202,7 @@ impl Trampoline {
 
 /// Whether an instruction is `pushf`: its opcode, behind nothing but prefixes.
 fn pushes_flags(instruction: &[u8]) -> bool {
-    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
+    let is_prefix =
+        |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
     matches!(instruction, [prefixes @ .., 0x9c] if prefixes.iter().all(is_prefix))
 }
