@@ -70,7 +70,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         Some(_) => program.file,
         None => absolute(&program.file)?,
     };
-    let request = Request::Insert(protocol::Insert {
+    let request = Request::Insert(Box::new(protocol::Insert {
         file,
         text: program.text,
         defines: program.define,
@@ -85,7 +85,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         mode,
         processes: arguments.pid.clone(),
         output: arguments.output.as_deref().map(absolute).transpose()?,
-    });
+    }));
     let stream = match connect()? {
         Some(stream) => stream,
         None => begin()?,

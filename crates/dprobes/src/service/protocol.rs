@@ -15,7 +15,7 @@ const LIMIT: u64 = 1 << 24;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Put a program in.
-    Insert(Insert),
+    Insert(Box<Insert>),
     /// Take programs out: those of a module, or all.
     Remove {
         /// The module, as its program names it.

@@ -82,7 +82,7 @@ fn children_that_are_forked_all_the_time_keep_their_jumps() {
 
 /// Starts a server of so many threads, and attaches to it.
 fn attached(program: &Path, threads: &str, probes: &str) -> (Server, Attached) {
-    let mut server = Server::start(program, ["-i", threads]);
+    let server = Server::start(program, ["-i", threads]);
     server.line();
     let mut attached = attach(server.pid(), probes, &["--engine=jump"]);
     attached.wait_for(server.pid(), program, "jumps_999");
