@@ -63,12 +63,13 @@ pub struct PerProcessor {
 
 /// Working memory of one hit at a time, claimed by the thread that hits.
 ///
-/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. A thread begins at that
-/// of its processor's number (modulo their count) and takes the first whose `claim` it exchanges from 0 to 1.
+/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
+/// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
+/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from 0 to 1.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// 1 while a thread has it. Taken by an atomic exchange, given back by a plain store of 0.
+    /// 1 while a thread has it. Given back by a plain store of 0.
     pub claim: AtomicU32,
     /// The thread that has it, for when that thread is killed.
     pub holder: AtomicU32,

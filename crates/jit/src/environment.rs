@@ -54,8 +54,11 @@ pub struct Environment<'a> {
     pub identity: u32,
     /// The address of the first [`agent::layout::Context`].
     pub contexts: u32,
-    /// Contexts: a power of two.
-    pub context_count: u32,
+    /// The contexts that belong to a processor each, the first ones: processor 0 has the first. A processor that has none
+    /// uses the shared ones.
+    pub own_contexts: u32,
+    /// The contexts behind them, which belong to none: a power of two, at least 1.
+    pub shared_contexts: u32,
     /// The address of the first local variable, 8 bytes each.
     pub locals: u32,
     /// The address of the first global variable, 8 bytes each.

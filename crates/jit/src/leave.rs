@@ -7,7 +7,7 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Condition, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
+use crate::instructions::{RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
 use crate::record::of_context;
 use crate::registers::Operand;
 use crate::shape::{Code, Count, Location, Log};
@@ -171,11 +171,8 @@ impl Compiler<'_> {
         let label = self.emitter.here_label();
         self.late_claim = Some(label);
         self.processor(RDX);
-        self.try_first(RDX, RBX);
         let mine = self.emitter.label();
-        self.emitter.jump_if(Condition::Equal, mine);
-        self.try_others(RBX, mine);
-        self.missed();
+        self.claim_shared(RDX, RBX, mine);
         // The return address, and all registers.
         self.emitter.pop(RAX);
         registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.emitter.pop(it));

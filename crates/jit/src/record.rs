@@ -1,10 +1,7 @@
-//! The record of a run: a context is claimed, a record begun in its ring, and ended.
+//! The record of a run: begun in the ring of the context that was claimed, and ended.
 //!
 //! ```text
-//!             mov   %record, %t                 the processor
-//!             mov   %t, %eax ; and $(count - 1), %eax ; shl $18, %eax ; lea contexts(%rax), %context
-//!             mov   $1, %eax ; xchg %eax, (%context) ; test %eax, %eax ; jnz others
-//!     mine:   tid -> holder, site
+//!             tid -> holder, site
 //!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
 //!             cmp   $(RING_SIZE - most), %rax ; ja full
 //!             and   $(RING_SIZE - 1), %record ; cmp $(RING_SIZE - most), %record ; ja wrap
@@ -18,16 +15,10 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
+use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, shifted};
 use crate::shape::{Code, Log};
-use agent::layout::{
-    CONTEXT_SIZE, Context, HEADER, Header, Identity, PROCESSOR_MASK, RING_SIZE, SCRATCH, UNSET, state,
-};
+use agent::layout::{Context, HEADER, Header, Identity, RING_SIZE, SCRATCH, UNSET, state};
 use core::mem::offset_of;
-
-/// How often all contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
-/// its thread was preempted; so this is long.
-const TRIES: u32 = 1 << 20;
 
 /// How far ahead the ring is fetched: the next exchange waits until all of a record is written.
 const PREFETCH: usize = 512;
@@ -71,18 +62,7 @@ impl Compiler<'_> {
         self.frame.change(record);
         self.frame.change(RAX);
         self.emitter.load(processor, record);
-        let mine = self.emitter.label();
-        self.try_first(processor, context);
-        let others = self.emitter.label();
-        self.emitter.jump_if(Condition::NotEqual, others);
-        self.emitter.bind(mine);
-        let stream = self.emitter.aside(Stream::Cold);
-        self.emitter.bind(others);
-        self.try_others(context, mine);
-        self.missed();
-        let discard = self.discard;
-        self.emitter.jump(discard);
-        self.emitter.back(stream);
+        self.claim_own(processor, context);
         self.sign(context);
         self.find_room();
         self.fill_header(processor);
@@ -92,53 +72,6 @@ impl Compiler<'_> {
 
     fn unlock(&mut self, register: Reg) {
         self.locked &= !(1 << register.0);
-    }
-
-    /// Tries the context of the processor in `processor`. Changes rax; not zero: another has it.
-    pub(crate) fn try_first(&mut self, processor: Reg, context: Reg) {
-        let environment = self.environment;
-        let last = environment.context_count.saturating_sub(1) & PROCESSOR_MASK;
-        self.emitter.load32(RAX, processor);
-        self.emitter.alu32_number(Alu::And, RAX, last as i32);
-        self.emitter.shift32(Shift::Left, RAX, CONTEXT_SIZE.trailing_zeros() as u8);
-        self.emitter.address(context, Rm::At(RAX, environment.contexts as i32));
-        self.emitter.number(RAX, 1);
-        self.emitter.exchange32(RAX, of_context(context, offset_of!(Context, claim)));
-        self.emitter.test32(RAX);
-    }
-
-    /// Tries the others, one after another, and goes to `mine` with one; falls through after a long time. Changes rax
-    /// and rdx.
-    pub(crate) fn try_others(&mut self, context: Reg, mine: Label) {
-        let environment = self.environment;
-        let claim = of_context(context, offset_of!(Context, claim));
-        let end = u64::from(environment.contexts) + CONTEXT_SIZE * u64::from(environment.context_count);
-        let inside = self.emitter.label();
-        self.emitter.number(RDX, u64::from(TRIES));
-        let again = self.emitter.here_label();
-        self.emitter.pause();
-        self.emitter.alu_number(Alu::Add, context, CONTEXT_SIZE as i32);
-        self.emitter.number(RAX, end);
-        self.emitter.alu(Alu::Cmp, context, RAX);
-        self.emitter.jump_if(Condition::Below, inside);
-        self.emitter.number(context, u64::from(environment.contexts));
-        self.emitter.bind(inside);
-        let taken = self.emitter.label();
-        self.emitter.alu32_number(Alu::Cmp, claim, 0);
-        self.emitter.jump_if(Condition::NotEqual, taken);
-        self.emitter.number(RAX, 1);
-        self.emitter.exchange32(RAX, claim);
-        self.emitter.test32(RAX);
-        self.emitter.jump_if(Condition::Equal, mine);
-        self.emitter.bind(taken);
-        self.emitter.alu32_number(Alu::Sub, RDX, 1);
-        self.emitter.jump_if(Condition::NotEqual, again);
-    }
-
-    /// Counts a hit that found no context.
-    pub(crate) fn missed(&mut self) {
-        let missed = Rm::Absolute(self.environment.missed);
-        self.emitter.step(true, false, missed);
     }
 
     /// Says in the context which thread has it, and at which site. Changes rax.

@@ -5,7 +5,7 @@ mod support;
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable, compile};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use support::arena::{Arena, CONTEXTS};
+use support::arena::{Arena, CONTEXTS, OWN};
 use support::native::{self, Registers, enter, exclusive};
 use vm::{DEFAULT_MASK, Op, Register};
 
@@ -295,7 +295,8 @@ fn hits_of_many_threads_are_all_counted_and_logged() {
 fn a_context_that_is_taken_is_passed_by() {
     let _one = exclusive();
     let site = Site::new(&handlers()[2], |_, _| {});
-    for free in 0..CONTEXTS {
+    // The thread may move in between: whichever processor's own is taken, a shared one is not.
+    for free in OWN..CONTEXTS {
         for number in 0..CONTEXTS {
             site.arena.context(number).claim.store((number != free).into(), Relaxed);
         }
@@ -303,9 +304,16 @@ fn a_context_that_is_taken_is_passed_by() {
         assert_eq!(site.arena.records_of(free).len(), 1);
         assert_eq!(site.arena.context(free).claim.load(Relaxed), 0);
     }
+    // A thread without restartable sequences takes no processor's own.
+    let rseq = site.arena.identity().rseq_offset.swap(0, Relaxed);
+    site.arena.forget();
+    (0..100).for_each(|_| site.hit());
+    let shared: usize = (OWN..CONTEXTS).map(|number| site.arena.records_of(number).len()).sum();
+    assert_eq!(shared, 100);
+    site.arena.identity().rseq_offset.store(rseq, Relaxed);
     // None at all: the hit is missed, and says so.
     (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(1, Relaxed));
     site.hit();
     assert_eq!(site.value(site.environment.missed), 1);
-    assert_eq!(site.arena.sum(site.environment.hits), u64::from(CONTEXTS) + 1);
+    assert_eq!(site.arena.sum(site.environment.hits), u64::from(CONTEXTS - OWN) + 101);
 }

@@ -7,7 +7,9 @@ use agent::layout::{
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Contexts of an arena.
+/// Contexts of an arena that belong to a processor.
+pub(crate) const OWN: u32 = 2;
+/// Contexts of an arena, the shared ones included.
 pub(crate) const CONTEXTS: u32 = 4;
 /// Processors that counters have words for.
 const PROCESSORS: u32 = 64;
@@ -181,7 +183,8 @@ impl Arena {
         Environment {
             identity: self.base as u32,
             contexts: (self.base + CONTEXT_AREA) as u32,
-            context_count: CONTEXTS,
+            own_contexts: OWN,
+            shared_contexts: CONTEXTS - OWN,
             locals: self.locals(),
             globals: self.globals(),
             counted: &[],
