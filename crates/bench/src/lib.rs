@@ -1,15 +1,21 @@
-//! What a hit costs, measured side by side on this machine.
+//! What a hit costs, and whether the program can tell: measured on this machine.
 //!
 //! A breakpoint's price depends on the machine more than on anything else: how dear a trap, a single step and the
 //! wake-up of another processor are. So nothing here is compared with a number from elsewhere. Every way of
-//! counting the calls of one function is measured in the same run, in turn, several times over, and every way's
+//! seeing the calls of one function is measured in the same run, in turn, several times over, and every way's
 //! count is checked: a tracer that loses hits is fast.
 //!
-//! The subject is `tests/targets/tight.c`. One process runs through the whole measurement; each tracer attaches, one
-//! round of calls is timed by the process itself, the tracer detaches.
+//! - `bin/trap` measures the trap engine. The subject is `tests/targets/tight.c`. One process runs through the whole
+//!   measurement; each tracer attaches, one round of calls is timed by the process itself, the tracer detaches.
+//! - `bin/jump` ([`jump`]) measures what happens inside of the process, beside the floor and the peers.
+//! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
+pub mod build;
 mod classic;
+pub mod cleanup;
 mod figures;
+pub mod jump;
+pub mod soundness;
 mod subject;
 mod way;
 

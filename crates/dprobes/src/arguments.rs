@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use trace::Items;
+use trace::{Form, Items};
 
 use crate::points::{At, Text};
 
@@ -46,8 +46,9 @@ pub(crate) enum Command {
     /// List modules and the functions in them that can be probed
     List(List),
     /// Put probes in and return; a background session keeps them
-    #[command(alias = "apply-ppdf")]
     Insert(Insert),
+    /// Put the probes of a PPDF in and return
+    ApplyPpdf(ApplyPpdf),
     /// Take probes out that were inserted
     Remove(Remove),
     /// Show the probes that are inserted
@@ -130,8 +131,8 @@ Examples:
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only this machine's programs can be
-    /// inserted
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64 and i386
+    /// programs can be inserted
     #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
     pub(crate) arch: rpn::Arch,
     /// Print what it was compiled to
@@ -160,8 +161,9 @@ pub(crate) struct BuildPpdf {
     /// The file to write [default: the program's name with .ppdf]
     #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Look symbols up in this file: the module before it was stripped, or the module itself where it is not found
-    #[arg(short, long, value_name = "FILE")]
+    /// Look symbols up in this file: a debug file of the module or the module before it was stripped, or the module itself
+    /// where it is not found
+    #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
@@ -196,10 +198,10 @@ pub(crate) struct List {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Select {
     /// Only the probes of these groups: names, separated by commas or spaces; with --type, those that both select
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short = 'u', long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Vec<String>,
     /// Only the probes of these types
-    #[arg(long = "type", value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short = 't', long = "type", value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kind: Vec<String>,
 }
 
@@ -214,10 +216,40 @@ Examples:
   dprobes insert count.rpn
   dprobes --insert count.rpn --merge             the same command, as the original spelled it
   dprobes insert -p 4711 -o records.txt malloc.rpn
+  dprobes insert --sym app.debug --log PID TSC app.rpn
   dprobes insert -p 4711 --at a.out:main_loop:entry")]
 pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) probes: Probes,
+    /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    /// Let no thread of a process past a probe before all of them are in; so it always is
+    #[arg(long)]
+    pub(crate) stop_cpus: bool,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+}
+
+/// Put the probes of a PPDF in and return
+///
+/// As `insert` does it, for a file that `build-ppdf` has made. Symbols and macros were given when it was built.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes apply-ppdf app.ppdf
+  dprobes --apply-ppdf app.ppdf --group process memory --type leave")]
+pub(crate) struct ApplyPpdf {
+    /// The PPDF
+    #[arg(value_name = "PROG.ppdf")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+}
+
+/// How probes are inserted.
+#[derive(Debug, Args)]
+pub(crate) struct Placing {
     #[command(flatten)]
     pub(crate) select: Select,
     /// Add to the probes that the module has; a probepoint that both have is taken from the file
@@ -229,10 +261,9 @@ pub(crate) struct Insert {
     /// For these processes and their children only
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
-    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL [default: PID]
-    #[arg(short, long, value_name = "ITEMS", num_args = 1.., value_parser = items, value_delimiter = ',')]
-    pub(crate) log: Vec<String>,
-    /// Where records go
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Where records go: KLOG; COM1, COM2, LTT and EVL are refused
     #[arg(long, value_name = "TARGET", default_value = "klog", value_parser = log_target)]
     pub(crate) log_target: String,
     /// Write records to the end of a file instead
@@ -298,9 +329,10 @@ pub(crate) enum SessionAction {
 
 /// Which programs are meant.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Which {
     /// Those of this module
-    #[arg(short, long, value_name = "MODULE", conflicts_with = "all", required_unless_present = "all")]
+    #[arg(short, long, value_name = "MODULE")]
     pub(crate) name: Option<String>,
     /// All
     #[arg(short, long)]
@@ -350,12 +382,41 @@ pub(crate) struct Program {
     pub(crate) include: Vec<PathBuf>,
 }
 
+/// What is shown of a record.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Shown {
+    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas or spaces [default: PID]
+    #[arg(short, long, value_name = "ITEMS", value_parser = items)]
+    pub(crate) log: Vec<String>,
+    /// Write what was logged byte after byte, without offsets and characters
+    #[arg(short = 'f', long)]
+    pub(crate) unformatted_output: bool,
+}
+
+impl Shown {
+    /// The header items.
+    pub(crate) fn items(&self) -> Items {
+        match self.log.as_slice() {
+            [] => Items::DEFAULT,
+            // They were checked when the command line was read.
+            lists => lists.iter().flat_map(|list| Items::parse(list)).fold(Items::NONE, Items::with),
+        }
+    }
+
+    /// How the bytes are written.
+    pub(crate) fn form(&self) -> Form {
+        if self.unformatted_output { Form::Unformatted } else { Form::Formatted }
+    }
+}
+
 /// How a program is used.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
-    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas [default: PID]
-    #[arg(short, long, value_name = "ITEMS", value_parser = Items::parse)]
-    pub(crate) log: Option<Items>,
+    /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     /// Write records to a file instead of standard error
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -398,6 +459,9 @@ fn definition(text: &str) -> Result<(String, String), String> {
 
 /// Checks header items, and keeps their names.
 fn items(text: &str) -> Result<String, String> {
+    if text.trim_matches([',', ' ', '\t']).is_empty() {
+        return Err("no header item is named; as in --log PID TSC, or --log ALL".to_owned());
+    }
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
@@ -412,10 +476,10 @@ fn log_target(text: &str) -> Result<String, String> {
     match text.to_ascii_lowercase().as_str() {
         "klog" => Ok("klog".to_owned()),
         "com1" | "com2" | "ltt" | "evl" => Err(format!(
-            "{} is not built yet; klog, or -o FILE, takes the records",
+            "{} is not built yet; KLOG, or -o FILE, takes the records",
             text.to_ascii_uppercase()
         )),
-        _ => Err("the targets are KLOG, COM1, COM2, LTT and EVL".to_owned()),
+        _ => Err("the targets are KLOG, and not built yet COM1, COM2, LTT and EVL".to_owned()),
     }
 }
 

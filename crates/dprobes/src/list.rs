@@ -139,9 +139,11 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
         {
             continue;
         }
+        // The number is what `offset =` takes.
+        let Some(offset) = image.offset_of_address(function.vaddr) else { continue };
         let name = function.demangled().unwrap_or_else(|| function.name.clone());
         let kind = if function.kind == FunctionKind::Indirect { "  (resolver)" } else { "" };
-        if writeln!(out, "{:#014x} {:>7}  {file}:{name}{kind}", function.vaddr, function.size).is_err() {
+        if writeln!(out, "{offset:#010x} {:>7}  {file}:{name}{kind}", function.size).is_err() {
             break;
         }
         found += 1;

@@ -202,12 +202,13 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
             _ => Err(Failure::new(format!(
                 "{}: it is for {}, and the program is compiled for {}",
                 path.display(),
-                machine_name(image.machine()),
+                image.machine(),
                 object.arch
             ))),
         }
     };
     let symbols = sym.map(open).transpose()?;
+    symbols.as_ref().map_or(Ok(()), crate::symbols::check)?;
     let found = match machine_of(object.arch) {
         Some(machine) if !object.module.contains('/') => process::find_library(&object.module, machine),
         _ => find_module(&object.module),
@@ -216,17 +217,14 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
         (Some(path), None) => Ok((open(&path)?, None)),
         (Some(path), Some(symbols)) => {
             let module = open(&path)?;
-            match (module.build_id(), symbols.build_id()) {
-                (Some(own), Some(other)) if own != other => Err(Failure::new(format!(
-                    "{} has the symbols of another build: {} expected, as {} has, {} found",
-                    symbols.path().display(),
-                    build_id(own),
-                    path.display(),
-                    build_id(other)
-                ))),
-                _ => Ok((module, Some(symbols))),
-            }
+            engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
+            Ok((module, Some(symbols)))
         }
+        (None, Some(symbols)) if !symbols.has_code() => Err(Failure::new(format!(
+            "`{}` is not found on this machine, and {} has symbols but no code; give the module's path in `name =`",
+            object.module,
+            symbols.path().display()
+        ))),
         // Built where the module is not: the file with the symbols has the code too.
         (None, Some(symbols)) => Ok((symbols, None)),
         (None, None) => Err(Failure::new(format!(
@@ -257,21 +255,6 @@ fn machine_of(arch: Arch) -> Option<Machine> {
         Arch::X86_64 => Some(Machine::X86_64),
         Arch::I386 => Some(Machine::I386),
         _ => None,
-    }
-}
-
-/// The name of a machine, as `--arch` has it.
-pub(crate) fn machine_name(machine: Machine) -> String {
-    let number = match machine {
-        Machine::X86_64 => return "x86-64".to_owned(),
-        Machine::I386 => return "i386".to_owned(),
-        Machine::Other(number) => number,
-    };
-    match number {
-        20 => "ppc".to_owned(),
-        21 => "ppc64".to_owned(),
-        22 => "s390".to_owned(),
-        other => format!("another machine (e_machine {other})"),
     }
 }
 

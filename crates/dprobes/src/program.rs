@@ -10,7 +10,7 @@ use process::{Image, Machine};
 use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
-use crate::{Failure, points, ppdf};
+use crate::{Failure, points, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
@@ -110,6 +110,7 @@ fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(
     if object.probes.iter().any(|probe| probe.watch.is_some()) {
         return Err(failed(&"watchpoints cannot be inserted by this version; `dprobes check` compiles them"));
     }
+    symbols::check_module(object, &program.file)?;
     let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };
     selection.apply(object).map(drop).map_err(|error| failed(&error))
 }

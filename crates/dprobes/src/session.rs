@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
-use trace::Items;
 
-use crate::arguments::{Attach, Engine, Probes, Run, Select, Tracing};
+use crate::arguments::{Attach, Engine, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, front, points, program, stats, summary};
+use crate::{Failure, front, points, program, stats, summary, symbols};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -22,14 +21,14 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
-    let programs = load(&arguments.probes, &arguments.select, machine).map_err(own)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for program in programs {
-        tracer.insert(program, options(&arguments.tracing), None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
     }
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
@@ -71,7 +70,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
-    let programs = load(&arguments.probes, &arguments.select, machine)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(
@@ -84,8 +83,8 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for program in programs {
-        tracer.insert(program, options(&arguments.tracing), None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
     }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
@@ -95,10 +94,19 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The programs of a command line.
-fn load(probes: &Probes, select: &Select, machine: Option<Machine>) -> Result<Vec<Versions>, Failure> {
-    let programs = points::programs(probes);
-    programs.iter().map(|program| program::load_to_insert(program, select, machine)).collect()
+/// The programs of a command line, and how they are used.
+fn load(
+    probes: &Probes,
+    select: &Select,
+    tracing: &Tracing,
+    machine: Option<Machine>,
+) -> Result<Vec<(Versions, Options)>, Failure> {
+    let load = |program: &Program| {
+        let versions = program::load_to_insert(program, select, machine)?;
+        let options = options(tracing, &versions)?;
+        Ok((versions, options))
+    };
+    points::programs(probes).iter().map(load).collect()
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
@@ -106,15 +114,19 @@ fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    Output::open(tracing.output.as_deref(), tracing.log.unwrap_or(Items::DEFAULT), tells_armed)
+    Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
 }
 
-fn options(tracing: &Tracing) -> Options {
+fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     match tracing.engine {
         // There is one engine; `auto` picks it.
         Engine::Auto | Engine::Trap => {}
     }
-    Options { verify_opcodes: !tracing.dont_verify_opcodes, items: tracing.log.unwrap_or(Items::DEFAULT) }
+    Ok(Options {
+        verify_opcodes: !tracing.dont_verify_opcodes,
+        items: tracing.shown.items(),
+        symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
+    })
 }
 
 /// Shows the summary and writes the statistics.

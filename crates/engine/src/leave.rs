@@ -1,9 +1,10 @@
-//! The end of a session: every byte is as before, and every thread runs on untraced.
+//! The end of a session, or of one process's part in it: every byte is as before, and every thread runs on untraced.
 //!
 //! The sites are restored at once. Then each thread is stopped for a moment, brought out of slot or stub to the
 //! place where the unprobed program would be, and let go. The last one of an address space unmaps the slots
 //! before it goes: by then nobody can be in them.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::program::State;
 use crate::report::Report;
 use crate::space::Space;
 use crate::tracer::{Control, Tracer};
-use crate::tracked::Activity;
+use crate::tracked::{Activity, Tracked};
 
 /// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -24,6 +25,37 @@ const LOOK_AFTER: u32 = 64;
 
 /// The bit of SIGTRAP in a signal set.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// Which processes are being let go.
+#[derive(Debug, Default)]
+pub(crate) enum Leaving {
+    /// None.
+    #[default]
+    Nobody,
+    /// These, and their children.
+    These(HashSet<i32>),
+    /// All: the session ends.
+    Everybody,
+}
+
+impl Leaving {
+    fn includes(&self, pid: i32) -> bool {
+        match self {
+            Leaving::Nobody => false,
+            Leaving::These(processes) => processes.contains(&pid),
+            Leaving::Everybody => true,
+        }
+    }
+
+    /// A process has a child: it goes where its parent goes.
+    pub(crate) fn born(&mut self, parent: i32, child: i32) {
+        if let Leaving::These(processes) = self
+            && processes.contains(&parent)
+        {
+            processes.insert(child);
+        }
+    }
+}
 
 impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
@@ -40,12 +72,61 @@ impl Tracer<'_> {
 
     /// Takes the probes out of all processes and lets them go.
     pub(crate) fn leave_all(&mut self, control: &Control) {
-        self.leaving = true;
         for space in self.spaces.values_mut() {
             space.disarm_all();
         }
+        self.part_with(Leaving::Everybody, control);
+    }
+
+    /// Lets the processes go that have no probe left and for which no program waits.
+    pub(crate) fn leave_unprobed(&mut self, control: &Control) {
+        let unprobed = self.unprobed();
+        if unprobed.is_empty() {
+            return;
+        }
+        for tracked in self.threads.values().filter(|tracked| unprobed.contains(&tracked.identity.pid)) {
+            // Those that the dynamic linker is watched by.
+            if let Some(space) = tracked.space.and_then(|number| self.spaces.get_mut(&number)) {
+                space.disarm_all();
+            }
+        }
+        self.part_with(Leaving::These(unprobed), control);
+        self.leaving = Leaving::Nobody;
+    }
+
+    /// The processes that have no probe, and that no program is meant for by their number. Processes that share their memory
+    /// stay together.
+    fn unprobed(&self) -> HashSet<i32> {
+        let followed = self.threads.values().filter(|tracked| !tracked.exiting);
+        let followed = followed.map(|tracked| (tracked.identity.pid, tracked.space));
+        let announced = self.announced.iter();
+        let announced = announced.filter_map(|(&tid, &space)| Some((Status::read(tid).ok()?.tgid, space)));
+        let processes: Vec<(i32, Option<u32>)> = followed.chain(announced).collect();
+        let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
+        let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
+        let is_meant = |pid: i32| {
+            let mut programs = self.programs.iter().filter(|program| program.inserted);
+            programs.any(|program| program.only.as_ref().is_some_and(|only| only.contains(&pid)))
+        };
+        let meant: HashSet<i32> =
+            processes.iter().map(|&(pid, _)| pid).filter(|&pid| is_meant(pid)).collect();
+        spaces
+            .extend(processes.iter().filter(|(pid, _)| meant.contains(pid)).filter_map(|(_, space)| *space));
+        let stays = |pid: i32, space: Option<u32>| {
+            meant.contains(&pid) || space.is_some_and(|space| spaces.contains(&space))
+        };
+        let staying: HashSet<i32> =
+            processes.iter().filter(|&&(pid, space)| stays(pid, space)).map(|&(pid, _)| pid).collect();
+        processes.into_iter().map(|(pid, _)| pid).filter(|pid| !staying.contains(pid)).collect()
+    }
+
+    /// Lets processes go whose probes have been taken out.
+    fn part_with(&mut self, who: Leaving, control: &Control) {
+        self.leaving = who;
         for tracked in self.threads.values_mut() {
-            if let Activity::Running(running) = &tracked.activity {
+            if let Activity::Running(running) = &tracked.activity
+                && self.leaving.includes(tracked.identity.pid)
+            {
                 tracked.asked = running.interrupt().is_ok();
             }
         }
@@ -61,8 +142,8 @@ impl Tracer<'_> {
             }
         }
         self.drop_anchors();
-        let left = self.threads.iter().filter(|(_, tracked)| !tracked.exiting).map(|(&tid, _)| tid);
-        for tid in left.collect::<Vec<_>>() {
+        let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));
+        for tid in left.map(|(&tid, _)| tid).collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
                 "thread {tid} waits in the kernel and could not be stopped; it is let go where it is, and memory \
                  mapped for the probes stays in its process"
@@ -81,9 +162,24 @@ impl Tracer<'_> {
 
     /// Whether there are threads that have not been let go and are not about to end.
     fn anyone_left(&self) -> bool {
-        !self.newborn.is_empty()
-            || !self.announced.is_empty()
-            || self.threads.values().any(|tracked| !tracked.exiting)
+        let is_awaited = |tid: &i32| match &self.leaving {
+            Leaving::Everybody => true,
+            some => Status::read(*tid).is_ok_and(|status| some.includes(status.tgid)),
+        };
+        self.newborn.keys().any(is_awaited)
+            || self.announced.keys().any(is_awaited)
+            || self.threads.values().any(|tracked| self.is_still_there(tracked))
+    }
+
+    /// Whether a thread is to be let go, and has not been.
+    fn is_still_there(&self, tracked: &Tracked) -> bool {
+        !tracked.exiting && self.leaving.includes(tracked.identity.pid)
+    }
+
+    /// Whether a thread that is followed is to be let go.
+    pub(crate) fn is_leaving(&self, tid: i32) -> bool {
+        !matches!(self.leaving, Leaving::Nobody)
+            && self.threads.get(&tid).is_some_and(|tracked| self.leaving.includes(tracked.identity.pid))
     }
 
     /// Lets a thread go that is in `stop`, which is no signal's.

@@ -33,8 +33,8 @@
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
 //! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
-//! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `loader` makes
-//! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
+//! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
+//! they name places in messages; `loader` makes the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `service` inserts and
 //! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
@@ -50,6 +50,7 @@ mod ledger;
 mod loader;
 mod machine;
 mod modules;
+mod naming;
 mod observer;
 mod pace;
 mod place;
@@ -75,7 +76,7 @@ pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Options, State};
 pub use report::{ProbeReport, Report};
-pub use resolve::{Resolved, Survey, resolve, survey};
+pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use tracer::{Control, Tracer};
 pub use versions::Versions;

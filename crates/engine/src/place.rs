@@ -6,10 +6,13 @@ use process::{Image, Memory, Module, Pattern};
 use rpn::{Location, Site};
 
 use crate::error::Refused;
+use crate::naming::{Numbers, ranges};
 use crate::observer::Note;
 use crate::points::{self, Found, Missing};
 use crate::program::Program;
-use crate::resolve::{boundary, code_offset, mode, other_file, shown, site_address, symbol, verify_opcode};
+use crate::resolve::{
+    code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
+};
 use crate::site::{Armed, INT3, LONGEST, Planned, Use};
 use crate::space::module_key;
 
@@ -60,16 +63,19 @@ pub(crate) struct Expected<'a> {
     pub(crate) opcode: Option<u32>,
     /// The whole instruction, where the site was resolved before.
     pub(crate) bytes: Option<&'a [u8]>,
+    /// Whether the place was given as an address of the process.
+    by_address: bool,
 }
 
 impl<'a> Expected<'a> {
     fn of(probe: &'a rpn::Probe) -> Expected<'a> {
-        Expected { opcode: probe.opcode, bytes: None }
+        let by_address = matches!(probe.location, Location::Address(_));
+        Expected { opcode: probe.opcode, bytes: None, by_address }
     }
 
     /// Of a site that was resolved before. The opcode was verified then; it is the first of these bytes.
     fn of_site(site: &'a Site) -> Expected<'a> {
-        Expected { opcode: None, bytes: Some(&site.bytes) }
+        Expected { opcode: None, bytes: Some(&site.bytes), by_address: false }
     }
 }
 
@@ -90,7 +96,9 @@ pub(crate) fn plan(
         }
     };
     let critical = critical_sections(module, text.memory);
+    let symbols = program.options.symbols.as_deref();
     let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
+    let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
     for (probe, definition) in object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
@@ -100,14 +108,15 @@ pub(crate) fn plan(
             (Some(reason), _) => Err(reason.clone()),
             (None, _) if !definition.sites.is_empty() => resolved(definition, &module.image),
             (None, Location::Points { function, point }) => {
-                match points::find(function, *point, &module.image, &module.image) {
+                let symbols = symbols.unwrap_or(&module.image);
+                match points::find(function, *point, symbols, &module.image) {
                     Ok(found) => Ok(found),
                     // Of many modules, some have the function.
                     Err(Missing::Function(_)) if Pattern::is_one(program.module()) => continue,
                     Err(missing) => Err(missing.reason()),
                 }
             }
-            (None, location) => locate(location, module, &mut remark)
+            (None, location) => locate(location, symbols, module, &mut remark)
                 .map(|vaddr| Found { sites: vec![(vaddr, String::new())], ..Found::default() }),
         };
         let planned = found.and_then(|found| {
@@ -196,21 +205,29 @@ fn not_for(module: &Module, reason: &str) -> String {
     }
 }
 
-/// The address within the file's own numbering that a location names.
-fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
+/// The address within the file's own numbering that a location names. `symbols` is the file whose symbols are meant, if
+/// that is not the module's own.
+fn locate(
+    location: &Location,
+    symbols: Option<&Image>,
+    module: &Module,
+    remark: &mut dyn FnMut(String),
+) -> Result<u64, String> {
     match location {
         Location::Offset(offset) => code_offset(*offset, &module.image),
         Location::Address(address) => {
             if !module.contains(*address) {
+                let code = module.mappings.iter().filter(|mapping| mapping.executable);
                 return Err(format!(
-                    "address {address:#x} is not in this module, which is mapped at {:#x}",
-                    module.bias
+                    "address {address:#x} is not in this module, whose code is mapped at {}; `offset =` takes offsets in \
+                     the file",
+                    ranges(code.map(|mapping| (mapping.start, mapping.end)))
                 ));
             }
             Ok(address.wrapping_sub(module.bias))
         }
         Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
-            let vaddr = symbol(name, &module.image, remark)?;
+            let vaddr = symbol(name, symbols.unwrap_or(&module.image), remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
         Location::Points { .. } => Err("points of functions are found otherwise".to_owned()),
@@ -227,8 +244,12 @@ pub(crate) fn site(
     checks: Checks,
 ) -> Result<Planned, String> {
     let address = module.address(vaddr);
+    let numbers = match expected.by_address {
+        true => Numbers::Addresses(module.bias),
+        false => Numbers::Offsets(&module.image),
+    };
     if !module.contains(address) {
-        return Err(format!("{vaddr:#x} is outside the code of the module"));
+        return Err(outside(&module.image));
     }
     let mut bytes = [0; LONGEST];
     let bytes = (1..=LONGEST)
@@ -240,18 +261,19 @@ pub(crate) fn site(
         return Err(format!("another debugger has a breakpoint at {address:#x}; remove it first"));
     }
     if checks.opcodes {
-        verify_opcode(expected.opcode, bytes, vaddr)?;
+        verify_opcode(expected.opcode, bytes, &numbers.place(vaddr))?;
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
         return Err(format!(
-            "the instruction {} expected, {} found at {vaddr:#x}: the module was changed since the PPDF was built; \
-             build it anew, or see `--dont-verify-opcodes`",
+            "the instruction {} expected, {} found at {}: the module was changed since the PPDF was built; build it \
+             anew, or see `--dont-verify-opcodes`",
             shown(instruction),
-            shown(&bytes[..bytes.len().min(instruction.len())])
+            shown(&bytes[..bytes.len().min(instruction.len())]),
+            numbers.place(vaddr)
         ));
     }
     if checks.opcodes {
-        module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
+        module.image.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
     }
     let mode = mode(&module.image).ok_or_else(|| "the module is for another machine".to_owned())?;
     let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
@@ -289,7 +311,8 @@ fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, St
     let address = planned.0.address;
     if critical.iter().any(|&(start, end)| (start..end).contains(&address)) {
         return Err(format!(
-            "{address:#x} is in a restartable sequence (rseq), which a stop would never let end"
+            "`{}` is in a restartable sequence (rseq), which a stop would never let end",
+            planned.0.displaced.text()
         ));
     }
     Ok(planned)

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use process::Image;
 use rpn::{Location, Object};
 use trace::Items;
 
@@ -11,12 +13,15 @@ use crate::places::{PlaceReport, Places};
 use crate::versions::Versions;
 
 /// How a program is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whether opcodes and instruction boundaries are verified.
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
+    /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
+    /// stripped. It has to be of the module's build.
+    pub symbols: Option<Arc<Image>>,
 }
 
 /// A compiled program with its variables and counters. All processes share them.
@@ -104,7 +109,7 @@ impl State {
     }
 
     /// Whether the probepoint will never fire again.
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         matches!(self, State::Disabled | State::Removed)
     }
 }

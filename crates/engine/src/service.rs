@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rpn::Object;
 
 use crate::error::Error;
+use crate::leave::Leaving;
 use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
@@ -117,7 +118,7 @@ impl Tracer<'_> {
                 number,
                 object: program.versions.main(),
                 versions: &program.versions,
-                options: program.options,
+                options: program.options.clone(),
                 probes: program
                     .probes
                     .iter()
@@ -184,6 +185,12 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
-        self.leaving = false;
+        self.leaving = Leaving::Nobody;
+    }
+
+    /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come
+    /// yet. Others stay as they are. For use after [`Tracer::remove`].
+    pub fn let_go_unprobed(&mut self, control: &Control) {
+        self.leave_unprobed(control);
     }
 }

@@ -8,7 +8,7 @@ use process::{Error, Memory, Module, Stopped};
 
 use crate::ledger::Ledger;
 use crate::place::Text;
-use crate::site::{Armed, Code, Disarmed, Site};
+use crate::site::{Armed, Code, Disarmed, Site, Use};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
@@ -95,6 +95,12 @@ impl Space {
             copy.stale = true;
         }
         Ok(copy)
+    }
+
+    /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
+    pub(crate) fn is_probed(&self) -> bool {
+        let probe = |wanted: &Use| matches!(wanted, Use::Probe { .. });
+        self.starting || self.stale || self.sites.values().any(|armed| armed.site().uses.iter().any(probe))
     }
 
     /// The code as the program wrote it.

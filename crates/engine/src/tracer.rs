@@ -11,6 +11,7 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
+use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
@@ -46,8 +47,8 @@ pub struct Tracer<'a> {
     /// still to be waited for; until then they stay as they are.
     pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
-    /// Whether the session is ending.
-    pub(crate) leaving: bool,
+    /// Who is being let go.
+    pub(crate) leaving: Leaving,
     /// What ended it before its time.
     pub(crate) failure: Option<Error>,
     /// The wait statuses of the processes that have ended, for those that were started here.
@@ -90,7 +91,7 @@ impl<'a> Tracer<'a> {
             announced: HashMap::new(),
             held: VecDeque::new(),
             images: ImageCache::default(),
-            leaving: false,
+            leaving: Leaving::Nobody,
             failure: None,
             started: HashSet::new(),
             statuses: HashMap::new(),
@@ -219,7 +220,7 @@ impl<'a> Tracer<'a> {
     /// A thread has stopped because it was asked to, because it is new, or because of job control.
     fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
-        if self.leaving {
+        if self.is_leaving(tid) {
             return self.leave(thread, stop);
         }
         self.check_slot(&thread)?;
@@ -244,11 +245,11 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run; when the session is ending, until it can be let go.
+    /// Lets a thread run; one that is leaving, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         let running = thread.resume(signal);
-        let asked = self.leaving && running.interrupt().is_ok();
+        let asked = self.is_leaving(tid) && running.interrupt().is_ok();
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.asked = asked;
             tracked.activity = Activity::Running(running);

@@ -5,7 +5,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
 
-use crate::{Error, FloatRegisters, Registers};
+use crate::{Error, FloatRegisters, Registers, RseqRegistration};
 
 /// Requests that the libc crate does not name.
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
@@ -228,8 +228,8 @@ struct RseqConfiguration {
     padding: u32,
 }
 
-/// The address of a stopped thread's rseq area, or `None` where it has none or the kernel is older than 5.13.
-pub(crate) fn rseq_area(tid: pid_t) -> Option<u64> {
+/// A stopped thread's registration for restartable sequences, or `None` where it has none or the kernel is older than 5.13.
+pub(crate) fn rseq_registration(tid: pid_t) -> Option<RseqRegistration> {
     let mut configuration = RseqConfiguration::default();
     // SAFETY: the kernel writes at most the number of bytes given in `address`.
     let result = unsafe {
@@ -240,5 +240,6 @@ pub(crate) fn rseq_area(tid: pid_t) -> Option<u64> {
             std::ptr::from_mut(&mut configuration),
         )
     };
-    (result > 0 && configuration.address != 0).then_some(configuration.address)
+    let RseqConfiguration { address, size, signature, .. } = configuration;
+    (result > 0 && address != 0).then_some(RseqRegistration { address, size, signature })
 }

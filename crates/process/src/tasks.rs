@@ -113,9 +113,25 @@ pub fn is_traced_here(tid: i32) -> bool {
 }
 
 /// The processes that a thread has created and that have not been waited for; none where the kernel does not say.
+///
+/// Where some of them end meanwhile, the kernel's list may lack others: it is read until nothing new is in it.
 pub fn children(tid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{tid}/task/{tid}/children")).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+    /// Readings in a row that must bring nothing new.
+    const QUIET: u32 = 3;
+    let path = format!("/proc/{tid}/task/{tid}/children");
+    let mut children = Vec::new();
+    let mut quiet = 0;
+    while quiet < QUIET {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let before = children.len();
+        for child in text.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
+            if !children.contains(&child) {
+                children.push(child);
+            }
+        }
+        quiet = if children.len() == before { quiet + 1 } else { 0 };
+    }
+    children
 }
 
 /// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.

@@ -146,10 +146,10 @@ fn digest(text: &str, arch: Arch) {
 
 /// The programs that other tests compile, right and wrong.
 fn programs() -> Vec<String> {
-    let paths = ["good", "bad", "seeds"].map(|directory| std::fs::read_dir(format!("tests/{directory}")));
+    let paths = ["tests/good", "tests/bad", "../../tests/seeds"].map(std::fs::read_dir);
     let paths = paths.into_iter().flat_map(|entries| entries.expect("the directories are there"));
     let mut paths: Vec<_> = paths.map(|entry| entry.expect("they can be read").path()).collect();
-    paths.retain(|path| path.is_file());
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rpn"));
     paths.sort();
     paths.iter().map(|path| std::fs::read_to_string(path).expect("they are text")).collect()
 }

@@ -13,16 +13,15 @@ use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables, Versions};
 use process::Machine;
-use trace::Items;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
 use super::sink::{self, Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select};
+use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary};
+use crate::{Failure, front, program, summary, symbols};
 
 /// How long an insert waits for its probes to be in.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -182,12 +181,10 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let items = insert
-            .items
-            .as_deref()
-            .map_or(Ok(Items::DEFAULT), Items::parse)
-            .map_err(|error| error.to_string())?;
-        let options = Options { verify_opcodes: insert.verify_opcodes, items };
+        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let symbols = symbols::of(program.main(), insert.symbols.as_deref());
+        let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
+        let options = Options { verify_opcodes: insert.verify_opcodes, items: shown.items(), symbols };
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
@@ -203,9 +200,9 @@ impl Session<'_> {
             .transpose()?;
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
-            self.admit(&mut program, options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
+            self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
         } else {
-            self.admit_named(&program, options, &insert.processes)?;
+            self.admit_named(&program, &options, &insert.processes)?;
             insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
         let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
@@ -215,7 +212,7 @@ impl Session<'_> {
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let number = self.tracer.insert(program, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, items);
+        self.sinks.0.borrow_mut().direct(number, file, shown.items(), shown.form());
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
@@ -228,6 +225,7 @@ impl Session<'_> {
                 Ok(()) => probed += 1,
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
+                    self.let_go_unprobed();
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -236,6 +234,9 @@ impl Session<'_> {
         reply.warnings.extend(self.refused.lines(number));
         let control = Arc::clone(&self.watch.control);
         self.tracer.settle(&control, PATIENCE);
+        if insert.mode == Mode::Replace {
+            self.let_go_unprobed();
+        }
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
             summary::count(points.len() as u64, "probe"),
@@ -256,7 +257,7 @@ impl Session<'_> {
     fn admit(
         &mut self,
         program: &mut Versions,
-        options: Options,
+        options: &Options,
         processes: Vec<i32>,
     ) -> Result<Vec<(i32, Option<Refusal>)>, String> {
         let (mut takes, mut failures) = (false, Vec::new());
@@ -266,7 +267,7 @@ impl Session<'_> {
             if own.is_empty() || program.of(machine).is_err() {
                 continue;
             }
-            let check = |&pid: &i32| match self.tracer.check(program, options, pid) {
+            let check = |&pid: &i32| match self.tracer.check(program, options.clone(), pid) {
                 Err(engine::Error::Process(error)) if error.is_gone() => Ok(()),
                 result => result,
             };
@@ -285,16 +286,20 @@ impl Session<'_> {
     }
 
     /// Makes sure that a program can be placed in each of the processes that were named.
-    fn admit_named(&mut self, program: &Versions, options: Options, processes: &[i32]) -> Result<(), String> {
+    fn admit_named(
+        &mut self,
+        program: &Versions,
+        options: &Options,
+        processes: &[i32],
+    ) -> Result<(), String> {
         for &pid in processes {
             process::Status::read(pid).map_err(|error| error.to_string())?;
             if let Some((machine, reason)) = refused::reason(program, pid) {
-                let machine = crate::ppdf::machine_name(machine);
                 return Err(format!(
                     "process {pid} is a program for {machine}, which this is not for: {reason}"
                 ));
             }
-            self.tracer.check(program, options, pid).map_err(|error| error.to_string())?;
+            self.tracer.check(program, options.clone(), pid).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -331,11 +336,14 @@ impl Session<'_> {
         for number in programs {
             self.take_out(number);
         }
-        if self.tracer.inserted().is_empty() {
-            let control = Arc::clone(&self.watch.control);
-            self.tracer.let_go(&control);
-        }
+        self.let_go_unprobed();
         Reply::done("")
+    }
+
+    /// Lets the processes go that have no probe left.
+    fn let_go_unprobed(&mut self) {
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.let_go_unprobed(&control);
     }
 
     fn query(&self, name: Option<&str>, extended: bool) -> Reply {
@@ -407,6 +415,7 @@ impl Session<'_> {
             let inserted = self.tracer.inserted();
             let wanted = inserted
                 .iter()
+                .filter(|program| program.probes.iter().any(|(_, state, _)| !state.is_over()))
                 .filter(|program| program.is_for_all && scan::maps_module(pid, &program.object.module));
             let reasons: Vec<_> =
                 wanted.map(|program| (program.number, refused::reason(program.versions, pid))).collect();

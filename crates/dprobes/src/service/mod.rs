@@ -26,5 +26,6 @@ mod scan;
 mod sink;
 mod socket;
 
+pub(crate) use classic::classic_name;
 pub(crate) use classic::modern;
-pub(crate) use client::{getvars, insert, query, remove, session};
+pub(crate) use client::{apply, getvars, insert, query, remove, session};

@@ -49,8 +49,12 @@ pub(crate) struct Insert {
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
-    /// Header items, by name.
-    pub(crate) items: Option<String>,
+    /// Lists of header items, by name; none: those that are usual.
+    pub(crate) items: Vec<String>,
+    /// Whether the logged bytes are written without rows.
+    pub(crate) unformatted: bool,
+    /// The file whose symbols are meant, absolute.
+    pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,
     /// The processes; empty: all of the user's.
     pub(crate) processes: Vec<i32>,

@@ -47,9 +47,8 @@ impl Refused {
             }
         }
         let line = |((machine, reason), processes): ((Machine, &str), Vec<String>)| {
-            let (name, many) =
-                (crate::ppdf::machine_name(machine), if processes.len() == 1 { "" } else { "es" });
-            format!("not probed in {name} process{many} {}: {reason}", processes.join(", "))
+            let many = if processes.len() == 1 { "" } else { "es" };
+            format!("not probed in {machine} process{many} {}: {reason}", processes.join(", "))
         };
         lines.into_iter().map(line).collect()
     }

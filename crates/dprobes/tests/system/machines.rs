@@ -1,8 +1,10 @@
 //! One insert, two kinds of processes: each gets the program as it is compiled for its machine.
 
 use crate::i386::target_32;
-use crate::session::{Session, becomes_traced, start};
-use crate::support::{Server, find_program, is_traced, need, run, target, text_differences};
+use crate::support::{
+    Server, Session, becomes_traced, find_program, is_traced, need, run, start_server as start, target,
+    text_differences,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::oracle;
-use crate::session::{Session, becomes_traced, start};
 use crate::support::{
     Outcome, Run, Scratch, Server, dprobes, find_program, need, run, symbol_address, target,
     text_differences, variant,
 };
+use crate::support::{Session, becomes_traced, start_server as start};
 
 /// Builds of the target `points`: their names, and flags of gcc.
 const VARIANTS: &[(&str, &[&str])] = &[

@@ -6,3 +6,4 @@ pub mod encodings;
 pub mod forms;
 pub mod native;
 pub mod random;
+pub mod world;

@@ -10,6 +10,7 @@
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
 //!   table      symbols as they stand         version, debugdata   ... and where else they stand
 //!   functions  all tables merged             demangle, lookup     from a typed name to functions
+//!   separate   symbols in another file
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region     one stretch taken apart       boundary  does an instruction start here?
 //!   outline    one function taken apart      selection functions by name or pattern
@@ -28,6 +29,7 @@ mod outline;
 mod region;
 mod relocations;
 mod selection;
+mod separate;
 mod source;
 mod starts;
 mod table;
@@ -52,6 +54,7 @@ pub use self::headers::{Machine, Segment};
 pub use self::lookup::{Lookup, NameKind};
 pub use self::outline::{Exit, Outline};
 pub use self::selection::Selected;
+pub use self::separate::Foreign;
 pub use self::source::FileId;
 pub(crate) use self::source::open_regular;
 pub use self::version::Version;
@@ -214,6 +217,12 @@ impl Image {
     /// together. Of several names for one address the one people mean comes first.
     pub fn functions(&self) -> &[Function] {
         &self.symbols().functions
+    }
+
+    /// Whether a name is one of data. Reads the symbol tables again: it is there for the message that no probe can stand
+    /// on it. A file without section headers does not tell.
+    pub fn is_data(&self, name: &str) -> bool {
+        table::has_data(&self.source, &self.headers, name)
     }
 
     /// The function an address lies in: the innermost that claims it by its size, or one without a size that starts

@@ -1,0 +1,81 @@
+//! Nanoseconds per hit of dprobes, beside hand-written trampolines and the other tracers of this machine.
+//!
+//!     cargo run --release -p dprobes-bench --bin jump [REPETITIONS] [--engine NAME] [--only PART]...
+//!
+//! It builds the release `dprobes` and a subject, and prints for each row the median, least and most of the repetitions
+//! (5, and not fewer unless told), by the wall clock and in processor time, whether all hits were counted or
+//! logged every time, and for our rows the bar and whether it is met. `--only` selects the rows whose names contain
+//! PART; `--engine` is handed to dprobes. The status is 0 even where a bar is missed: that depends on the machine.
+
+use dprobes_bench::jump::{Program, Results, Setting, directory, head, line, measure, prepare, rows};
+use dprobes_bench::{build, cleanup};
+use std::io;
+use std::process::ExitCode;
+
+struct Options {
+    repetitions: u64,
+    engine: Option<String>,
+    only: Vec<String>,
+}
+
+fn options() -> io::Result<Options> {
+    let usage = || io::Error::other("usage: jump [REPETITIONS] [--engine NAME] [--only PART]...");
+    let mut options = Options { repetitions: 5, engine: None, only: Vec::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match &*word {
+            "--engine" => options.engine = Some(words.next().ok_or_else(usage)?),
+            "--only" => options.only.push(words.next().ok_or_else(usage)?),
+            _ => options.repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
+        }
+    }
+    Ok(options)
+}
+
+fn bench(options: &Options) -> io::Result<()> {
+    // Before there are threads: it may change the name space of mounts, which is each thread's own.
+    let no_uprobes = prepare().err().map(|error| error.to_string());
+    cleanup::on_signals();
+    let dprobes = build::dprobes(true)?;
+    if let Some(engine) = &options.engine
+        && !build::knows_engine(&dprobes, engine)?
+    {
+        return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
+    }
+    let directory = directory(&dprobes)?;
+    let program = Program::build(&directory, "hits", &[], &[])?;
+    let setting = Setting { dprobes, engine: options.engine.clone(), directory, program, no_uprobes };
+    let (rows, missing) = rows(&setting, &options.only)?;
+    let mut results = vec![Results::default(); rows.len()];
+    for repetition in 1..=options.repetitions {
+        for (row, results) in rows.iter().zip(&mut results) {
+            if results.failed.is_some() {
+                continue;
+            }
+            eprint!("\r\x1b[Krepetition {repetition} of {}: {}", options.repetitions, row.name);
+            match measure(row, &setting) {
+                Ok(sample) => results.add(sample),
+                Err(error) => results.failed = Some(error.to_string()),
+            }
+        }
+    }
+    eprintln!("\r\x1b[K");
+    print!("{}", head(options.repetitions));
+    for (row, results) in rows.iter().zip(&results) {
+        println!("{}", line(row, results));
+    }
+    for name in missing {
+        println!("skipped: {name}");
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|options| bench(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("jump: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Building what is measured.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the repository.
+pub fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Builds the command `dprobes`, as a release or not, and gives its path.
+///
+/// # Errors
+/// It does not build.
+pub fn dprobes(release: bool) -> io::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "dprobes"]).current_dir(repository());
+    if release {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        return Err(io::Error::other("dprobes does not build"));
+    }
+    let target = std::env::current_exe()?;
+    let target = target.ancestors().nth(2).unwrap_or(repository());
+    Ok(target.join(if release { "release/dprobes" } else { "debug/dprobes" }))
+}
+
+/// Whether this version of the command knows an engine.
+///
+/// # Errors
+/// It cannot be started.
+pub fn knows_engine(dprobes: &Path, engine: &str) -> io::Result<bool> {
+    let said = Command::new(dprobes).args(["run", "--help"]).output()?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    let after = text.split_once("--engine").map_or("", |(_, after)| after);
+    // The engines are a list of `- NAME: what it is`, or `[possible values: ...]`, after the option.
+    let mut words = after.split(|c: char| !c.is_ascii_alphanumeric()).take(200);
+    Ok(words.any(|word| word == engine))
+}
+
+/// Builds a C program with gcc.
+///
+/// # Errors
+/// There is no gcc, or the program does not build.
+pub fn c_program(sources: &[PathBuf], flags: &[&str], libraries: &[&str], program: &Path) -> io::Result<()> {
+    let mut command = Command::new("gcc");
+    command.args(["-O2", "-g", "-pthread", "-o"]).arg(program).args(flags).args(sources).args(libraries);
+    let status = command.status().map_err(|error| io::Error::other(format!("gcc: {error}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("gcc does not build {}", program.display()))),
+    }
+}
+
+/// A program of this machine, by its name.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let directories = standard.into_iter().chain(std::env::split_paths(&path));
+    directories.map(|directory| directory.join(name)).find(|program| program.is_file())
+}
