@@ -161,8 +161,8 @@ pub const RESUME_ELEMENTS: usize = 96;
 /// Stands for a code that a handler did not set, in [`Resume`].
 pub const UNSET: u32 = u32::MAX;
 
-/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. All of it below `element_count`,
-/// `call_count` and `log_length` is set each time.
+/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. Of `elements` and `calls`, as many
+/// are set as there are.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Resume {
@@ -342,4 +342,10 @@ mod tests {
         assert_eq!(offset_of!(Context, tail) % 64, 0);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
     }
+
+    const _: () = assert!(size_of::<Context>() as u64 <= PAGE);
+    const _: () = assert!(RESUME + size_of::<Resume>() as u64 <= STATE);
+    const _: () = assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    /// No stack of less than this is left for the agent's code.
+    const _: () = assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
 }

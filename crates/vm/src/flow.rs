@@ -58,6 +58,12 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         }
     }
 
+    /// Jumps that were taken, and calls that were made.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> (u32, u32) {
+        (self.jmpmax - self.jumps, CALL_LIMIT - self.calls)
+    }
+
     /// Calls that have not returned.
     pub(crate) fn depth(&self) -> usize {
         self.depth

@@ -64,6 +64,11 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
         let stop = match execute(program, &mut flow, &mut hit) {
             Ok(Stop::End(end)) => break end,
             Ok(stop) => stop,
+            #[cfg(test)]
+            Err(exception) if exception == crate::stopped::STOPPED => {
+                crate::stopped::capture(&mut flow, &mut hit);
+                break End::Abort;
+            }
             Err(exception) => Stop::Exception(exception),
         };
         let end;

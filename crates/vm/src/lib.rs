@@ -125,6 +125,8 @@ extern crate self as vm;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod stopped;
+#[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
 #[path = "../../cases/src/machine.rs"]
 mod test_machine;

@@ -83,6 +83,12 @@ impl<'s> Log<'s> {
         (self.length, self.complete) = (fits, complete.min(fits));
     }
 
+    /// What has been logged.
+    #[cfg(test)]
+    pub(crate) fn logged(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     /// Bytes logged: the log pointer.
     pub(crate) fn length(&self) -> usize {
         self.length
