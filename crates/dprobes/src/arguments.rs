@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 use trace::{Form, Items};
 
 use crate::points::{At, Text};
@@ -272,6 +273,9 @@ pub(crate) struct Placing {
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "trap")]
+    pub(crate) engine: Engine,
 }
 
 /// Take probes out that were inserted
@@ -424,19 +428,31 @@ pub(crate) struct Tracing {
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
-    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    #[arg(long, value_name = "ENGINE", default_value = "trap")]
     pub(crate) engine: Engine,
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Engine {
-    /// The best that the process allows
+    /// A jump wherever one can stand, a trap elsewhere
     Auto,
+    /// A jump inside the process; where none can stand, the probe is refused
+    Jump,
     /// A breakpoint that this command answers
     Trap,
+}
+
+impl From<Engine> for engine::Engine {
+    fn from(engine: Engine) -> engine::Engine {
+        match engine {
+            Engine::Auto => engine::Engine::Auto,
+            Engine::Jump => engine::Engine::Jump,
+            Engine::Trap => engine::Engine::Trap,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

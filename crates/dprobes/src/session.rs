@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
 
-use crate::arguments::{Attach, Engine, Probes, Program, Run, Select, Tracing};
+use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
 use crate::{Failure, front, points, program, stats, summary, symbols};
@@ -118,11 +118,8 @@ fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
 }
 
 fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
-    match tracing.engine {
-        // There is one engine; `auto` picks it.
-        Engine::Auto | Engine::Trap => {}
-    }
     Ok(Options {
+        engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: tracing.shown.items(),
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,

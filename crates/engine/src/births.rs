@@ -86,6 +86,7 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let pid = Status::read(tid).map(|status| status.tgid).unwrap_or(tid);
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
+        self.identify(&thread);
         if self.is_leaving(tid) {
             // It is in its first stop, in which it can be let go.
             let left = self.leave(thread, Stop::Interrupt);
@@ -154,7 +155,10 @@ impl Tracer<'_> {
                     self.drop_records(waiting.records);
                 }
                 if let Some(space) = tracked.space {
-                    self.leave_space(space);
+                    if self.drain.any() {
+                        self.bury(old);
+                    }
+                    self.leave_space(space, old);
                 }
             }
         }
@@ -187,6 +191,7 @@ impl Tracer<'_> {
     /// A thread is about to end: what waited for its last instruction is settled.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
+        self.bury_if_inside(&thread);
         self.announce_untold(&thread);
         self.set_out(thread.tid());
         self.resume(thread, 0);
@@ -198,7 +203,7 @@ impl Tracer<'_> {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
             if let Some(space) = tracked.space.take() {
-                self.leave_space(space);
+                self.leave_space(space, tid);
             }
         }
     }

@@ -12,10 +12,11 @@ use rpn::{Location, Point};
 use trace::{Items, Record};
 use vm::{End, Word};
 
+use crate::jump::has_limits;
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::State;
-use crate::site::{INT3, OwnUses, Use};
+use crate::program::{Counted, OVER, State};
+use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
@@ -30,11 +31,13 @@ impl Tracer<'_> {
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
+        let armed = space.sites.get(&address);
         let Some(word) = word_at(space, address) else {
             let mut byte = [0];
-            let ours_before = space.disarmed.contains_key(&address);
+            let ours_before =
+                armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
-                // The probe was taken out after the thread had reached it: now its instruction is there.
+                // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
                 registers.set_rip(address);
                 thread.set_registers(&registers)?;
                 self.resume(thread, 0);
@@ -144,7 +147,12 @@ impl Tracer<'_> {
         let object = program.versions.of_word(word);
         let definition = &object.probes[number];
         let probe = &mut program.probes[number];
-        if probe.state.is_over() {
+        if probe.state.is_over() || probe.counted.as_ref().is_some_and(Counted::is_over) {
+            return None;
+        }
+        // Hits by jumps take their turns in the same row.
+        let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, Counted::turn);
+        if has_limits(definition) && turn > definition.ignore.saturating_add(definition.maxhits) {
             return None;
         }
         probe.counts.hits += 1;
@@ -153,12 +161,12 @@ impl Tracer<'_> {
             _ => None,
         };
         let offset = offset.or(probe.offset);
-        if probe.counts.hits <= definition.ignore {
+        if turn <= definition.ignore {
             probe.counts.ignored += 1;
             return None;
         }
         probe.counts.runs += 1;
-        let last = probe.counts.runs >= definition.maxhits;
+        let last = turn - definition.ignore >= definition.maxhits;
         let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
@@ -212,20 +220,32 @@ impl Tracer<'_> {
 
     /// Takes a probe that is over out of all processes.
     pub(crate) fn retire(&mut self, wanted: Use) {
+        if let Use::Probe { program, probe } = wanted
+            && let Some(counted) = &self.programs[program].probes[probe].counted
+        {
+            // No handler of it runs from now on, wherever a jump still leads to one.
+            counted.count(OVER);
+        }
         let mut disarmed = Vec::new();
+        let mut jumps = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
             for (&address, armed) in &mut space.sites {
+                let is_jump = armed.jump().is_some();
                 let uses = armed.uses_mut();
                 uses.retain(|&other| other != wanted);
                 if uses.is_empty() {
-                    empty.push(address);
+                    let list = if is_jump { &mut jumps } else { &mut empty };
+                    list.push((number, address));
                 }
             }
-            for address in empty {
+            for &(_, address) in &empty {
                 space.disarm(address);
-                disarmed.push((number, address));
             }
+            disarmed.extend(empty);
+        }
+        for of_space in jumps.chunk_by(|one, other| one.0 == other.0) {
+            self.take_out_jumps(of_space[0].0, of_space.iter().map(|&(_, address)| address));
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();

@@ -72,8 +72,8 @@ impl Tracer<'_> {
 
     /// Takes the probes out of all processes and lets them go.
     pub(crate) fn leave_all(&mut self, control: &Control) {
-        for space in self.spaces.values_mut() {
-            space.disarm_all();
+        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
+            self.restore_all(number);
         }
         self.part_with(Leaving::Everybody, control);
     }
@@ -84,11 +84,15 @@ impl Tracer<'_> {
         if unprobed.is_empty() {
             return;
         }
+        let mut spaces = HashSet::new();
         for tracked in self.threads.values().filter(|tracked| unprobed.contains(&tracked.identity.pid)) {
             // Those that the dynamic linker is watched by.
-            if let Some(space) = tracked.space.and_then(|number| self.spaces.get_mut(&number)) {
-                space.disarm_all();
+            if let Some(space) = tracked.space {
+                spaces.insert(space);
             }
+        }
+        for number in spaces {
+            self.restore_all(number);
         }
         self.part_with(Leaving::These(unprobed), control);
         self.leaving = Leaving::Nobody;
@@ -142,12 +146,33 @@ impl Tracer<'_> {
             }
         }
         self.drop_anchors();
+        self.drain(true);
         let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));
         for tid in left.map(|(&tid, _)| tid).collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
                 "thread {tid} waits in the kernel and could not be stopped; it is let go where it is, and memory \
                  mapped for the probes stays in its process"
             )));
+        }
+    }
+
+    /// Restores all bytes of an address space.
+    fn restore_all(&mut self, number: u32) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        for address in space.traps() {
+            space.disarm(address);
+        }
+        if space.has_jumps() {
+            match self.hold(number) {
+                Ok(held) => {
+                    if let Some(space) = self.spaces.get_mut(&number) {
+                        space.disarm_all(&held);
+                    }
+                }
+                Err(reason) => self.tell_once(Note::Other(format!(
+                    "the probes of a process stay in, without effect, and memory mapped for them: {reason}"
+                ))),
+            }
         }
     }
 
@@ -188,6 +213,7 @@ impl Tracer<'_> {
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
         }
+        let (mut thread, _) = self.bring_out(thread, Stop::Interrupt)?;
         // A trap that it has just met is still to be reported: it would kill an untraced process.
         // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
         let status = Status::read(tid)?;
@@ -212,11 +238,11 @@ impl Tracer<'_> {
         if space.members == 1 {
             return self.weigh(number, thread);
         }
-        if has_siblings && space.anchor.is_none() && !space.areas.is_empty() {
+        if has_siblings && space.anchor.is_none() && !space.mapped().is_empty() {
             space.anchor = Some(thread);
             return Ok(());
         }
-        self.leave_space(number);
+        self.leave_space(number, tid);
         thread.detach(0);
         Ok(())
     }
@@ -237,7 +263,7 @@ impl Tracer<'_> {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.anchor = None;
             }
-            self.leave_space(number);
+            self.leave_space(number, tid);
         }
     }
 
@@ -248,18 +274,19 @@ impl Tracer<'_> {
         }
     }
 
-    /// Unmaps the slot areas of an address space whose last thread this is.
+    /// Unmaps what was mapped for probes in an address space whose last thread this is.
     fn unmap(&mut self, number: u32, mut thread: Stopped) -> Result<Stopped, process::Error> {
         let Some(space) = self.spaces.get_mut(&number) else { return Ok(thread) };
-        let areas = std::mem::take(&mut space.areas);
+        let mapped = space.mapped();
         let Some(syscall) = space.syscall else { return Ok(thread) };
-        if areas.is_empty() {
+        // Jumps that could not be taken out lead there.
+        if mapped.is_empty() || space.has_jumps() {
             return Ok(thread);
         }
         // A sandbox that came after the areas were mapped: they stay.
         let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
-        for area in areas {
-            let arguments = [area.base(), area.size(), 0, 0, 0, 0];
+        for (base, size) in mapped {
+            let arguments = [base, size, 0, 0, 0, 0];
             thread = thread.call(syscall, libc::SYS_munmap, arguments)?.0;
         }
         if suspended {

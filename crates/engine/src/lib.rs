@@ -41,17 +41,22 @@
 
 mod attach;
 mod births;
+mod change;
 mod dump;
 mod error;
 mod exits;
 mod hit;
+mod hold;
+mod jump;
 mod leave;
 mod ledger;
 mod loader;
 mod machine;
+mod mapping;
 mod modules;
 mod naming;
 mod observer;
+mod orphan;
 mod pace;
 mod place;
 mod places;
@@ -70,11 +75,12 @@ mod tracked;
 mod versions;
 
 pub use error::{Error, Refused};
-pub use ledger::Ledger;
+pub use hold::HoldTimes;
+pub use ledger::{Ledger, Restored};
 pub use observer::{Note, Observer};
 pub use places::PlaceReport;
 pub use process::Surroundings;
-pub use program::{Counts, Options, State};
+pub use program::{Counts, Engine, Options, State};
 pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};

@@ -20,17 +20,15 @@ use crate::space::module_key;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'a> {
     pub(crate) memory: &'a Memory,
-    /// The sites whose first byte is `int3` just now.
+    /// The sites where something else stands just now.
     pub(crate) sites: Option<&'a HashMap<u64, Armed>>,
 }
 
 impl Text<'_> {
     fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
         self.memory.peek(address, into)?;
-        for (place, byte) in into.iter_mut().enumerate().filter(|(_, byte)| **byte == INT3) {
-            if let Some(armed) = self.sites.and_then(|sites| sites.get(&(address + place as u64))) {
-                *byte = armed.site().original();
-            }
+        if let Some(sites) = self.sites {
+            crate::site::hide(sites, address, into);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::jump::{Cells, Counter};
 use crate::space::ModuleKey;
 
 /// A site in a file: the probe's number in its program, the file's device and inode, the address in its own numbering.
@@ -18,7 +19,16 @@ struct Place {
     function: String,
     /// The offset in the file.
     offset: u64,
+    /// Hits by traps.
     hits: u64,
+    /// Hits by jumps, once it is one.
+    jumps: Option<Counter>,
+}
+
+impl Place {
+    fn hits(&self) -> u64 {
+        self.hits + self.jumps.as_ref().map_or(0, Counter::value)
+    }
 }
 
 /// The sites of one program's definitions that have many.
@@ -59,7 +69,7 @@ impl Places {
         let next = self.all.len();
         if *self.numbers.entry(key(probe, module, address)).or_insert(next) == next {
             let (module, function) = (names.0.to_owned(), names.1.to_owned());
-            self.all.push(Place { probe, module, function, offset, hits: 0 });
+            self.all.push(Place { probe, module, function, offset, hits: 0, jumps: None });
         }
     }
 
@@ -71,6 +81,37 @@ impl Places {
         Some(place.offset)
     }
 
+    /// The offset of a site in its file, and what its jumps count in, if it is one of these and there is room to count.
+    pub(crate) fn counter(
+        &mut self,
+        probe: usize,
+        module: &ModuleKey,
+        address: u64,
+        cells: &mut Cells,
+    ) -> Option<(u64, Counter)> {
+        let number = *self.numbers.get(&key(probe, module, address))?;
+        let place = self.all.get_mut(number)?;
+        if place.jumps.is_none() {
+            place.jumps = Some(cells.counter(None)?);
+        }
+        Some((place.offset, place.jumps.clone()?))
+    }
+
+    /// Hits of a probe's sites by jumps.
+    pub(crate) fn jump_hits(&self, probe: usize) -> u64 {
+        let places = self.all.iter().filter(|place| place.probe == probe);
+        places.filter_map(|place| place.jumps.as_ref()).map(Counter::value).sum()
+    }
+
+    /// Counts a hit of a site that is a jump, from the tracer.
+    pub(crate) fn count(&self, probe: usize, module: &ModuleKey, address: u64) {
+        let number = self.numbers.get(&key(probe, module, address));
+        let place = number.and_then(|&number| self.all.get(number));
+        if let Some(counter) = place.and_then(|place| place.jumps.as_ref()) {
+            counter.count();
+        }
+    }
+
     /// What was counted for a probe, by module and function: the most hits first, then as they stand in the file.
     pub(crate) fn report(&self, probe: usize) -> Vec<PlaceReport> {
         let mut by_function: HashMap<(&str, &str), (usize, u64, u64)> = HashMap::new();
@@ -78,7 +119,7 @@ impl Places {
             let new = (0, 0, place.offset);
             let (sites, hits, first) = by_function.entry((&place.module, &place.function)).or_insert(new);
             *sites += 1;
-            *hits += place.hits;
+            *hits += place.hits();
             *first = place.offset.min(*first);
         }
         let mut found: Vec<_> = by_function.into_iter().collect();

@@ -6,7 +6,7 @@
 //! noticing.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rpn::Object;
@@ -54,7 +54,8 @@ impl Tracer<'_> {
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
     pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
         self.globals.grow(program.gvars());
-        self.programs.push(Program::new(program, options, only.map(|only| only.into_iter().collect())));
+        let only = only.map(|only| only.into_iter().collect());
+        self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -72,7 +73,7 @@ impl Tracer<'_> {
     /// # Errors
     /// The process is gone, or probes cannot be placed.
     pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(program.clone(), options, Some([pid].into())));
+        self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
         let number = self.programs.len() - 1;
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
@@ -122,27 +123,21 @@ impl Tracer<'_> {
                 probes: program
                     .probes
                     .iter()
-                    .map(|probe| (probe.address, probe.state, probe.counts))
+                    .enumerate()
+                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
                     .collect(),
                 places: program.places(),
                 is_for_all: program.only.is_none(),
-                locals: program.values(&program.locals),
+                locals: program.values(),
             })
             .collect()
-    }
-
-    fn variables(&self, which: Variables) -> &[AtomicU64] {
-        match which {
-            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals),
-            Variables::Global => self.globals.all(),
-        }
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
         let values = match which {
             Variables::Local(number) => {
-                self.programs.get(number).map_or_else(Vec::new, |program| program.values(&program.locals))
+                self.programs.get(number).map_or_else(Vec::new, |program| program.values())
             }
             Variables::Global => values_of(self.globals.all()),
         };
@@ -152,9 +147,17 @@ impl Tracer<'_> {
 
     /// Sets variables to zero.
     pub fn reset(&self, which: Variables, range: RangeInclusive<usize>) {
-        for (index, variable) in self.variables(which).iter().enumerate() {
-            if range.contains(&index) {
-                variable.store(0, Ordering::Relaxed);
+        match which {
+            Variables::Local(number) => {
+                let Some(program) = self.programs.get(number) else { return };
+                (0..program.locals.len()).filter(|index| range.contains(index)).for_each(|index| program.reset(index));
+            }
+            Variables::Global => {
+                for (index, variable) in self.globals.all().iter().enumerate() {
+                    if range.contains(&index) {
+                        variable.store(0, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }

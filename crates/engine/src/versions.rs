@@ -77,6 +77,11 @@ impl Versions {
         }
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Object> {
+        std::iter::once(&self.main).chain(self.other.as_deref())
+    }
+
     /// The widest word of the versions, which is that of the variables.
     pub(crate) fn widest_word(&self) -> Word {
         match &self.other {

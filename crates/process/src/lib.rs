@@ -32,6 +32,7 @@ mod room;
 mod share;
 mod start;
 mod stat;
+mod step;
 mod tasks;
 mod thread;
 

@@ -56,6 +56,17 @@ pub(crate) fn resume(tid: pid_t, signal: c_int) -> Result<(), Error> {
     request("resuming", libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
+/// Lets a stopped thread execute one instruction, with a signal or 0.
+pub(crate) fn step(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    request("stepping", libc::PTRACE_SINGLESTEP, tid, 0, signal as usize)
+}
+
+/// Sets a debug register of a stopped thread.
+pub(crate) fn set_debug_register(tid: pid_t, number: usize, value: u64) -> Result<(), Error> {
+    let place = std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>();
+    request("setting a debug register", libc::PTRACE_POKEUSER, tid, place, value as usize)
+}
+
 /// Lets a stopped thread run to the next entry or exit of a system call.
 pub(crate) fn resume_to_syscall(tid: pid_t) -> Result<(), Error> {
     request("resuming", libc::PTRACE_SYSCALL, tid, 0, 0)

@@ -20,6 +20,8 @@ pub fn threads(pid: i32) -> Result<Vec<i32>, Error> {
 pub struct Status {
     /// The process the thread belongs to.
     pub tgid: i32,
+    /// The thread's own id in the innermost namespace, as it sees it itself.
+    pub inner_id: i32,
     /// The process that created it.
     pub parent: i32,
     /// The process that traces it, or 0.
@@ -78,6 +80,10 @@ impl Status {
             let mask = || u64::from_str_radix(value, 16).unwrap_or(0);
             match key {
                 "Tgid" => status.tgid = number(),
+                "NSpid" => {
+                    status.inner_id =
+                        value.split_ascii_whitespace().next_back().and_then(|id| id.parse().ok()).unwrap_or(0);
+                }
                 "PPid" => status.parent = number(),
                 "TracerPid" => status.tracer = number(),
                 "Uid" => {

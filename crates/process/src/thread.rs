@@ -99,6 +99,15 @@ impl Running {
         Ok(Running { tid })
     }
 
+    /// The same, without being told of its children, its exec and its end, which go their way untraced.
+    ///
+    /// # Errors
+    /// As of [`Running::seize`].
+    pub fn seize_quietly(tid: pid_t) -> Result<Running, Error> {
+        ptrace::seize(tid, 0)?;
+        Ok(Running { tid })
+    }
+
     /// The thread's id.
     pub fn tid(&self) -> pid_t {
         self.tid

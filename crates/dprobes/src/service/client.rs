@@ -78,6 +78,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
+        engine: arguments.engine,
         items: arguments.shown.log.clone(),
         unformatted: arguments.shown.unformatted_output,
         symbols: sym.map(absolute).transpose()?,

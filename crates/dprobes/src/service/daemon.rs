@@ -184,7 +184,12 @@ impl Session<'_> {
         let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
-        let options = Options { verify_opcodes: insert.verify_opcodes, items: shown.items(), symbols };
+        let options = Options {
+            engine: insert.engine.into(),
+            verify_opcodes: insert.verify_opcodes,
+            items: shown.items(),
+            symbols,
+        };
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {

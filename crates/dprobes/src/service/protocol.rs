@@ -49,6 +49,7 @@ pub(crate) struct Insert {
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
+    pub(crate) engine: crate::arguments::Engine,
     /// Lists of header items, by name; none: those that are usual.
     pub(crate) items: Vec<String>,
     /// Whether the logged bytes are written without rows.

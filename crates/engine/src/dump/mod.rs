@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use elfcore::{CoreDumpBuilder, CoreError, Elf64_Auxv, MappedFile, ProcessInfoSource, ThreadView, VaRegion};
 use process::{Memory, PageMap, Registers, Stopped};
 
+use crate::site::Armed;
 use crate::tracer::Tracer;
 use file::CoreFile;
 use memory::{Layout, PAGE, Reader};
@@ -121,8 +122,8 @@ impl Tracer<'_> {
         let memory = Memory::open(tid).map_err(|error| error.to_string())?;
         let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
         let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
-        let originals = space.sites.iter().map(|(&address, armed)| (address, armed.site().original()));
-        let reader = Reader::new(&memory, &pages, sparse, originals.collect());
+        let changes = space.sites.values().flat_map(Armed::changes);
+        let reader = Reader::new(&memory, &pages, sparse, changes.collect());
         // The format has the process's own data under its first thread's id, which may be gone or not stop.
         let leader = threads.iter().any(|view| view.tid == pid);
         let pid = if leader { pid } else { tid };

@@ -10,6 +10,17 @@ pub(crate) struct Stats {
     pub(crate) probes: Vec<Probe>,
     pub(crate) locals: Vec<u64>,
     pub(crate) globals: Vec<u64>,
+    pub(crate) holds: Holds,
+}
+
+/// How long processes were held.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Holds {
+    pub(crate) count: usize,
+    pub(crate) least: u64,
+    pub(crate) median: u64,
+    pub(crate) greatest: u64,
 }
 
 /// One probepoint.
@@ -22,6 +33,8 @@ pub(crate) struct Probe {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) engine: String,
+    pub(crate) tactic: Option<String>,
+    pub(crate) why_trapped: Option<String>,
     pub(crate) hits: u64,
     pub(crate) runs: u64,
     pub(crate) ignored: u64,
@@ -55,7 +68,12 @@ impl Stats {
                 "a hit is unaccounted for: {probe:?}"
             );
             assert!(probe.logged + probe.dropped <= probe.runs, "more records than runs: {probe:?}");
-            assert_eq!(probe.engine, "trap", "{probe:?}");
+            let engine = match (&probe.tactic, &probe.why_trapped) {
+                (Some(_), Some(_)) => "jump+trap",
+                (Some(_), None) => "jump",
+                (None, _) => "trap",
+            };
+            assert_eq!(probe.engine, engine, "{probe:?}");
             if let Some(places) = &probe.places {
                 let sum: u64 = places.iter().map(|place| place.hits).sum();
                 assert_eq!(sum, probe.hits, "{probe:?}");
@@ -70,6 +88,9 @@ impl Stats {
             // A probe whose module never came has no address.
             assert!(probe.hits == 0 || probe.address.is_some(), "{probe:?}");
         }
+        let holds = &stats.holds;
+        assert!(holds.least <= holds.median && holds.median <= holds.greatest, "{holds:?}");
+        assert_eq!(holds.count == 0, stats.probes.iter().all(|probe| probe.tactic.is_none()), "{stats:?}");
         Some(stats)
     }
 
