@@ -37,7 +37,8 @@ pub(crate) struct Drain {
     busy: bool,
     /// The record that is handed out; its memory is used again.
     record: Record,
-    /// What is asked of each thread that has logged in one drain: its user and its name.
+    /// What is asked of each thread that has logged in one drain, and of those that have ended since the last: the user and the
+    /// name.
     threads: HashMap<u32, (u32, String)>,
 }
 
@@ -90,7 +91,6 @@ impl Tracer<'_> {
         let mut drain = std::mem::replace(&mut self.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
-        drain.threads.clear();
         let mut clock_is_set = false;
         let mut next: Vec<(usize, u32, Head)> = Vec::new();
         for (number, source) in drain.sources.iter_mut().enumerate() {
@@ -143,6 +143,7 @@ impl Tracer<'_> {
             }
         }
         if !drain.busy {
+            drain.threads.clear();
             drain.sources.retain(|source| Rc::strong_count(&source.contexts) > 1);
         }
         self.drain = drain;
@@ -182,8 +183,14 @@ impl Tracer<'_> {
         }
     }
 
-    /// A thread is about to end; if it was killed in a handler, what it had is given back.
+    /// A thread is about to end. What its records show of it is remembered; and if it was killed in a handler, what it had is
+    /// given back.
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
+        let items = |wanted| self.programs.iter().any(|program| program.options.items.contains(wanted));
+        if self.drain.any() && (items(Items::UID) || items(Items::PROCNAME)) {
+            let tid = thread.tid();
+            self.drain.threads.insert(tid as u32, look(tid));
+        }
         let space = self.space_of(thread.tid());
         let inside = match (space, thread.registers()) {
             (Some(space), Ok(registers)) => space.in_jump(&registers).is_some(),
@@ -238,11 +245,13 @@ fn fill(
         (record.seconds, record.microseconds) = (time.as_secs(), time.subsec_micros());
     }
     if items.contains(Items::UID) || items.contains(Items::PROCNAME) {
-        let (uid, name) = threads.entry(head.tid).or_insert_with(|| {
-            let uid = process::Status::read(head.tid as i32).map(|status| status.uid).unwrap_or(0);
-            (uid, process::name(head.tid as i32))
-        });
+        let (uid, name) = threads.entry(head.tid).or_insert_with(|| look(head.tid as i32));
         record.uid = *uid;
         record.name.clone_from(name);
     }
+}
+
+/// The user and the name of a thread.
+fn look(tid: i32) -> (u32, String) {
+    (process::Status::read(tid).map(|status| status.uid).unwrap_or(0), process::name(tid))
 }
