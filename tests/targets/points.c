@@ -8,11 +8,11 @@
 
 #define APART __attribute__((noipa))
 
-enum { RECURSIVE, LEAF, TAIL, SWITCH, COLD, RARE, JUMP, POINTER, TABLE, THREADED, EXIT, BRANCH, PADDED, POPPER, OTHER, COUNT };
+enum { RECURSIVE, LEAF, TAIL, SWITCH, COLD, RARE, JUMP, POINTER, TABLE, THREADED, EXIT, BRANCH, PADDED, POPPER, OTHER, LIBRARY, COUNT };
 
 static const char *const names[COUNT] = {
     "t_recursive", "t_leaf", "t_tail",     "t_switch", "t_cold",   "t_rare",   "t_jump", "t_pointer",
-    "t_table",     "t_threaded", "t_exit", "t_branch", "t_padded", "t_popper", "t_other",
+    "t_table",     "t_threaded", "t_exit", "t_branch", "t_padded", "t_popper", "t_other", "t_library",
 };
 
 long entered[COUNT], unreturned[COUNT];
@@ -92,6 +92,12 @@ APART long t_pointer(long (*function)(long), long n) {
     return function(n);
 }
 
+/* A tail call to another module. */
+APART int t_library(void) {
+    entered[LIBRARY]++;
+    return rand();
+}
+
 static long (*const table[4])(long) = { t_leaf, t_other, t_leaf, t_other };
 
 /* A tail call through a table of functions, which looks much like a switch. */
@@ -150,7 +156,7 @@ int main(void) {
     for (volatile long i = 0; i < 23; i++) {
         sum += t_leaf(i) + t_leaf_too(i) + t_tail(i) + t_switch(i % 11) + t_cold(i);
         sum += t_pointer(i % 3 ? t_leaf : t_tail, i) + t_table(i) + t_threaded("\1\2\3\1\3\0");
-        sum += t_branch(i) + call_popper(i);
+        sum += t_branch(i) + call_popper(i) + t_library() % 2;
         if (!setjmp(back)) t_jump(i);
     }
     sink += sum;

@@ -196,13 +196,13 @@ fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Imag
     match point {
         Point::Entry => Ok((Vec::new(), None)),
         Point::Return if outline.exits.is_empty() => {
-            Err(format!("`{name}` never returns: it has no `ret`, and no jump to another function"))
+            Err("it never returns: it has no `ret`, and no jump to another function".to_owned())
         }
         Point::Return => {
             Ok((outline.exits.iter().map(|(site, _)| (*site, name.to_owned())).collect(), remark))
         }
         Point::Offset(offset) if offset >= own.end - own.start => Err(format!(
-            "`{name}` has {:#x} bytes: offset {offset:#x} is not in it (offsets of points are hexadecimal)",
+            "the function has {:#x} bytes: offset {offset:#x} is not in it (offsets of points are hexadecimal)",
             own.end - own.start
         )),
         Point::Offset(offset) => Ok((vec![(vaddr + offset, at(vaddr + offset))], None)),

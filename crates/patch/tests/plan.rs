@@ -71,7 +71,8 @@ fn random_code(random: &mut Random, count: usize, address: u64) -> (Vec<u8>, Vec
 
 fn random_world(random: &mut Random, count: usize, mappings: usize) -> World {
     let length = count * 15;
-    let layout = match random.below(4) {
+    let layout = match random.below(5) {
+        2 => Layout::highest(length),
         0 => Layout::fixed(length),
         1 => Layout::crowded(length),
         _ => Layout::library(length),
@@ -100,7 +101,7 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
 #[test]
 fn whatever_is_planned_and_removed() {
     let (mut jumps, mut traps) = (0, 0);
-    for seed in 0..400 {
+    for seed in 0..300 {
         let mut random = Random::new(seed);
         let mappings = [0, 3, 20, 60_000][random.below(4) as usize];
         let count = 10 + random.below(120) as usize;
@@ -133,5 +134,5 @@ fn whatever_is_planned_and_removed() {
         assert_eq!(world.planner.mappings(), 0, "seed {seed}");
     }
     eprintln!("{jumps} jumps, {traps} traps at the end");
-    assert!(jumps > 5000);
+    assert!(jumps > 3000 && traps > 500);
 }

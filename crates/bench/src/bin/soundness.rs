@@ -88,7 +88,8 @@ fn work(options: &Options) -> io::Result<bool> {
         Some(count) => Some(count),
         None => traps.then_some(20),
     };
-    let directory = dprobes.parent().map_or_else(|| PathBuf::from("."), |parent| parent.join("soundness"));
+    let directory =
+        dprobes.parent().map_or_else(|| PathBuf::from("."), |parent| parent.join("bench-soundness"));
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let runner = Runner { dprobes, engine: options.engine.clone(), maxhits, directory };

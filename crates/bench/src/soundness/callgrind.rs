@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// Reads a file of `callgrind --dump-instr=yes`: the executions of each instruction of the object, by its address in the
+/// Reads a file of `callgrind --dump-instr=yes --skip-plt=no`: the executions of each instruction of the object, by its address in the
 /// object's file.
 ///
 /// A line of costs is an address, a line number and the instructions executed; the first two are absolute, or relative to

@@ -3,11 +3,13 @@
 //! Callgrind simulates a processor of its own, in another place of memory. So both runs get a C library that is told which
 //! processor it has and what its caches are, and fixed addresses; callgrind runs twice, the second time with
 //! a stack that starts elsewhere. Instructions that run equally often in both are compared; the others depend on
-//! addresses, and are counted and left out.
+//! addresses, and are counted and left out. So are those of which probed runs elsewhere in memory count something else
+//! each. Both must write the same, since valgrind does not compute everything as the processor does.
 
-use super::batch::Runner;
+use super::batch::{Fate, Runner};
 use super::callgrind;
 use super::drive::{Conditions, run};
+use super::outcome::Outcome;
 use super::random::Random;
 use super::sites::{Site, Sites};
 use super::workload::Workload;
@@ -42,11 +44,12 @@ fn simulated(
     workload: &Workload,
     extra: &str,
     limit: Duration,
-) -> io::Result<HashMap<u64, u64>> {
+) -> io::Result<(HashMap<u64, u64>, Outcome)> {
     let file = runner.directory.join("callgrind.out");
     let _ = std::fs::remove_file(&file);
     let output = format!("--callgrind-out-file={}", file.display());
-    let before = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--quiet", &output].map(Into::into);
+    let before = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--skip-plt=no", "--quiet", &output]
+        .map(Into::into);
     let environment = vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", extra.to_owned())];
     let directory = &runner.directory;
     let ran =
@@ -59,7 +62,8 @@ fn simulated(
             said.join(" / ")
         )));
     }
-    callgrind::read(BufReader::with_capacity(1 << 20, File::open(&file)?), &workload.module)
+    let counts = callgrind::read(BufReader::with_capacity(1 << 20, File::open(&file)?), &workload.module)?;
+    Ok((counts, ran.outcome))
 }
 
 /// Compares about `count` sampled instructions whose executions together are at most `budget`; `None` where there is no
@@ -79,17 +83,20 @@ pub(super) fn compare(
     if build::find("valgrind").is_none() || !workload.deterministic {
         return Ok(None);
     }
-    let first = simulated(runner, workload, "", limit)?;
-    let second = simulated(runner, workload, &"x".repeat(1234), limit)?;
+    let mut workload = workload.clone();
+    workload.command.extend(workload.simulated.iter().cloned());
+    let workload = &workload;
+    let (first, outcome) = simulated(runner, workload, "", limit)?;
+    let (second, _) = simulated(runner, workload, &"x".repeat(1234), limit)?;
     let mut comparison = Comparison { ran: first.len(), ..Comparison::default() };
     let mut candidates: Vec<(&Site, u64)> = Vec::new();
     for site in &sites.sites {
         let counts = [&first, &second].map(|counts| counts.get(&site.address).copied().unwrap_or(0));
-        // Callgrind counts the iterations of a repeated instruction, and a prefix may stand on a line of its own.
-        let repeated = site.text.starts_with("rep");
+        // Callgrind counts each iteration of a repeated instruction, and the jumps of a PLT as their callers'.
+        let otherwise = site.text.starts_with("rep") || site.linkage;
         if counts[0] != counts[1] {
             comparison.unsteady += 1;
-        } else if !repeated {
+        } else if !otherwise {
             candidates.push((site, counts[0]));
         }
     }
@@ -113,6 +120,12 @@ pub(super) fn compare(
     if let Some(wrong) = shown.wrong {
         return Err(io::Error::other(wrong));
     }
+    if let Some(difference) = outcome.difference(&shown.ran.outcome) {
+        return Err(io::Error::other(format!(
+            "the probed run does not do what the simulated one does: {difference}"
+        )));
+    }
+    let mut different: Vec<(&Site, u64, &Fate)> = Vec::new();
     for ((site, executions), fate) in chosen.iter().zip(&shown.fates) {
         if fate.how == "refused" || fate.how == "never mapped" {
             continue;
@@ -120,6 +133,15 @@ pub(super) fn compare(
         comparison.compared += 1;
         comparison.never += usize::from(*executions == 0);
         if fate.hits != *executions {
+            different.push((site, *executions, fate));
+        }
+    }
+    let unsteady = unsteady(&counting, workload, &different, limit)?;
+    for ((site, executions, fate), unsteady) in different.into_iter().zip(unsteady) {
+        if unsteady {
+            comparison.compared -= 1;
+            comparison.unsteady += 1;
+        } else {
             let Site { address, text, .. } = site;
             let line = format!(
                 "{address:#x} `{text}` ({}): {} hits, {executions} by callgrind",
@@ -129,4 +151,25 @@ pub(super) fn compare(
         }
     }
     Ok(Some(comparison))
+}
+
+/// Which of these sites are hit another number of times when the program lies elsewhere in memory.
+fn unsteady(
+    runner: &Runner,
+    workload: &Workload,
+    different: &[(&Site, u64, &Fate)],
+    limit: Duration,
+) -> io::Result<Vec<bool>> {
+    let mut unsteady = vec![false; different.len()];
+    let sites: Vec<&Site> = different.iter().map(|(site, ..)| *site).collect();
+    for run in 1..=if sites.is_empty() { 0 } else { 4 } {
+        let environment = vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", "x".repeat(run * 531))];
+        let directory = &runner.directory;
+        let conditions = Conditions { before: Vec::new(), environment, fixed: false, limit, directory };
+        let shown = runner.probed_under(workload, &sites, &conditions)?;
+        for (place, fate) in shown.fates.iter().enumerate() {
+            unsteady[place] |= fate.hits != different[place].2.hits;
+        }
+    }
+    Ok(unsteady)
 }

@@ -71,7 +71,11 @@ fn reference(runner: &Runner, workload: &Workload) -> io::Result<Ran> {
         return Err(io::Error::other(format!("two unprobed runs differ: {difference}")));
     }
     if first.code != Some(0) {
-        return Err(io::Error::other(format!("the unprobed run ends with {}", first.outcome.status)));
+        return Err(io::Error::other(format!(
+            "the unprobed run ends with {}: {}",
+            first.outcome.status,
+            first.stderr.trim()
+        )));
     }
     Ok(first)
 }

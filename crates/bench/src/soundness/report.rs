@@ -57,7 +57,9 @@ fn module(shown: &Shown, text: &mut String) -> std::fmt::Result {
         writeln!(text, "| {name} by jump | {jump} of {all}: {} |", percent(all, jump))?;
     }
     match &shown.comparison {
-        None => writeln!(text, "| counts compared with callgrind's | not: see above |")?,
+        None => {
+            writeln!(text, "| counts compared with callgrind's | no: not deterministic, or no valgrind |")?
+        }
         Some(Err(error)) => {
             writeln!(text, "| counts compared with callgrind's | **failed**: {} |", cell(error))?
         }

@@ -1,7 +1,7 @@
 //! Every instruction of every function of a module, as binutils see them: another disassembler and another reader of
 //! ELF and of unwinding entries than the ones that dprobes uses.
 
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::path::Path;
@@ -18,6 +18,8 @@ pub struct Site {
     pub text: String,
     /// Whether a function starts here.
     pub entry: bool,
+    /// Whether it belongs to the dynamic linker's tables of jumps (PLT).
+    pub linkage: bool,
 }
 
 /// The instructions of a module.
@@ -82,6 +84,11 @@ impl Sites {
             .segments()
             .map(|segment| (segment.address(), segment.file_range().1, segment.file_range().0))
             .collect();
+        let linkage: Vec<Range<u64>> = file
+            .sections()
+            .filter(|section| section.name().is_ok_and(|name| name.starts_with(".plt")))
+            .map(|section| section.address()..section.address().saturating_add(section.size()))
+            .collect();
         let mut sites = Sites { functions: functions.len(), ..Sites::default() };
         // Functions come in the order of their starts; one that has begun may reach over the next.
         let (mut next, mut reach) = (0, 0);
@@ -108,7 +115,8 @@ impl Sites {
             }
             let at = segments.iter().find(|(start, size, _)| address.wrapping_sub(*start) < *size);
             if let Some((start, _, offset)) = at {
-                sites.sites.push(Site { address, offset: address - start + offset, text, entry });
+                let linkage = linkage.iter().any(|range| range.contains(&address));
+                sites.sites.push(Site { address, offset: address - start + offset, text, entry, linkage });
             }
         })?;
         Ok(sites)

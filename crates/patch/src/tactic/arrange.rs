@@ -20,8 +20,17 @@ const MOST_PREFIXES: usize = LONGEST - JUMP;
 pub(super) const JUMP: usize = 5;
 /// How far above its own address a jump relies on bytes, at most.
 const REACH: u64 = (LONGEST + JUMP) as u64;
-/// How often several jumps are tried together.
-const ATTEMPTS: usize = 24;
+/// How often several jumps are tried together, and how many ways to do so are looked at.
+const ATTEMPTS: usize = 16;
+const LOOKS: usize = 96;
+/// How many looks a plan takes, all in all: so many for each site, and so many more.
+pub(super) const EFFORT_FOR_EACH: usize = 32;
+pub(super) const EFFORT: usize = 200_000;
+/// How many jumps still to come are made to suit.
+const AHEAD: usize = 3;
+/// How many instructions are moved for the sake of one, as a rule, and where nothing else is left.
+const FEW: usize = 2;
+const MANY: usize = 5;
 /// How many are, at most.
 const WINDOW: usize = 10;
 
@@ -74,12 +83,14 @@ impl Planner {
         self.place(code, space, address, Pages::Used)
             || !frugal && self.place(code, space, address, Pages::Fresh)
             || self.rearrange(code, space, address)
-            || self.evict_successor(code, space, address)
+            || self.evict_successors(code, space, address, 1..=FEW)
             || frugal && self.place(code, space, address, Pages::Fresh)
             || self.evict_neighbour(code, space, address)
+            || self.evict_successors(code, space, address, FEW + 1..=MANY)
     }
 
-    /// Gives new jumps to those around an open entry that share bytes with it.
+    /// Chooses the prefixes of the jumps above that are still to come, and gives new jumps to those around an open entry that share
+    /// bytes with it.
     fn rearrange(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let mut last = Vec::new();
         for depth in 0..3 {
@@ -87,7 +98,7 @@ impl Planner {
             if window.len() > WINDOW || window == last {
                 return false;
             }
-            if window.len() > 1 && self.solve(code, space, &window) {
+            if self.solve(code, space, &window) {
                 return true;
             }
             last = window;
@@ -143,18 +154,16 @@ impl Planner {
                 self.unplace(*address);
             }
         }
+        let ahead = self.ahead(window);
+        let shaped: Vec<u64> = window.iter().chain(&ahead).copied().collect();
         for attempt in 0..ATTEMPTS {
-            let pages = if attempt < ATTEMPTS / 3 { Pages::Used } else { Pages::Fresh };
-            for address in window {
-                let luck = self.luck.next();
-                if let Some(entry) = self.entries.get_mut(address) {
-                    let most = (usize::from(entry.length) - 1).min(3) as u64;
-                    entry.prefixes =
-                        if attempt == 0 || luck & 3 == 0 { 0 } else { (luck >> 8) as u8 % (most as u8 + 1) };
-                    let choices = if entry.prefixes == 1 { PREFIXES.len() } else { REPEATED } as u64;
-                    entry.prefix = PREFIXES[((luck >> 16) % choices) as usize];
-                }
+            let mut looks = LOOKS.min(self.effort);
+            let found = self.shape(code, space, &shaped, attempt > 0, &mut looks);
+            self.effort = self.effort.saturating_sub(LOOKS - looks + window.len());
+            if !found {
+                break;
             }
+            let pages = if attempt < ATTEMPTS / 3 { Pages::Used } else { Pages::Fresh };
             let placed =
                 window.iter().take_while(|address| self.place(code, space, **address, pages)).count();
             if placed == window.len() {
@@ -164,15 +173,91 @@ impl Planner {
                 self.unplace(*address);
             }
         }
-        for (address, placement) in saved {
+        for address in shaped {
             if let Some(entry) = self.entries.get_mut(&address) {
                 (entry.prefixes, entry.prefix) = (0, PREFIXES[0]);
             }
+        }
+        for (address, placement) in saved {
             if let Some(placement) = placement {
                 self.commit(address, placement);
             }
         }
         false
+    }
+
+    /// The entries still to come above a window on whose jumps it may rely, if nobody does yet.
+    fn ahead(&self, window: &[u64]) -> Vec<u64> {
+        let mut ahead = Vec::new();
+        let Some((highest, entry)) = window.last().and_then(|last| self.entries.get_key_value(last)) else {
+            return ahead;
+        };
+        let mut end = highest + u64::from(entry.length);
+        while let Some((address, entry)) = self.entries.get_key_value(&end)
+            && entry.state == State::Open
+            && self.image.byte(*address).relied == 0
+            && ahead.len() < AHEAD
+        {
+            ahead.push(*address);
+            end += u64::from(entry.length);
+        }
+        ahead
+    }
+
+    /// Chooses prefixes for the jumps of open entries, ascending and one behind the other, so that each of them may lead somewhere as
+    /// far as its bytes are given: from the highest to the lowest, since that is who gives bytes to whom. False if there is no such
+    /// choice, or none was found in so many `looks`.
+    fn shape(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        open: &[u64],
+        some: bool,
+        looks: &mut usize,
+    ) -> bool {
+        let Some((address, below)) = open.split_last() else { return true };
+        let Some(length) = self.entries.get(address).map(|entry| entry.length) else { return false };
+        let (most, luck) = (u64::from(length - 1).min(3), self.luck.next());
+        for choice in 0..=3 * most {
+            if *looks == 0 {
+                return false;
+            }
+            *looks -= 1;
+            // One way without prefixes, three each with so many; in this order, or in any.
+            let choice = if some { (choice + luck) % (3 * most + 1) } else { choice };
+            let prefixes = choice.div_ceil(3) as u8;
+            let prefixes_known = if prefixes == 1 { PREFIXES.len() } else { REPEATED };
+            let luck = self.luck.next();
+            if let Some(entry) = self.entries.get_mut(address) {
+                entry.prefixes = prefixes;
+                entry.prefix = PREFIXES[luck as usize % prefixes_known];
+                let first = self.image.byte(*address);
+                if first.relied > 0 && prefixes > 0 {
+                    entry.prefix = first.value;
+                }
+            }
+            if self.is_plausible(code, space, *address) && self.shape(code, space, below, some, looks) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether an open entry may find a jump with the prefixes that were chosen: where the bytes that are given lead, something
+    /// can be. A look that saves many attempts.
+    fn is_plausible(&self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let Some(entry) = self.entries.get(&address) else { return false };
+        let (length, prefixes) = (u64::from(entry.length), u64::from(entry.prefixes));
+        let head_fits = (0..=prefixes).all(|at| {
+            let known = self.image.byte(address + at);
+            known.relied == 0 || known.value == if at == prefixes { 0xe9 } else { entry.prefix }
+        });
+        // What is long enough may go without a pad.
+        head_fits
+            && (prefixes + JUMP as u64 <= length
+                || self
+                    .pattern(code, address + prefixes + 1, address + length)
+                    .is_some_and(|pattern| self.pads.is_plausible(&pattern, pads_allowed(space))))
     }
 
     /// Gives an open entry a jump, everything around it as it is.

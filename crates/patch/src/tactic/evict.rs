@@ -1,5 +1,7 @@
 //! Moving an instruction for the sake of another one's jump.
 
+use std::ops::RangeInclusive;
+
 use crate::{Mode, displace_in};
 
 use super::arrange::{JUMP, Joint, Placement, pads_allowed};
@@ -15,10 +17,16 @@ const SHORT: u64 = 127;
 const HOST_LENGTH: usize = JUMP + 1;
 
 impl Planner {
-    /// Moves the next instruction, and if that is not enough the one after it as well.
-    pub(super) fn evict_successor(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+    /// Moves the next instructions, as many as `counts` says, beginning with the fewest.
+    pub(super) fn evict_successors(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+        counts: RangeInclusive<usize>,
+    ) -> bool {
         let (mut open, mut at) = (vec![address], address);
-        for _ in 0..2 {
+        while open.len() <= *counts.end() {
             let Some(next) = self.end_of(at) else { break };
             if self.entries.contains_key(&next) {
                 // It is moved already, and has been tried.
@@ -30,6 +38,10 @@ impl Planner {
                 break;
             }
             open.push(next);
+            at = next;
+            if open.len() <= *counts.start() {
+                continue;
+            }
             for depth in 0..2 {
                 let window = self.window(&open, depth);
                 if window.len() <= 12 && self.solve(code, space, &window) {
@@ -41,7 +53,6 @@ impl Planner {
                     return true;
                 }
             }
-            at = next;
         }
         for neighbour in &open[1..] {
             self.entries.remove(neighbour);
@@ -75,9 +86,10 @@ impl Planner {
             }
         }
         let from = code.instructions.partition_point(|other| *other < low);
-        for host in code.instructions[from..].iter().take_while(|host| **host <= high) {
-            let long = self.open_host(code, *host);
-            if !long {
+        for (at, host) in code.instructions[from..].iter().enumerate().take_while(|(_, host)| **host <= high)
+        {
+            let next = code.instructions.get(from + at + 1).copied().unwrap_or(*host);
+            if !self.may_host(code, space, *host, next) || !self.open_host(code, *host) {
                 continue;
             }
             if self.place(code, space, *host, Pages::Used) {
@@ -89,6 +101,14 @@ impl Planner {
             self.entries.remove(host);
         }
         false
+    }
+
+    /// Whether an instruction from `start` to `end` may leave bytes over from which a second jump leads somewhere.
+    fn may_host(&self, code: &Code<'_>, space: &Space<'_>, start: u64, end: u64) -> bool {
+        (start + JUMP as u64..end.min(start + LONGEST as u64)).any(|at| {
+            let pattern = self.pattern(code, at + 1, end);
+            pattern.is_some_and(|pattern| self.pads.is_plausible(&pattern, pads_allowed(space)))
+        })
     }
 
     /// Puts the second jump of an open entry in what is left over of `host`.

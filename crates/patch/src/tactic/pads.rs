@@ -192,36 +192,38 @@ impl Pads {
 
     /// Takes the bytes of a pad at `address`.
     pub(super) fn take(&mut self, address: u64) {
-        for byte in address..address + PAD_LENGTH as u64 {
-            let (number, offset) = (byte / PAGE, byte % PAGE);
+        for (number, bytes) in pages_of(address) {
             if !self.pages.contains_key(&number) {
                 self.more += self.cost(number);
                 self.pages.insert(number, Page { taken: [0; 64], count: 0, fresh: !self.is_mapped(number) });
                 self.open.insert(number);
             }
-            if let Some(page) = self.pages.get_mut(&number) {
+            let Some(page) = self.pages.get_mut(&number) else { continue };
+            for offset in bytes {
                 debug_assert!(page.is_free(offset));
                 page.taken[(offset / 64) as usize] |= 1 << (offset % 64);
                 page.count += 1;
-                if page.count as u64 > PAGE / 2 && page.room(0, PAGE).is_none() {
-                    self.open.remove(&number);
-                }
+            }
+            if u64::from(page.count) > PAGE / 2 && page.room(0, PAGE).is_none() {
+                self.open.remove(&number);
             }
         }
     }
 
     /// Gives them back; a page of this plan that has no other pad is not needed then.
     pub(super) fn give_back(&mut self, address: u64) {
-        for byte in address..address + PAD_LENGTH as u64 {
-            let (number, offset) = (byte / PAGE, byte % PAGE);
+        for (number, bytes) in pages_of(address) {
             let Some(page) = self.pages.get_mut(&number) else { continue };
-            page.taken[(offset / 64) as usize] &= !(1 << (offset % 64));
-            page.count -= 1;
-            self.open.insert(number);
+            for offset in bytes {
+                page.taken[(offset / 64) as usize] &= !(1 << (offset % 64));
+                page.count -= 1;
+            }
             if page.count == 0 && page.fresh {
                 self.pages.remove(&number);
                 self.open.remove(&number);
                 self.more -= self.cost(number);
+            } else {
+                self.open.insert(number);
             }
         }
     }
@@ -235,7 +237,7 @@ impl Pads {
         luck: &mut Luck,
     ) -> Option<u64> {
         if pattern.is_one_run() {
-            let run = cut(pattern.run()?, allowed)?;
+            let run = cut(pattern.run()?, allowed).filter(|run| self.is_somewhere(*run))?;
             return match pages {
                 Pages::Used => self.used_in(run),
                 Pages::Fresh => self.fresh_in(run).filter(|found| self.affords(found.1)).map(|found| found.0),
@@ -247,6 +249,7 @@ impl Pads {
                 let mut best: Option<(u64, isize)> = None;
                 for _ in 0..TRIES / 2 {
                     let run = pattern.choose(luck.next() as u32).run().and_then(|run| cut(run, allowed));
+                    let run = run.filter(|run| self.is_somewhere(*run));
                     let Some(found) = run.and_then(|run| self.fresh_in(run)) else { continue };
                     if best.is_none_or(|best| found.1 < best.1) {
                         best = Some(found);
@@ -258,6 +261,18 @@ impl Pads {
                 best.filter(|found| self.affords(found.1)).map(|found| found.0)
             }
         }
+    }
+
+    /// Whether the jump may lead to where pages can be, as far as that is seen at a glance.
+    pub(super) fn is_plausible(&self, pattern: &Pattern, allowed: (u64, u64)) -> bool {
+        !pattern.is_one_run()
+            || pattern.run().and_then(|run| cut(run, allowed)).is_some_and(|run| self.is_somewhere(run))
+    }
+
+    /// Whether any page of a run can be used, or is.
+    fn is_somewhere(&self, (first, last): (u64, u64)) -> bool {
+        let at = self.room.partition_point(|range| range.end <= first / PAGE);
+        self.room.get(at).is_some_and(|range| range.start <= last / PAGE)
     }
 
     /// A pad among the used pages for a pattern of many runs.
@@ -286,6 +301,12 @@ impl Pads {
         let mut at = first;
         while at <= last {
             let field = (i128::from(at) - i128::from(pattern.end)) as i32;
+            // Where the second byte is given, all other steps are passed over.
+            let away = pattern.bytes[1].map_or(0, |second| second.wrapping_sub(field.to_le_bytes()[1]));
+            if away > 0 {
+                at += 256 * u64::from(away) - u64::from(field.to_le_bytes()[0]);
+                continue;
+            }
             let end = last.min(at + u64::from(0xff - field.to_le_bytes()[0]));
             let candidate = match pattern.bytes[0] {
                 None => Some((at, end)),
@@ -421,6 +442,14 @@ impl Pads {
         self.short |= !affords;
         affords
     }
+}
+
+/// The bytes of a pad, page by page: one, or two.
+fn pages_of(address: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+    let (number, offset) = (address / PAGE, address % PAGE);
+    let end = offset + PAD_LENGTH as u64;
+    let pages = [(number, offset..end.min(PAGE)), (number + 1, 0..end.saturating_sub(PAGE))];
+    pages.into_iter().filter(|(_, bytes)| !bytes.is_empty())
 }
 
 /// What two runs of addresses, first and last, have in common.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::arrange::Placement;
+use super::arrange::{EFFORT, EFFORT_FOR_EACH, Placement};
 use super::image::Image;
 use super::pads::{Luck, Pads};
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
@@ -29,6 +29,9 @@ pub struct Planner {
     pub(super) held: BTreeSet<u64>,
     /// What is to be given a jump.
     pub(super) open: BTreeSet<u64>,
+    /// How many jumps may still be tried for the plan that is being made: there are sites for which nothing helps, and there may
+    /// be many of them.
+    pub(super) effort: usize,
 }
 
 /// An instruction that is moved, or trapped, or is about to be.
@@ -77,6 +80,7 @@ impl Planner {
             before: BTreeMap::new(),
             held: BTreeSet::new(),
             open: BTreeSet::new(),
+            effort: 0,
         }
     }
 
@@ -92,6 +96,7 @@ impl Planner {
         self.pads.begin(space.free);
         self.before.clear();
         self.held.clear();
+        self.effort = EFFORT + EFFORT_FOR_EACH * sites.len();
         let mut sorted = sites.to_vec();
         sorted.sort_unstable_by_key(|site| site.address);
         sorted.dedup_by_key(|site| site.address);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use dprobes_patch::entered;
 use dprobes_patch::tactic::{Code, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
@@ -40,35 +41,42 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A library between others, as the system lays them out; addresses as in most debuggers.
+    /// A library between others, as the system lays them out: one below the other, each with a gap or two, with gigabytes below the
+    /// last and above the first.
     pub fn library(length: usize) -> Layout {
-        let address = 0x7fff_f7df_6000;
+        Layout::library_at(0x7f3a_5c2f_6000, length)
+    }
+
+    /// The same without random addresses: almost nothing is above.
+    pub fn highest(length: usize) -> Layout {
+        Layout::library_at(0x7fff_f7df_6000, length)
+    }
+
+    fn library_at(address: u64, length: usize) -> Layout {
         let end = address + (length as u64).next_multiple_of(4096) + 0x6_0000;
+        let base = address & !0xfff_ffff;
         Layout {
             address,
-            // A program at 0x5555..., its heap; then libraries one below the other, the dynamic linker, the stack above. Each of them
-            // has a gap or two, the largest one is below.
             free: vec![
                 0x1_0000..0x5555_5555_4000,
-                0x5555_5577_0000..0x5555_5578_0000,
-                0x5655_5555_4000..0x7fff_f7c4_0000,
-                0x7fff_f7c5_0000..0x7fff_f7dd_0000,
+                0x5655_5555_4000..address - 0x1b_6000,
+                address - 0x1a_6000..address - 0x2_6000,
                 end..end + 0x3000,
-                end + 0x4000..0x7fff_f7fb_d000.max(end + 0x4000),
-                0x7fff_f800_0000..0x7fff_ff00_0000,
+                end + 0x4000..end + 0x5_0000,
+                base + 0x1000_0000..0x7fff_ff00_0000.max(base + 0x1000_0000),
             ],
-            trampolines: 0x7fff_f640_0000..0x7fff_f6c0_0000,
+            trampolines: address - 0x180_0000..address - 0x100_0000,
         }
         .without_trampolines()
     }
 
-    /// A program that is not position-independent: there is nothing below it.
+    /// A program that is not position-independent: there is nothing below it, and not far above is its heap, to be left room to grow.
     pub fn fixed(length: usize) -> Layout {
-        let end = 0x40_1000 + (length as u64).next_multiple_of(4096);
+        let end = 0x40_1000 + (length as u64).next_multiple_of(4096) + 0x40_0000;
         Layout {
             address: 0x40_1000,
-            free: vec![0x1_0000..0x40_0000, end + 0x20_0000..0x3000_0000, 0x8000_0000..0x7fff_f7c4_0000],
-            trampolines: 0x1000_0000..0x1080_0000,
+            free: vec![0x1_0000..0x40_0000, end..0x1c3_4000.max(end), 0x1200_0000..0x7fff_f7c4_0000],
+            trampolines: 0x1400_0000..0x1480_0000,
         }
         .without_trampolines()
     }
@@ -77,7 +85,7 @@ impl Layout {
     pub fn crowded(length: usize) -> Layout {
         let mut layout = Layout::library(length);
         layout.free =
-            (0..64).map(|number| 0x7fff_a000_0000 + number * 0x123_7000).map(|at| at..at + 0x9000).collect();
+            (0..64).map(|number| 0x7f3a_1000_0000 + number * 0x123_7000).map(|at| at..at + 0x9000).collect();
         layout.without_trampolines()
     }
 
@@ -125,6 +133,13 @@ impl World {
 
     /// Plans, and applies the plan.
     pub fn plan(&mut self, sites: &[Site]) -> Plan {
+        let (plan, _) = self.plan_only(sites);
+        self.apply(&plan);
+        plan
+    }
+
+    /// Plans, and does not apply the plan; how long it took.
+    pub fn plan_only(&mut self, sites: &[Site]) -> (Plan, Duration) {
         let code = Code {
             address: self.address,
             bytes: &self.original,
@@ -133,9 +148,9 @@ impl World {
             kept: &self.kept,
         };
         let space = Space { free: &self.free, trampolines: self.trampolines.clone() };
+        let start = Instant::now();
         let plan = self.planner.plan(&code, &space, sites);
-        self.apply(&plan);
-        plan
+        (plan, start.elapsed())
     }
 
     /// The trampoline of an instruction: a place of its own.
@@ -206,6 +221,20 @@ impl World {
             }
         }
         removal
+    }
+
+    /// All pages of pads are unmapped.
+    pub fn forget_pages(&mut self) {
+        self.free.append(&mut self.mapped);
+        self.free.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in std::mem::take(&mut self.free) {
+            match merged.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => merged.push(range),
+            }
+        }
+        self.free = merged;
     }
 
     fn forget_pad(&mut self, pad: u64) {

@@ -20,6 +20,17 @@ const EH_FRAME_HDR: u64 = 64;
 /// Distinct CIEs; linkers merge equal ones, glibc has some thirty.
 const CIES: usize = 4096;
 
+/// Where the stack is at an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    /// As at a function's entry: the return address is on top.
+    AtEntry,
+    /// Elsewhere.
+    Used,
+    /// An expression tells. Linkers write these for the entries of the procedure linkage table, which differ.
+    Computed,
+}
+
 /// The unwinding entries of an image.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
@@ -103,9 +114,8 @@ impl Frames {
         self.ranges.get(self.index_of(vaddr)?)
     }
 
-    /// Whether the stack is as at a function's entry when control comes to an address: the return address is on top.
-    /// Nothing where no entry tells.
-    pub(crate) fn is_as_at_entry(&self, vaddr: u64) -> Option<bool> {
+    /// Where the stack is when control comes to an address. Nothing where no entry tells.
+    pub(crate) fn stack_at(&self, vaddr: u64) -> Option<Stack> {
         let offset = *self.offsets.get(self.index_of(vaddr)?)?;
         let section = self.section();
         let cie = EhFrame::cie_from_offset;
@@ -115,8 +125,11 @@ impl Frames {
         // DWARF's number of the stack pointer, and bytes of the return address (System V ABI, x86-64 and Intel386).
         let (stack, word) = if self.is_64 { (gimli::X86_64::RSP, 8) } else { (gimli::X86::ESP, 4) };
         Some(match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => (*register, *offset) == (stack, word),
-            CfaRule::Expression(_) => false,
+            CfaRule::RegisterAndOffset { register, offset } if (*register, *offset) == (stack, word) => {
+                Stack::AtEntry
+            }
+            CfaRule::RegisterAndOffset { .. } => Stack::Used,
+            CfaRule::Expression(_) => Stack::Computed,
         })
     }
 }

@@ -27,6 +27,7 @@ use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::Image;
 use super::boundary::Misplaced;
+use super::frames::Stack;
 use super::region::{Byte, branch_target};
 
 /// Parts of one function.
@@ -145,8 +146,15 @@ impl Image {
         // Stripped: a function's entry has the return address on top of the stack, a part mostly more.
         let frame = self.frames().range_of(target)?;
         let is_part = self.functions_at(frame.start).is_empty()
-            && self.frames().is_as_at_entry(frame.start) == Some(false);
+            && self.frames().stack_at(frame.start) == Some(Stack::Used)
+            && !self.is_linkage(frame);
         is_part.then(|| frame.clone())
+    }
+
+    /// Whether the procedure linkage table is in a range: jumps to other modules, and no function.
+    pub(crate) fn is_linkage(&self, frame: &Range<u64>) -> bool {
+        self.section_name(frame.start).is_some_and(|name| name.starts_with(".plt"))
+            || self.frames().stack_at(frame.end - 1) == Some(Stack::Computed)
     }
 
     /// Whether a symbol is a part of another function, and no function itself.
@@ -158,7 +166,7 @@ impl Image {
         }
         // What LLVM has outlined as `f.cold.1` is called like any function; the parts of older gcc are jumped to.
         name.ends_with(".cold")
-            || self.frames().is_as_at_entry(vaddr) == Some(false)
+            || self.frames().stack_at(vaddr).is_some_and(|stack| stack != Stack::AtEntry)
             || owners.any(|owner| self.outline(owner.vaddr).is_ok_and(|outline| outline.contains(vaddr)))
     }
 
@@ -291,7 +299,7 @@ impl Walk<'_> {
         let instruction = &self.code[at];
         // `notrack` is the prefix that selected the segment ds.
         instruction.segment_prefix() == Register::DS
-            || self.image.frames().is_as_at_entry(instruction.ip()) == Some(false)
+            || self.image.frames().stack_at(instruction.ip()).is_some_and(|stack| stack != Stack::AtEntry)
             || match instruction.op0_kind() {
                 OpKind::Memory => self.is_own_table(at, instruction),
                 OpKind::Register => self.is_computed(at, instruction.op0_register()),

@@ -1,9 +1,10 @@
 //! The functions that are meant where one name, or a pattern, means many.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
 use super::Image;
 use super::demangle;
+use super::frames::Stack;
 use super::functions::{Function, FunctionKind};
 use super::region::branch_target;
 
@@ -78,14 +79,15 @@ impl Image {
     /// do, with the return address on top of the stack, are parts of others.
     fn nameless_functions(&self) -> impl Iterator<Item = u64> {
         let frames = self.frames();
-        let is_function = |start: &u64| {
-            self.functions_at(*start).is_empty()
-                && self.function_at(*start).is_none_or(|function| !function.contains(*start))
-                && self.section_name(*start).is_none_or(|name| !name.starts_with(".plt"))
-                && self.headers.is_executable(*start)
-                && frames.is_as_at_entry(*start) == Some(true)
+        let is_function = |range: &&Range<u64>| {
+            let start = range.start;
+            self.functions_at(start).is_empty()
+                && self.function_at(start).is_none_or(|function| !function.contains(start))
+                && self.headers.is_executable(start)
+                && frames.stack_at(start) == Some(Stack::AtEntry)
+                && !self.is_linkage(range)
         };
-        frames.ranges.iter().map(|range| range.start).filter(is_function)
+        frames.ranges.iter().filter(is_function).map(|range| range.start)
     }
 
     /// The implementations that an indirect function may pick: the functions whose addresses its resolver takes. Other
@@ -144,14 +146,4 @@ fn is_called(function: &Function, matches: &dyn Fn(&str) -> bool) -> bool {
         || version()
         || function.demangled().is_some_and(|name| matches(&name))
         || demangle::without_parameters(&function.name).is_some_and(|name| matches(&name))
-}
-
-impl Selected {
-    /// The name without the parameters that C++ writes after it.
-    pub fn short_name(&self) -> Cow<'_, str> {
-        match self.name.find('(') {
-            Some(at) if at > 0 && self.name.ends_with(')') => Cow::Borrowed(&self.name[..at]),
-            _ => Cow::Borrowed(&self.name),
-        }
-    }
 }
