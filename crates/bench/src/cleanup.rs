@@ -155,6 +155,8 @@ pub fn on_signals() {
         libc::sigemptyset(&mut set);
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::sigaddset(&mut set, signal);
+            // A shell's background jobs ignore SIGINT, and so would the tracers that are started here.
+            libc::signal(signal, libc::SIG_DFL);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }

@@ -85,6 +85,7 @@ pub(super) fn compare(
     }
     let mut workload = workload.clone();
     workload.command.extend(workload.simulated.iter().cloned());
+    workload.input = workload.simulated_input.take().or(workload.input);
     let workload = &workload;
     let (first, outcome) = simulated(runner, workload, "", limit)?;
     let (second, _) = simulated(runner, workload, &"x".repeat(1234), limit)?;
