@@ -73,7 +73,7 @@ fn kernel() -> String {
 }
 
 fn work(options: &Options) -> io::Result<bool> {
-    cleanup::on_signals();
+    cleanup::on_signals()?;
     let release = !options.quick || !cfg!(debug_assertions);
     let dprobes = build::dprobes(release)?;
     let engine = options.engine.as_deref();
