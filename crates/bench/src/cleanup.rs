@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 /// What undoes something.
 #[derive(Debug)]
 enum Undo {
-    /// Kill the process, which nobody has waited for yet.
-    Kill(u32),
+    /// Send the process, which nobody has waited for yet, a signal.
+    Signal(u32, i32),
     /// Write a line to a file.
     Write(PathBuf, String),
     /// Remove a directory of a file system whose directories are objects of the kernel's.
@@ -32,9 +32,9 @@ fn held() -> std::sync::MutexGuard<'static, Vec<(u64, Undo)>> {
 impl Undo {
     fn run(&self) {
         match self {
-            Undo::Kill(pid) => {
+            Undo::Signal(pid, signal) => {
                 // SAFETY: kill takes no pointers. The process has not been reaped, so the number is still its own.
-                unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+                unsafe { libc::kill(*pid as i32, *signal) };
             }
             Undo::Write(file, line) => {
                 let _ = std::fs::OpenOptions::new()
@@ -104,7 +104,14 @@ pub struct Started {
 impl Started {
     /// Sees to the end of a process.
     pub fn new(child: Child) -> Started {
-        let guard = Guard::hold(Undo::Kill(child.id()));
+        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGKILL));
+        Started { child, guard }
+    }
+
+    /// As [`Started::new`], for a process that has to see to others before it ends: where a signal ends the bench, it
+    /// is asked to end.
+    pub fn gently(child: Child) -> Started {
+        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGTERM));
         Started { child, guard }
     }
 
