@@ -302,6 +302,8 @@ static void others(void) {
 int main(int argc, char **argv) {
     long rounds = argc > 1 ? atol(argv[1]) : 1;
     plain_numbers = argc > 2;
+    /* How many variables there are must not matter either. */
+    clearenv();
     setvbuf(stdout, NULL, _IOLBF, 0);
     state = 88172645463325252ull;
     for (long i = 0; i < rounds; i++) strings(), formats(), files(), mathematics(), sorting(), memory(), others();
