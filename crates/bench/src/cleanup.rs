@@ -1,18 +1,20 @@
 //! What must not stay behind: processes that were started, probes in the kernel, directories.
 //!
 //! Everything of that kind is held by a [`Guard`], which undoes it when dropped. A signal that ends the bench (SIGINT,
-//! SIGTERM, SIGHUP) is waited for by a thread, which undoes all that is held, the newest first, and ends the process.
+//! SIGTERM, SIGHUP) is told to a thread, which undoes all that is held, the newest first, and ends the process.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What undoes something.
 #[derive(Debug)]
 enum Undo {
-    /// Kill the process, which nobody has waited for yet.
-    Kill(u32),
+    /// Send the process, which nobody has waited for yet, a signal.
+    Signal(u32, i32),
     /// Write a line to a file.
     Write(PathBuf, String),
     /// Remove a directory of a file system whose directories are objects of the kernel's.
@@ -30,9 +32,9 @@ fn held() -> std::sync::MutexGuard<'static, Vec<(u64, Undo)>> {
 impl Undo {
     fn run(&self) {
         match self {
-            Undo::Kill(pid) => {
+            Undo::Signal(pid, signal) => {
                 // SAFETY: kill takes no pointers. The process has not been reaped, so the number is still its own.
-                unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+                unsafe { libc::kill(*pid as i32, *signal) };
             }
             Undo::Write(file, line) => {
                 let _ = std::fs::OpenOptions::new()
@@ -102,7 +104,14 @@ pub struct Started {
 impl Started {
     /// Sees to the end of a process.
     pub fn new(child: Child) -> Started {
-        let guard = Guard::hold(Undo::Kill(child.id()));
+        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGKILL));
+        Started { child, guard }
+    }
+
+    /// As [`Started::new`], for a process that has to see to others before it ends: where a signal ends the bench, it
+    /// is asked to end.
+    pub fn gently(child: Child) -> Started {
+        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGTERM));
         Started { child, guard }
     }
 
@@ -146,25 +155,40 @@ impl Drop for Started {
     }
 }
 
-/// Lets the signals that end a process undo what is held first. To be called before the first thread is started.
-pub fn on_signals() {
-    // SAFETY: an all-zero sigset_t is a valid argument of sigemptyset, which initialises it.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: set is a live sigset_t in all of these calls; the last pointer of pthread_sigmask may be null.
-    unsafe {
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-    }
+/// Where the handler tells the thread of a signal.
+static TELL: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn told(signal: libc::c_int) {
+    let byte = signal as u8;
+    // SAFETY: write may be called in a signal handler; byte is one live byte.
+    unsafe { libc::write(TELL.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+}
+
+/// Lets the signals that end a process undo what is held first.
+///
+/// They are handled, not blocked or ignored: that would be handed on to the tracers that are started, which are to be
+/// ended by such signals. (A shell's background jobs ignore SIGINT: that ends here.)
+///
+/// # Errors
+/// There is no pipe to be had.
+pub fn on_signals() -> io::Result<()> {
+    let (mut read, write) = io::pipe()?;
+    TELL.store(write.into_raw_fd(), Ordering::Relaxed);
     std::thread::spawn(move || {
-        let mut signal = 0;
-        // SAFETY: set is an initialised sigset_t and signal a live i32, which is what sigwait reads and writes.
-        while unsafe { libc::sigwait(&set, &mut signal) } != 0 {}
+        let mut signal = [0];
+        while read.read_exact(&mut signal).is_err() {}
         for (_, undo) in held().iter().rev() {
             undo.run();
         }
-        std::process::exit(128 + signal);
+        std::process::exit(128 + i32::from(signal[0]));
     });
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: an all-zero sigaction is a valid one: no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = told as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: action is a live sigaction, whose handler makes one call that a handler may make.
+        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    }
+    Ok(())
 }

@@ -50,7 +50,7 @@ static const struct {
 
 #ifdef LTTNG
 /* The same work with a static tracepoint at its start. */
-#include "tracepoint.h"
+#include "hits_tracepoint.h"
 __attribute__((noinline, noclone)) long work(long a, long b) {
     volatile long kept = a;
     lttng_ust_tracepoint(dprobes_bench, work, a, b);

@@ -35,7 +35,7 @@ fn options() -> io::Result<Options> {
 fn bench(options: &Options) -> io::Result<()> {
     // Before there are threads: it may change the name space of mounts, which is each thread's own.
     let no_uprobes = prepare().err().map(|error| error.to_string());
-    cleanup::on_signals();
+    cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;
     if let Some(engine) = &options.engine
         && !build::knows_engine(&dprobes, engine)?

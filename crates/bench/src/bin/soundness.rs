@@ -73,7 +73,7 @@ fn kernel() -> String {
 }
 
 fn work(options: &Options) -> io::Result<bool> {
-    cleanup::on_signals();
+    cleanup::on_signals()?;
     let release = !options.quick || !cfg!(debug_assertions);
     let dprobes = build::dprobes(release)?;
     let engine = options.engine.as_deref();
@@ -100,9 +100,9 @@ fn work(options: &Options) -> io::Result<bool> {
         batches: options.batches.or(options.quick.then_some(1)),
         seed,
         sample: match (options.quick, traps) {
-            (true, true) => (200, 3_000),
+            (true, true) => (200, 20_000),
             (true, false) => (500, u64::MAX),
-            (false, true) => (2000, 100_000),
+            (false, true) => (2000, 1_000_000),
             (false, false) => (10_000, u64::MAX),
         },
         runs: if options.quick { 30 } else { 300 },

@@ -80,6 +80,8 @@ pub fn head(repetitions: u64) -> String {
 /// One row of the table.
 pub fn line(row: &Row, results: &Results) -> String {
     if let Some(failed) = &results.failed {
+        let failed: String =
+            failed.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(300).collect();
         return format!("{:42} failed: {failed}", row.name);
     }
     let count = match results.calls.checked_sub(results.seen) {

@@ -133,7 +133,7 @@ pub(super) struct Lttng {
     session: String,
     output: PathBuf,
     // The session daemon, where none was running.
-    _daemon: Option<Started>,
+    daemon: Option<Started>,
     _output: Guard,
 }
 
@@ -148,14 +148,10 @@ impl Lttng {
     /// # Errors
     /// The subject does not build.
     pub(super) fn new(directory: &Path) -> io::Result<Option<Lttng>> {
-        let (Some(daemon), Some(_), Some(_)) = (
-            build::find("lttng-sessiond"),
-            build::find("lttng"),
-            build::find("babeltrace2").or(build::find("lttng")),
-        ) else {
-            return Ok(None);
-        };
-        if !Path::new("/usr/include/lttng/tracepoint.h").exists() {
+        let tools = ["lttng-sessiond", "lttng", "babeltrace2"].map(build::find);
+        let [Some(daemon), Some(_), Some(_)] = tools else { return Ok(None) };
+        let header = ["-include", "lttng/tracepoint.h", "-fsyntax-only", "-x", "c", "/dev/null"];
+        if said(Command::new("gcc").args(header)).is_err() {
             return Ok(None);
         }
         let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("subject").display());
@@ -170,7 +166,8 @@ impl Lttng {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            started = Some(Started::new(command.spawn()?));
+            // It ends its own daemons when it is asked to end.
+            started = Some(Started::gently(command.spawn()?));
             let began = std::time::Instant::now();
             while said(Command::new("lttng").args(["--no-sessiond", "list"])).is_err() {
                 if began.elapsed().as_secs() > 10 {
@@ -182,7 +179,7 @@ impl Lttng {
         let output = directory.join("lttng.data");
         let guard = Guard::remove_all(output.clone());
         let session = format!("dprobes_bench_{}", std::process::id());
-        Ok(Some(Lttng { program, session, output, _daemon: started, _output: guard }))
+        Ok(Some(Lttng { program, session, output, daemon: started, _output: guard }))
     }
 
     fn lttng(&self, words: &[&str]) -> io::Result<String> {
@@ -224,7 +221,7 @@ impl Attached for LttngRunning {
         let mut seen = Seen { lost, ..Seen::default() };
         if build::find("babeltrace2").is_some() {
             let mut command = Command::new("babeltrace2");
-            let counter = ["--component=sink.utils.counter", "--params=step=0"];
+            let counter = ["--component=sink.utils.counter", "--params=step=+0"];
             let text = said(command.arg(&self.output).args(counter))?;
             let line = text.lines().find(|line| line.contains("Event message"));
             let records = line.and_then(|line| line.split_whitespace().next()?.replace(',', "").parse().ok());
@@ -240,6 +237,13 @@ impl Drop for Lttng {
     fn drop(&mut self) {
         // Where a measurement has failed half-way.
         let _ = self.lttng(&["destroy", &self.session]);
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.signal(libc::SIGTERM);
+            let began = std::time::Instant::now();
+            while matches!(daemon.ended(), Ok(None)) && began.elapsed().as_secs() < 5 {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::build;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::path::Path;
 use std::time::Duration;
 
 /// What makes the C library pick the same functions everywhere.
@@ -37,6 +38,15 @@ pub struct Comparison {
     pub executions: u64,
     /// Differences.
     pub different: Vec<String>,
+}
+
+/// The library that valgrind puts into every program: with it, the program's start and end are the same without
+/// valgrind.
+fn preloaded() -> Option<(&'static str, String)> {
+    let name = "vgpreload_core-amd64-linux.so";
+    let places = ["/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib/valgrind"];
+    let library = places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists());
+    library.map(|path| ("LD_PRELOAD", path))
 }
 
 fn simulated(
@@ -85,6 +95,7 @@ pub(super) fn compare(
     }
     let mut workload = workload.clone();
     workload.command.extend(workload.simulated.iter().cloned());
+    workload.input = workload.simulated_input.take().or(workload.input);
     let workload = &workload;
     let (first, outcome) = simulated(runner, workload, "", limit)?;
     let (second, _) = simulated(runner, workload, &"x".repeat(1234), limit)?;
@@ -111,7 +122,8 @@ pub(super) fn compare(
             chosen.push((site, executions));
         }
     }
-    let environment = vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", String::new())];
+    let mut environment = vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", String::new())];
+    environment.extend(preloaded());
     let directory = &runner.directory;
     let conditions = Conditions { before: Vec::new(), environment, fixed: true, limit, directory };
     let counting = Runner { maxhits: None, ..runner.clone() };
@@ -163,7 +175,9 @@ fn unsteady(
     let mut unsteady = vec![false; different.len()];
     let sites: Vec<&Site> = different.iter().map(|(site, ..)| *site).collect();
     for run in 1..=if sites.is_empty() { 0 } else { 4 } {
-        let environment = vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", "x".repeat(run * 531))];
+        let mut environment =
+            vec![("GLIBC_TUNABLES", TUNABLES.to_owned()), ("ELSEWHERE", "x".repeat(run * 531))];
+        environment.extend(preloaded());
         let directory = &runner.directory;
         let conditions = Conditions { before: Vec::new(), environment, fixed: false, limit, directory };
         let shown = runner.probed_under(workload, &sites, &conditions)?;

@@ -43,10 +43,12 @@ pub struct Workload {
     pub module: PathBuf,
     /// The command.
     pub command: Vec<OsString>,
-    /// More arguments where counts are compared with a simulation's.
-    pub simulated: Vec<OsString>,
     /// What it reads.
     pub input: Option<PathBuf>,
+    /// More arguments where counts are compared with a simulation's.
+    pub simulated: Vec<OsString>,
+    /// What it reads then.
+    pub simulated_input: Option<PathBuf>,
     /// Who drives it.
     pub driver: Driver,
     /// Whether each instruction runs equally often every time, as far as that does not depend on addresses.
@@ -95,9 +97,10 @@ fn libc(directory: &Path) -> io::Result<Workload> {
         name: "libc",
         module: library(&work, "libc.so.6")?,
         command: vec![work.into(), "1".into()],
+        input: None,
         // Valgrind computes with 64 bits where the processor has 80.
         simulated: vec!["plain".into()],
-        input: None,
+        simulated_input: None,
         driver: Driver::None,
         deterministic: true,
     })
@@ -107,20 +110,24 @@ fn sqlite(scale: Scale, directory: &Path) -> io::Result<Workload> {
     let sqlite = program("sqlite3")?;
     let statements = if scale == Scale::Full { 10_000 } else { 500 };
     let input = directory.join("statements.sql");
-    std::fs::write(&input, sql(statements))?;
+    std::fs::write(&input, sql(statements, true))?;
+    let integers = directory.join("integers.sql");
+    std::fs::write(&integers, sql(statements, false))?;
     Ok(Workload {
         name: "sqlite",
         module: library(&sqlite, "libsqlite3.so.0")?,
         command: vec![sqlite.into(), "-batch".into(), "-init".into(), "/dev/null".into(), ":memory:".into()],
-        simulated: Vec::new(),
         input: Some(input),
+        simulated: Vec::new(),
+        // sqlite converts numbers by long double.
+        simulated_input: Some(integers),
         driver: Driver::None,
         deterministic: true,
     })
 }
 
-/// The given number of statements, the same every time.
-fn sql(statements: usize) -> String {
+/// The given number of statements, the same every time; `reals`: with numbers that are no integers.
+fn sql(statements: usize, reals: bool) -> String {
     let mut random = Random::new(1);
     let mut text = String::from(
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, price REAL, kind INTEGER, data BLOB);\n\
@@ -132,7 +139,11 @@ fn sql(statements: usize) -> String {
     for statement in 6..statements {
         let mut below = |limit: u64| random.number() % limit;
         let (a, b, c) = (below(1000), below(100), below(50));
-        let result = match below(30) {
+        let mut kind = below(30);
+        if !reals && matches!(kind, 13 | 16 | 22 | 23 | 24 | 28 | 29) {
+            kind = 15;
+        }
+        let result = match kind {
             0..=7 => writeln!(
                 text,
                 "INSERT INTO item (name, price, kind, data) VALUES ('thing {a} of {b}', {a}.{b} / 7, {b} % 9, x'{a:04x}{b:02x}');"
@@ -201,6 +212,12 @@ fn sql(statements: usize) -> String {
         };
         debug_assert!(result.is_ok(), "a string can be written to");
     }
+    if !reals {
+        text = text.replace("price REAL", "price INTEGER");
+        for digit in 0..10 {
+            text = text.replace(&format!(".{digit}"), &digit.to_string());
+        }
+    }
     text +=
         "PRAGMA integrity_check;\nSELECT count(*), sum(length(name)), hex(group_concat(kind)) FROM item;\n";
     text
@@ -255,8 +272,9 @@ fn python(scale: Scale, directory: &Path) -> io::Result<Workload> {
         name: "python",
         module,
         command,
-        simulated: Vec::new(),
         input: None,
+        simulated: Vec::new(),
+        simulated_input: None,
         driver: Driver::None,
         deterministic: scale == Scale::Quick,
     })
@@ -279,8 +297,9 @@ fn redis(scale: Scale) -> io::Result<Workload> {
         name: "redis",
         module: server,
         command,
-        simulated: Vec::new(),
         input: None,
+        simulated: Vec::new(),
+        simulated_input: None,
         driver: Driver::Redis { socket, requests },
         deterministic: false,
     })
@@ -292,9 +311,9 @@ mod tests {
 
     #[test]
     fn statements_are_as_many_and_the_same() {
-        let text = sql(1000);
+        let text = sql(1000, true);
         assert!(text.lines().count() >= 1000);
-        assert_eq!(text, sql(1000));
+        assert_eq!(text, sql(1000, true));
         assert!(text.lines().all(|line| line.ends_with(';')));
     }
 }
