@@ -17,6 +17,7 @@ use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
+use crate::tracked::Tracked;
 use crate::versions::Versions;
 
 /// Which variables are meant.
@@ -109,6 +110,22 @@ impl Tracer<'_> {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+    }
+
+    /// Goes on until all that handlers have logged so far is written or dropped, or the time is over.
+    pub fn complete(&mut self, control: &Control, patience: Duration) {
+        let end = Instant::now() + patience;
+        loop {
+            self.look_at_slots();
+            let waiting = self.threads.values().any(Tracked::has_records);
+            if !waiting || Instant::now() >= end {
+                break;
+            }
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        self.drain(false);
     }
 
     /// The programs that are inserted, the latest first.

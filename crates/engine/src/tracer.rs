@@ -354,12 +354,7 @@ impl<'a> Tracer<'a> {
         }
         self.look_for_over();
         self.look_after_newborn();
-        let waiting = self.threads.values().filter(|thread| {
-            thread.in_slot.as_ref().is_some_and(|waiting| !waiting.records.is_empty()) && !thread.asked
-        });
-        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
-            self.look_at_slot(tid);
-        }
+        self.look_at_slots();
         // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
         // where no tracer can stop it.
         let stale: Vec<u32> =
@@ -367,8 +362,16 @@ impl<'a> Tracer<'a> {
         for &number in &stale {
             self.ask_one(number);
         }
-        let records = |thread: &Tracked| thread.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty());
-        self.waiting = !self.newborn.is_empty() || !stale.is_empty() || self.threads.values().any(records);
+        let records = self.threads.values().any(Tracked::has_records);
+        self.waiting = !self.newborn.is_empty() || !stale.is_empty() || records;
+    }
+
+    /// Looks at the threads whose records wait, and that have not been asked to stop.
+    pub(crate) fn look_at_slots(&mut self) {
+        let waiting = self.threads.values().filter(|thread| thread.has_records() && !thread.asked);
+        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
+            self.look_at_slot(tid);
+        }
     }
 
     /// Asks one more thread of an address space to stop.

@@ -23,6 +23,8 @@ use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
 use crate::{Failure, front, program, summary, symbols};
 
+/// How long a removed program's last records are waited for.
+const COMPLETION: Duration = Duration::from_millis(300);
 /// How long an insert waits for its probes to be in.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
@@ -329,6 +331,9 @@ impl Session<'_> {
 
     fn take_out(&mut self, number: usize) {
         self.tracer.remove(number);
+        // What was logged before is written before its sink is gone.
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.complete(&control, COMPLETION);
         self.sinks.0.borrow_mut().forget(number);
         self.refused.forget(number);
     }
