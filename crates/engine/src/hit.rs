@@ -229,8 +229,9 @@ impl Tracer<'_> {
         let mut jumps = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
+            let planned = space.planner.is_some();
             for (&address, armed) in &mut space.sites {
-                let is_jump = armed.jump().is_some();
+                let is_jump = planned || armed.jump().is_some();
                 let uses = armed.uses_mut();
                 uses.retain(|&other| other != wanted);
                 if uses.is_empty() {
@@ -244,7 +245,8 @@ impl Tracer<'_> {
             disarmed.extend(empty);
         }
         for of_space in jumps.chunk_by(|one, other| one.0 == other.0) {
-            self.take_out_jumps(of_space[0].0, of_space.iter().map(|&(_, address)| address));
+            let addresses: Vec<u64> = of_space.iter().map(|&(_, address)| address).collect();
+            self.take_out_jumps(of_space[0].0, &addresses);
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();

@@ -159,10 +159,12 @@ impl Tracer<'_> {
     /// Restores all bytes of an address space.
     fn restore_all(&mut self, number: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        for address in space.traps() {
-            space.disarm(address);
+        if space.planner.is_none() {
+            for address in space.traps() {
+                space.disarm(address);
+            }
         }
-        if space.has_jumps() {
+        if space.has_jumps() || space.planner.is_some() {
             match self.hold(number) {
                 Ok(held) => {
                     if let Some(space) = self.spaces.get_mut(&number) {

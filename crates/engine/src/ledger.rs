@@ -144,18 +144,21 @@ impl Ledger {
     /// Puts back the bytes of all changes entered, on behalf of a tracer that has died.
     pub fn restore(&self) -> Restored {
         let mut done = Restored::default();
-        let mut jumps: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
+        let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
         // Entries are used from the first on; one that was never used has no origin.
         let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
         for (process, change) in used.filter_map(Entry::read) {
-            if change.written().len() > 1 {
-                jumps.entry(process).or_default().push(change);
-            } else if let Ok(memory) = Memory::open(process) {
-                done.restored += usize::from(change.is_in(&memory));
-                change.restore_byte(&memory);
-            }
+            all.entry(process).or_default().push(change);
         }
-        for (process, changes) in jumps {
+        for (process, changes) in all {
+            // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
+            if changes.iter().all(|change| change.written().len() == 1) {
+                if let Ok(memory) = Memory::open(process) {
+                    done.restored += changes.iter().filter(|change| change.is_in(&memory)).count();
+                    changes.iter().for_each(|change| change.restore_byte(&memory));
+                }
+                continue;
+            }
             let held = orphan::held(process, |memory, held| {
                 let mut batch = Batch::default();
                 changes.iter().for_each(|change| batch.take_out(*change));

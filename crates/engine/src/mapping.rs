@@ -126,10 +126,7 @@ impl Tracer<'_> {
     /// Whether one more mapping can be made in a process that has so many, without taking them from the program: it keeps
     /// at least half of what the kernel allows.
     fn count_mapping(&self, number: u32, there: usize) -> Result<(), String> {
-        let most = std::fs::read_to_string("/proc/sys/vm/max_map_count")
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(MAP_COUNT);
+        let most = most_mappings();
         let own = self.spaces.get(&number).map_or(0, |space| space.mappings);
         if own >= most / 2 || there + 1 >= most - most / 16 {
             return Err(format!(
@@ -139,6 +136,18 @@ impl Tracer<'_> {
         }
         Ok(())
     }
+}
+
+/// The mappings that the kernel allows a process.
+fn most_mappings() -> usize {
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+    most.and_then(|text| text.trim().parse().ok()).unwrap_or(MAP_COUNT)
+}
+
+/// How many mappings landing pads may have in a process that has so many: the program keeps half of what the kernel allows.
+pub(crate) fn mappings_for_pads(there: usize) -> usize {
+    let most = most_mappings();
+    (most / 2).min((most - most / 16).saturating_sub(there))
 }
 
 /// What of the address space of a process is taken, by address: (start, end, how it may grow).

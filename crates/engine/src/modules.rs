@@ -8,6 +8,7 @@ use std::path::Path;
 use process::{Error as ProcessError, Machine, Module, Status, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
+use crate::jump::Left;
 use crate::loader;
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
@@ -121,10 +122,13 @@ impl Tracer<'_> {
                 let mapped = modules
                     .iter()
                     .any(|module| module.contains(**address) && module_key(module) == armed.site().module);
-                !mapped || !armed.refresh(&space.code.memory).unwrap_or(false)
+                !mapped || !armed.refresh(&space.code.memory, &space.sites).unwrap_or(false)
             })
             .map(|(&address, _)| address)
             .collect();
+        if let Some(planner) = &mut space.planner {
+            planner.remove(&gone);
+        }
         for address in gone {
             let Some(armed) = space.sites.remove(&address) else { continue };
             if let Some(jump) = armed.jump() {
@@ -191,10 +195,12 @@ impl Tracer<'_> {
         note_offsets(&mut self.programs, &work.module, &planned);
         let (mut thread, mut stop) = (thread, stop);
         let mut traps = planned;
+        // Where there are jumps, no byte is changed that they do not know of.
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
         if let Some(program) =
-            work.program.filter(|&program| self.programs[program].options.engine != Engine::Trap)
+            work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
-            let (stopped, now, left) = self.arm_jumps(number, thread, stop, join(traps))?;
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, join(traps))?;
             (thread, stop) = (stopped, now);
             traps = self.settle_left(&mut work, program, left.unwrap_or_default());
             count -= work.plan.refused.len();
@@ -202,10 +208,15 @@ impl Tracer<'_> {
                 return Ok((thread, stop));
             }
         }
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
         if !traps.is_empty() {
             let (stopped, now, area) = self.map_area(number, thread, stop, &work.module, &traps)?;
             (thread, stop) = (stopped, now);
+            let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
             if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
+                if planned {
+                    self.take_out_jumps(number, &addresses);
+                }
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
             }
@@ -218,27 +229,30 @@ impl Tracer<'_> {
     }
 
     /// Sites that did not become jumps: those that are to be traps, with the reason noted. The others are refused.
-    fn settle_left(&mut self, work: &mut Work, number: usize, left: Vec<(Planned, String)>) -> Vec<Planned> {
+    fn settle_left(&mut self, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
         let program = &mut self.programs[number];
         let mut traps = Vec::with_capacity(left.len());
-        for (site, reason) in left {
+        for Left { site, reason, can_trap } in left {
             let probes = site.0.uses.iter().filter_map(|wanted| match *wanted {
                 Use::Probe { program, probe } if program == number => Some(probe),
                 _ => None,
             });
             for probe in probes {
-                if program.options.engine == Engine::Jump {
+                if program.options.engine == Engine::Jump || !can_trap {
                     work.plan.refused.push(Refused {
                         module: work.module.path.display().to_string(),
                         point: program.versions.main().probes[probe].point.clone(),
                         probe,
-                        reason: format!("no jump can stand there: {reason}"),
+                        reason: match can_trap {
+                            true => format!("no jump can stand there: {reason}"),
+                            false => format!("nothing can be written there: {reason}"),
+                        },
                     });
                 } else {
                     program.probes[probe].why_trapped.get_or_insert_with(|| reason.clone());
                 }
             }
-            if program.options.engine != Engine::Jump {
+            if program.options.engine != Engine::Jump && can_trap {
                 traps.push(site);
             }
         }
@@ -299,9 +313,11 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
+        let mut known = HashMap::with_capacity(planned.len());
         for mut site in planned {
             let address = site.0.address;
-            if let Some(other) = ready.iter_mut().find(|other| other.0.address == address) {
+            if let Some(&other) = known.get(&address) {
+                let other: &mut Planned = &mut ready[other];
                 other.0.uses.extend(site.0.uses);
                 continue;
             }
@@ -320,6 +336,7 @@ impl Tracer<'_> {
             }
             space.code.memory.poke(slot, &emitted.bytes).map_err(failed)?;
             site.0.slot = Some(emitted);
+            known.insert(address, ready.len());
             ready.push(site);
         }
         // The area is known before any thread can be in it.
@@ -345,13 +362,19 @@ impl Tracer<'_> {
             .filter(|(_, armed)| armed.site().uses.contains(&Use::Entry))
             .map(|(&address, _)| address)
             .collect();
+        let mut unused = Vec::new();
         for address in entries {
             if let Some(armed) = space.sites.get_mut(&address) {
                 armed.uses_mut().retain(|&wanted| wanted != Use::Entry);
                 if armed.site().uses.is_empty() {
-                    space.disarm(address);
+                    unused.push(address);
                 }
             }
+        }
+        if space.planner.is_some() {
+            self.take_out_jumps(number, &unused);
+        } else {
+            unused.into_iter().for_each(|address| space.disarm(address));
         }
     }
 

@@ -286,7 +286,7 @@ pub(crate) fn site(
 
 /// The restartable sequences of a module: while a thread is in one, any stop makes it start over, so a probe in
 /// one would keep it from ever ending.
-fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
+pub(crate) fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
     /// Bytes of the kernel's `struct rseq_cs`: version and flags, start, length, abort address.
     const DESCRIPTOR: usize = 32;
     let mut sections = Vec::new();

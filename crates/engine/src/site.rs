@@ -17,6 +17,9 @@ use crate::hold::Held;
 use crate::ledger::{Entered, Ledger};
 use crate::space::ModuleKey;
 
+/// A site's changes are no farther from it: where a short jump leads, and the bytes of a jump.
+const FAR: u64 = 128 + LONGEST as u64;
+
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;
 
@@ -36,6 +39,8 @@ pub(crate) enum Use {
     Listed,
     /// The program's own first instruction: all it was linked with is mapped.
     Entry,
+    /// Nobody: the jump of another site needs its bytes as they are.
+    Neighbour,
 }
 
 /// What all states of a site have.
@@ -94,6 +99,8 @@ pub(crate) struct Jump {
     pub(crate) trampoline: u64,
     /// How the jump was made to fit.
     pub(crate) tactic: &'static str,
+    /// The same, for when it is to lead elsewhere.
+    pub(crate) shape: patch::tactic::Jump,
 }
 
 /// Checked, and nothing changed.
@@ -214,7 +221,7 @@ impl Armed {
 
     /// Makes sure that what makes it fire is there, after the module may have been mapped anew. Says whether the site is
     /// still what it was made for. A jump is not written again, but the site planned anew.
-    pub(crate) fn refresh(&self, memory: &Memory) -> io::Result<bool> {
+    pub(crate) fn refresh(&self, memory: &Memory, sites: &HashMap<u64, Armed>) -> io::Result<bool> {
         let original = self.site.displaced.original();
         let mut bytes = [0; LONGEST];
         let bytes = &mut bytes[..original.len()];
@@ -226,9 +233,7 @@ impl Armed {
             }
             Way::Trap => Ok(bytes[0] == INT3 && bytes[1..] == original[1..]),
             Way::Jump(_) => {
-                for change in self.changes() {
-                    change.hide(self.site.address, bytes);
-                }
+                hide(sites, self.site.address, bytes);
                 Ok(bytes == original && self.is_in(memory))
             }
         }
@@ -260,8 +265,11 @@ impl Disarmed {
 
 /// Puts the program's bytes into `bytes`, which were read at `address`, wherever armed sites have others.
 pub(crate) fn hide(sites: &HashMap<u64, Armed>, address: u64, bytes: &mut [u8]) {
-    let first = address.saturating_sub(LONGEST as u64 - 1);
-    for place in first..address.saturating_add(bytes.len() as u64) {
+    if sites.is_empty() {
+        return;
+    }
+    let first = address.saturating_sub(FAR);
+    for place in first..address.saturating_add(bytes.len() as u64 + FAR) {
         if let Some(armed) = sites.get(&place) {
             armed.changes().iter().for_each(|change| change.hide(address, bytes));
         }

@@ -3,7 +3,7 @@
 //! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
 //! never writable. Its slots follow one another, [`SLOT`] bytes each.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use process::{Machine, Mapping};
 
@@ -113,6 +113,24 @@ pub(crate) fn gaps(
         low = (end.max(low.0), growth);
     }
     places.sort_by_key(|gap| gap.start.abs_diff(near));
+    places
+}
+
+/// What is unmapped within `reach`, whole pages: the same room is left around what is `taken` as in [`gaps`].
+pub(crate) fn free(taken: &[(u64, u64, Growth)], reach: &Range<u64>) -> Vec<Range<u64>> {
+    let mut places = Vec::new();
+    let mut low = (LOWEST, Growth::None);
+    let ends = std::iter::once((HIGHEST, HIGHEST, Growth::None));
+    for (start, end, growth) in taken.iter().copied().chain(ends) {
+        let room_low = low.0 + if low.1 == Growth::Up { 1 << 30 } else { PAGE };
+        let room_high = start.saturating_sub(if growth == Growth::Down { 1 << 30 } else { PAGE });
+        let first = room_low.max(reach.start).next_multiple_of(PAGE);
+        let last = room_high.min(reach.end) / PAGE * PAGE;
+        if first < last {
+            places.push(first..last);
+        }
+        low = (end.max(low.0), growth);
+    }
     places
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
+use patch::tactic::Planner;
 use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
@@ -42,6 +43,8 @@ pub(crate) struct Space {
     pub(crate) strangers: HashSet<i32>,
     /// The trampolines.
     pub(crate) jumps: Jumps,
+    /// Which bytes are changed, and which others rely on how they are: once there are jumps.
+    pub(crate) planner: Option<Planner>,
     /// Mappings that were made in it for probes.
     pub(crate) mappings: usize,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
@@ -73,6 +76,7 @@ impl Space {
             pid: 0,
             strangers: HashSet::new(),
             jumps: Jumps::default(),
+            planner: None,
             mappings: 0,
             syscall: None,
             placed: HashSet::new(),
@@ -112,6 +116,7 @@ impl Space {
             pid: 0,
             strangers: HashSet::new(),
             jumps: self.jumps.clone(),
+            planner: self.planner.clone(),
             mappings: self.mappings,
             syscall: self.syscall,
             placed: self.placed.clone(),
@@ -128,6 +133,7 @@ impl Space {
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
+            copy.planner = None;
             copy.placed.clear();
             copy.watched = false;
             copy.stale = true;
@@ -205,6 +211,7 @@ impl Space {
         for address in addresses {
             let Some(armed) = self.sites.remove(&address) else { continue };
             if let Some(jump) = armed.jump() {
+                self.jumps.forget_ways(address, jump);
                 self.jumps.retire(jump.trampoline);
             }
             let (disarmed, entries) = armed.take_out(&mut batch);
@@ -218,6 +225,7 @@ impl Space {
 
     /// Takes all sites out.
     pub(crate) fn disarm_all(&mut self, held: &Held) {
+        self.planner = None;
         self.take_out(self.sites.keys().copied().collect::<Vec<_>>(), held);
     }
 
@@ -230,7 +238,7 @@ impl Space {
     pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
         let slots = self.areas.iter().map(|area| (area.base(), area.size()));
         let ground = self.ground.iter().flat_map(Ground::mapped);
-        slots.chain(self.jumps.room.areas().iter().copied()).chain(ground).collect()
+        slots.chain(self.jumps.mapped()).chain(ground).collect()
     }
 
     /// Whether one of its sites is a jump.

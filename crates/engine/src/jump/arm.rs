@@ -3,30 +3,37 @@
 //! First, all that can be done while the program runs: the memory that jumps need is mapped by one stopped thread, the
 //! handlers are compiled, the trampolines written. Then all threads are held, the sites are written, and all go on.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use patch::Mode;
-use process::{Mapping, Stop, Stopped};
+use patch::tactic::{Site, Write};
+use process::{Mapping, Module, Stop, Stopped};
 use rpn::{Location, Point};
 
-use super::{Code, Layout, Trampoline};
+use super::{Code, Layout, Trampoline, plan};
 use crate::change::{Batch, Change};
+use crate::hold::Held;
 use crate::mapping::{Called, Wanted};
 use crate::program::Engine;
 use crate::site::{self, Jump, Planned, Use};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// The bytes of a `jmp rel32`.
-const JUMP: usize = 5;
 /// The smallest area that is mapped for trampolines, in bytes.
 const AREA: u64 = 1 << 16;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// A site that did not become a jump, and why.
-pub(crate) type Left = (Planned, String);
+/// A site that did not become a jump.
+pub(crate) struct Left {
+    pub(crate) site: Planned,
+    /// Why.
+    pub(crate) reason: String,
+    /// Whether it can trap instead: not where the jumps of others rely on its bytes.
+    pub(crate) can_trap: bool,
+}
 
 /// The handlers of a site, and what commits their record behind the instruction, if it is tentative.
 type Handlers = (Vec<Rc<dyn Code>>, Option<Vec<u8>>);
@@ -39,6 +46,21 @@ struct Ready {
     commit: Option<Vec<u8>>,
 }
 
+/// What is written to an address space, all in one go.
+#[derive(Default)]
+struct Work {
+    jumps: Vec<(Planned, Jump)>,
+    trampolines: Vec<Trampoline>,
+    /// The jumps between sites and trampolines: each with its site and its trampoline.
+    ways: Vec<(u64, u64, u64)>,
+    pads: Vec<Write>,
+    /// Bytes that are the program's again.
+    restore: Vec<Write>,
+    /// The first bytes of sites that will trap.
+    traps: Vec<Change>,
+    left: Vec<Left>,
+}
+
 impl Tracer<'_> {
     /// Makes jumps of planned sites, as far as that can be. Gives the others back. `thread` is of the address space.
     pub(crate) fn arm_jumps(
@@ -46,50 +68,251 @@ impl Tracer<'_> {
         number: u32,
         mut thread: Stopped,
         mut stop: Stop,
+        module: &Module,
         planned: Vec<Planned>,
     ) -> Called<Vec<Left>> {
-        let mut left = Vec::new();
+        let mut others = Vec::new();
         let mut wanted = Vec::new();
         for site in planned {
             match self.suits_a_jump(number, &site) {
                 Ok(()) => wanted.push(site),
-                Err(reason) => left.push((site, reason)),
+                Err(reason) => others.push((site, reason)),
             }
         }
-        if wanted.is_empty() {
-            return Ok((thread, stop, Ok(left)));
-        }
-        let (stopped, now, ground) = self.make_ground(number, thread, stop)?;
-        (thread, stop) = (stopped, now);
-        if let Err(reason) = ground {
-            left.extend(wanted.into_iter().map(|site| (site, reason.clone())));
-            return Ok((thread, stop, Ok(left)));
+        if !wanted.is_empty() {
+            let (stopped, now, ground) = self.make_ground(number, thread, stop)?;
+            (thread, stop) = (stopped, now);
+            if let Err(reason) = ground {
+                others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
+            }
         }
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let mut ready = Vec::with_capacity(wanted.len());
         for planned in wanted {
             match self.compile_all(number, &planned, &mappings) {
                 Ok((handlers, commit)) => ready.push(Ready { planned, handlers, commit }),
-                Err(reason) => left.push((planned, reason)),
+                Err(reason) => others.push((planned, reason)),
             }
         }
-        let (thread, stop, room) = self.make_room(number, thread, stop, &ready)?;
-        if let Err(reason) = room {
-            left.extend(ready.into_iter().map(|ready| (ready.planned, reason.clone())));
-            return Ok((thread, stop, Ok(left)));
+        let mut area = 0..0;
+        if !ready.is_empty() {
+            let (stopped, now, room) = self.make_room(number, thread, stop, &ready)?;
+            (thread, stop) = (stopped, now);
+            match room {
+                Ok(room) => area = room,
+                Err(reason) => others.extend(ready.drain(..).map(|ready| (ready.planned, reason.clone()))),
+            }
         }
-        left.extend(self.write_jumps(number, &thread, ready));
+        let is_planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        if ready.is_empty() && !is_planned {
+            let left = others.into_iter().map(|(site, reason)| Left { site, reason, can_trap: true });
+            return Ok((thread, stop, Ok(left.collect())));
+        }
+        let held = match self.hold(number) {
+            Ok(held) => held,
+            Err(reason) => {
+                let all =
+                    others.into_iter().map(|(site, _)| site).chain(ready.into_iter().map(|it| it.planned));
+                let left = all.map(|site| Left { site, reason: reason.clone(), can_trap: !is_planned });
+                return Ok((thread, stop, Ok(left.collect())));
+            }
+        };
+        if let Some(space) = self.spaces.get(&number) {
+            plan::put_back(space, &mut thread)?;
+        }
+        self.bring_back(number, &held);
+        self.free_trampolines(number, &held);
+        let mut work = Work::default();
+        let mut groups: BTreeMap<u64, (std::ops::Range<u64>, Vec<Ready>, Vec<(Planned, String)>)> =
+            BTreeMap::new();
+        let mapping = |address: u64| {
+            let found = mappings.iter().find(|mapping| mapping.contains(address));
+            found.map_or(address..address + 1, |mapping| mapping.start..mapping.end)
+        };
+        for ready in ready {
+            let range = mapping(ready.planned.0.address);
+            groups.entry(range.start).or_insert_with(|| (range, Vec::new(), Vec::new())).1.push(ready);
+        }
+        for other in others {
+            let range = mapping(other.0.0.address);
+            groups.entry(range.start).or_insert_with(|| (range, Vec::new(), Vec::new())).2.push(other);
+        }
+        for (range, ready, others) in groups.into_values() {
+            let group = Group { module, range, area: area.clone(), ready, others };
+            let (stopped, now, done) = self.plan_group(number, thread, stop, group, &mut work)?;
+            (thread, stop) = (stopped, now);
+            if let Err(reason) = done {
+                self.tell_once(crate::observer::Note::Other(reason));
+            }
+        }
+        let left = self.carry_out(number, &thread, work, &held);
         Ok((thread, stop, Ok(left)))
     }
 
-    /// Takes jumps out of an address space, in which nobody uses them any more. Where its threads cannot be held they stay, and
+    /// Plans the sites of one mapping, and notes in `work` what is to be written.
+    fn plan_group(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        group: Group<'_>,
+        work: &mut Work,
+    ) -> Called<()> {
+        let Group { module, range, area, ready, others } = group;
+        let there = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        let site = |planned: &Planned, jump| Site {
+            address: planned.0.address,
+            length: planned.0.displaced.length(),
+            jump,
+        };
+        let mut sites: Vec<Site> = ready.iter().map(|ready| site(&ready.planned, true)).collect();
+        sites.extend(others.iter().map(|(planned, _)| site(planned, false)));
+        if let Some(space) = self.spaces.get(&number) {
+            let traps = space
+                .sites
+                .iter()
+                .filter(|(address, armed)| range.contains(*address) && armed.jump().is_none());
+            sites.extend(traps.map(|(&address, armed)| Site {
+                address,
+                length: armed.site().displaced.length(),
+                jump: false,
+            }));
+        }
+        sites.sort_by_key(|site| (site.address, site.jump));
+        sites.dedup_by_key(|site| site.address);
+        let (thread, stop, prepared) = self.prepare(number, thread, stop, module, range, area, &sites)?;
+        let give_up = |work: &mut Work, reason: &str, ready: Vec<Ready>, others: Vec<(Planned, String)>| {
+            let all = ready.into_iter().map(|it| (it.planned, reason.to_owned())).chain(others);
+            work.left.extend(all.map(|(site, reason)| Left { site, reason, can_trap: !there }));
+        };
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(reason) => {
+                give_up(work, &reason, ready, others);
+                return Ok((thread, stop, Ok(())));
+            }
+        };
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return Ok((thread, stop, Err("the process is gone".to_owned())));
+        };
+        match draft(space, module, &prepared, &ready) {
+            Ok(draft) => {
+                space.planner = Some(prepared.planner);
+                let reasons: HashMap<u64, (String, bool)> = prepared
+                    .plan
+                    .traps
+                    .iter()
+                    .map(|(address, reason)| (*address, (reason.to_string(), true)))
+                    .chain(
+                        prepared
+                            .plan
+                            .refused
+                            .iter()
+                            .map(|(address, reason)| (*address, (reason.to_string(), false))),
+                    )
+                    .collect();
+                let mut ready: HashMap<u64, Ready> =
+                    ready.into_iter().map(|ready| (ready.planned.0.address, ready)).collect();
+                for (planned, jump) in draft.jumps {
+                    let planned = match (planned, ready.remove(&jump.shape.address)) {
+                        (_, Some(ready)) => ready.planned,
+                        (Some(planned), None) => planned,
+                        (None, None) => continue,
+                    };
+                    work.jumps.push((planned, jump));
+                }
+                let text = &prepared.text;
+                let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
+                for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
+                    let address = site.0.address;
+                    let (reason, can_trap) = reasons
+                        .get(&address)
+                        .cloned()
+                        .unwrap_or_else(|| ("no jump was planned for it".to_owned(), false));
+                    if can_trap && let Some(change) = text.trap(address) {
+                        work.traps.push(change);
+                    }
+                    work.left.push(Left { site, reason: own.unwrap_or(reason), can_trap });
+                }
+                work.trampolines.extend(draft.trampolines);
+                work.ways.extend(draft.ways);
+                work.pads.extend(draft.pads);
+                work.restore.extend(prepared.plan.restore);
+            }
+            // Nothing was written: what was there before stays as it is.
+            Err(reason) => give_up(work, &reason, ready, others),
+        }
+        Ok((thread, stop, Ok(())))
+    }
+
+    /// Writes all of it.
+    fn carry_out(&mut self, number: u32, thread: &Stopped, work: Work, held: &Held) -> Vec<Left> {
+        let Work { jumps, trampolines, ways, pads, restore, traps, left } = work;
+        self.identify_all(number, thread);
+        let Some(space) = self.spaces.get_mut(&number) else { return left };
+        // They are known before any thread can be in them.
+        space.jumps.add(trampolines);
+        let mut failed = None;
+        for pad in pads {
+            failed = space.code.memory.poke(pad.address, &pad.bytes).err().or(failed);
+        }
+        let mut before = Vec::new();
+        let mut out = Batch::default();
+        let mut batch = Batch::default();
+        let mut retired = Vec::new();
+        for write in restore {
+            match space.sites.remove(&write.address) {
+                Some(old) => retired.push(old),
+                None => failed = space.code.memory.poke(write.address, &write.bytes).err().or(failed),
+            }
+        }
+        for (mut planned, jump) in jumps {
+            let address = planned.0.address;
+            let new = planned.0.uses.clone();
+            if let Some(old) = space.sites.remove(&address) {
+                planned.0.uses.retain(|wanted| !old.site().uses.contains(wanted));
+                planned.0.uses.splice(0..0, old.site().uses.iter().copied());
+                if planned.0.uses.iter().any(|wanted| *wanted != Use::Neighbour) {
+                    planned.0.uses.retain(|wanted| *wanted != Use::Neighbour);
+                }
+                if let Some(before) = old.jump().filter(|before| before.trampoline != jump.trampoline) {
+                    space.jumps.retire(before.trampoline);
+                }
+                old.changes().into_iter().for_each(|change| out.take_out(change));
+                // It is struck out of the ledger when the new jump is written.
+                before.push(old);
+            }
+            crate::modules::set_armed(&mut self.programs, &new, address, Some(jump.tactic));
+            space.disarmed.remove(&address);
+            space.sites.insert(address, planned.arm_with(jump, &space.code, &mut batch));
+        }
+        for old in &retired {
+            if let Some(jump) = old.jump() {
+                space.jumps.retire(jump.trampoline);
+            }
+            old.changes().into_iter().for_each(|change| out.take_out(change));
+        }
+        ways.into_iter().for_each(|(at, site, trampoline)| space.jumps.add_way(at, site, trampoline));
+        traps.into_iter().for_each(|change| batch.put_in(change));
+        let written =
+            site::write(out, &space.code, held).and_then(|()| site::write(batch, &space.code, held));
+        if let Some(error) = written.err().or(failed) {
+            let note = format!("process {}: writing the probes: {error}", space.code.process);
+            self.tell_once(crate::observer::Note::Other(note));
+        }
+        drop((before, retired));
+        left
+    }
+
+    /// Takes sites out of an address space, in which nobody uses them any more. Where its threads cannot be held they stay, and
     /// do nothing.
-    pub(crate) fn take_out_jumps(&mut self, number: u32, addresses: impl Iterator<Item = u64>) {
-        if let Ok(held) = self.hold(number)
-            && let Some(space) = self.spaces.get_mut(&number)
-        {
-            space.take_out(addresses, &held);
-            self.free_trampolines(number, &held);
+    pub(crate) fn take_out_jumps(&mut self, number: u32, addresses: &[u64]) {
+        if let Ok(held) = self.hold(number) {
+            self.bring_back(number, &held);
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.take_out_planned(addresses, &held);
+                self.free_trampolines(number, &held);
+            }
         }
     }
 
@@ -124,13 +347,6 @@ impl Tracer<'_> {
         }
         if displaced.can_set_trap_flag() {
             return Err(format!("`{}` can make the program step itself", displaced.text()));
-        }
-        if displaced.length() < JUMP {
-            return Err(format!(
-                "`{}` has {} bytes, and a jump {JUMP}",
-                displaced.text(),
-                displaced.length()
-            ));
         }
         Ok(())
     }
@@ -182,92 +398,110 @@ impl Tracer<'_> {
         Ok((handlers, commit))
     }
 
-    /// Makes sure that there is memory for trampolines, so far as one piece more will do.
-    fn make_room(&mut self, number: u32, thread: Stopped, stop: Stop, ready: &[Ready]) -> Called<()> {
-        let Some(space) = self.spaces.get_mut(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
-        let mut room = space.jumps.room.clone();
+    /// Maps memory for the trampolines of these sites, and for the copies of instructions that are moved for them.
+    fn make_room(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        ready: &[Ready],
+    ) -> Called<std::ops::Range<u64>> {
         let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
-        let (mut size, mut near) = (0, None);
+        let (mut size, mut near) = (0, 0);
         for ready in ready {
             let layout = layout(ready);
-            if room.take(layout.size(), &layout.reach()).is_none() {
-                reach = *reach.start().max(layout.reach().start())..=*reach.end().min(layout.reach().end());
-                size += layout.size().next_multiple_of(super::room::ALIGNMENT);
-                near.get_or_insert(ready.planned.0.address);
-            }
+            reach = *reach.start().max(layout.reach().start())..=*reach.end().min(layout.reach().end());
+            size += layout.size().next_multiple_of(super::room::ALIGNMENT);
+            near = ready.planned.0.address;
         }
-        let Some(near) = near else { return Ok((thread, stop, Ok(()))) };
-        let size = (size + size / 8).max(AREA).next_multiple_of(PAGE);
+        let copies =
+            ready.len() as u64 * (patch::SLOT_CAPACITY as u64).next_multiple_of(super::room::ALIGNMENT);
+        let size = (size + 2 * copies).max(AREA).next_multiple_of(PAGE);
         let (thread, stop, base) = self.map_code(number, thread, stop, &Wanted { size, near, reach })?;
         let added = base.map(|base| {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.jumps.room.add(base, size);
             }
+            base..base + size
         });
         Ok((thread, stop, added))
     }
+}
 
-    /// Writes the trampolines, then, while all threads are held, the jumps.
-    fn write_jumps(&mut self, number: u32, thread: &Stopped, ready: Vec<Ready>) -> Vec<Left> {
-        let mut left = Vec::new();
-        let Some(space) = self.spaces.get_mut(&number) else { return left };
-        let mut jumps: Vec<(Planned, Jump)> = Vec::with_capacity(ready.len());
-        let mut trampolines = Vec::with_capacity(ready.len());
-        for ready in ready {
-            match write_trampoline(space, &ready) {
-                Ok(trampoline) => {
-                    let jump = plain(&ready.planned, &trampoline);
-                    jumps.push((ready.planned, jump));
-                    trampolines.push(trampoline);
-                }
-                Err(reason) => left.push((ready.planned, reason)),
+/// The sites of one mapping.
+struct Group<'a> {
+    module: &'a Module,
+    range: std::ops::Range<u64>,
+    /// Where their trampolines will be.
+    area: std::ops::Range<u64>,
+    ready: Vec<Ready>,
+    /// Those that are to trap, and why.
+    others: Vec<(Planned, String)>,
+}
+
+/// The jumps of a plan, with their trampolines written.
+struct Draft {
+    /// Each with its site, unless that is one of those that are ready.
+    jumps: Vec<(Option<Planned>, Jump)>,
+    trampolines: Vec<Trampoline>,
+    ways: Vec<(u64, u64, u64)>,
+    pads: Vec<Write>,
+}
+
+/// Writes the trampolines of a plan's jumps. No byte of the program is changed.
+fn draft(
+    space: &mut Space,
+    module: &Module,
+    prepared: &plan::Prepared,
+    ready: &[Ready],
+) -> Result<Draft, String> {
+    let mut draft = Draft { jumps: Vec::new(), trampolines: Vec::new(), ways: Vec::new(), pads: Vec::new() };
+    let ready: HashMap<u64, &Ready> = ready.iter().map(|ready| (ready.planned.0.address, ready)).collect();
+    if let Some((address, _)) = prepared
+        .plan
+        .traps
+        .iter()
+        .find(|(address, _)| space.sites.get(address).is_some_and(|armed| armed.jump().is_some()))
+    {
+        return Err(format!("the jump at {address:#x} would have to become a trap"));
+    }
+    for shape in &prepared.plan.jumps {
+        let address = shape.address;
+        let mut planned = None;
+        let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
+            (Some(ready), _) => {
+                let trampoline = write_trampoline(space, ready)?;
+                let place = (trampoline.start(), trampoline.entry());
+                draft.trampolines.push(trampoline);
+                place
             }
-        }
-        // They are known before any thread can be in them.
-        space.jumps.add(trampolines);
-        if jumps.is_empty() {
-            return left;
-        }
-        let held = match self.hold(number) {
-            Ok(held) => held,
-            Err(reason) => {
-                if let Some(space) = self.spaces.get_mut(&number) {
-                    jumps.iter().for_each(|(_, jump)| space.jumps.retire(jump.trampoline));
-                }
-                left.extend(jumps.into_iter().map(|(planned, _)| (planned, reason.clone())));
-                return left;
+            (None, Some(armed)) => {
+                let jump = armed.jump().ok_or("a trap is in the way")?;
+                let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
+                planned = Some(Planned(armed.site().clone()));
+                (trampoline.start(), trampoline.entry())
+            }
+            (None, None) => {
+                let neighbour = prepared.text.neighbour(module, shape)?;
+                let trampoline = space.write_copy(&neighbour.0.displaced)?;
+                planned = Some(neighbour);
+                let place = (trampoline.start(), trampoline.entry());
+                draft.trampolines.push(trampoline);
+                place
             }
         };
-        self.free_trampolines(number, &held);
-        self.identify_all(number, thread);
-        let Some(space) = self.spaces.get_mut(&number) else { return left };
-        let mut batch = Batch::default();
-        let mut before = Vec::new();
-        for (mut planned, jump) in jumps {
-            let address = planned.0.address;
-            let new = planned.0.uses.clone();
-            if let Some(old) = space.sites.remove(&address) {
-                planned.0.uses.retain(|wanted| !old.site().uses.contains(wanted));
-                planned.0.uses.splice(0..0, old.site().uses.iter().copied());
-                if let Some(jump) = old.jump() {
-                    space.jumps.retire(jump.trampoline);
-                }
-                // It is struck out of the ledger when the new jump is written.
-                before.push(old);
-            }
-            crate::modules::set_armed(&mut self.programs, &new, address, Some(jump.tactic));
-            space.disarmed.remove(&address);
-            space.sites.insert(address, planned.arm_with(jump, &space.code, &mut batch));
-        }
-        if let Err(error) = site::write(batch, &space.code, &held) {
-            let note = format!("process {}: writing the probes: {error}", space.code.process);
-            self.tell_once(crate::observer::Note::Other(note));
-        }
-        drop(before);
-        left
+        let written = prepared.text.written(shape, entry).ok_or("a trampoline is out of reach")?;
+        draft.ways.extend(plan::ways(address, &written).map(|at| (at, address, start)));
+        let jump = Jump {
+            changes: written.changes,
+            trampoline: start,
+            tactic: plan::name(shape.tactic),
+            shape: shape.clone(),
+        };
+        draft.pads.extend(written.pad);
+        draft.jumps.push((planned, jump));
     }
+    Ok(draft)
 }
 
 /// Whether addresses are mapped so that the program can read them, or write to them.
@@ -309,14 +543,4 @@ fn write_trampoline(space: &mut Space, ready: &Ready) -> Result<Trampoline, Stri
         Err(_) => space.jumps.room.give_back(start, size),
     }
     written
-}
-
-/// A jump in place of an instruction that is as long, or longer.
-fn plain(planned: &Planned, trampoline: &Trampoline) -> Jump {
-    let site = &planned.0;
-    let distance = trampoline.entry().wrapping_sub(site.address + JUMP as u64) as u32;
-    let mut bytes = vec![0xe9];
-    bytes.extend_from_slice(&distance.to_le_bytes());
-    let change = Change::new(site.address, &site.displaced.original()[..JUMP], &bytes);
-    Jump { changes: vec![change], trampoline: trampoline.start(), tactic: "plain" }
 }

@@ -21,6 +21,7 @@ mod ground;
 mod identity;
 mod out;
 mod over;
+mod plan;
 mod ring;
 mod room;
 mod shared;
@@ -30,6 +31,9 @@ mod trampoline;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::change::Change;
+use crate::site::Jump;
+pub(crate) use arm::Left;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
@@ -49,11 +53,18 @@ pub(crate) struct Jumps {
     trampolines: Rc<BTreeMap<u64, Rc<Trampoline>>>,
     /// The addresses of those that no site leads to any more.
     retired: Vec<u64>,
+    /// The jumps on the way from a site to its trampoline, by their addresses: the site, and the trampoline.
+    ways: Rc<BTreeMap<u64, (u64, u64)>>,
+    /// Memory for landing pads: addresses and sizes.
+    pads: Vec<(u64, u64)>,
 }
 
 impl Jumps {
     /// The trampoline that holds an address, and which part of it that is.
     pub(crate) fn at(&self, rip: u64) -> Option<(&Rc<Trampoline>, Part)> {
+        if let Some((_, start)) = self.ways.get(&rip) {
+            return Some((self.trampolines.get(start)?, Part::Handler));
+        }
         let (_, trampoline) = self.trampolines.range(..=rip).next_back()?;
         Some((trampoline, trampoline.part(rip)?))
     }
@@ -77,6 +88,36 @@ impl Jumps {
     pub(crate) fn add(&mut self, trampolines: impl IntoIterator<Item = Trampoline>) {
         let known = Rc::make_mut(&mut self.trampolines);
         known.extend(trampolines.into_iter().map(|trampoline| (trampoline.start(), Rc::new(trampoline))));
+    }
+
+    /// Adds a jump on the way from a site to its trampoline.
+    pub(crate) fn add_way(&mut self, at: u64, site: u64, trampoline: u64) {
+        Rc::make_mut(&mut self.ways).insert(at, (site, trampoline));
+    }
+
+    /// The site from which a thread that is on its way to a trampoline comes, having done nothing yet.
+    pub(crate) fn way_from(&self, rip: u64) -> Option<u64> {
+        self.ways.get(&rip).map(|&(site, _)| site)
+    }
+
+    /// Forgets the ways of a jump, in which no thread is.
+    pub(crate) fn forget_ways(&mut self, site: u64, jump: &Jump) {
+        let ways = Rc::make_mut(&mut self.ways);
+        for at in jump.changes.iter().map(Change::address).chain(jump.shape.pad) {
+            if ways.get(&at).is_some_and(|&(owner, _)| owner == site) {
+                ways.remove(&at);
+            }
+        }
+    }
+
+    /// Memory for landing pads has been mapped.
+    pub(crate) fn add_pads(&mut self, base: u64, size: u64) {
+        self.pads.push((base, size));
+    }
+
+    /// All memory that was mapped: addresses and sizes.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.room.areas().iter().chain(&self.pads).copied()
     }
 
     /// No site leads to a trampoline any more; threads may still be in it.
@@ -112,6 +153,7 @@ impl Jumps {
                 .any(|mapping| mapping.start <= base && base + size <= mapping.end && mapping.executable)
         };
         self.room.retain(is_mapped);
+        self.pads.retain(|&(base, size)| is_mapped(base, size));
         Rc::make_mut(&mut self.trampolines).retain(|&start, trampoline| is_mapped(start, trampoline.size()));
     }
 }

@@ -16,7 +16,7 @@ const PATIENCE: u8 = 4;
 ///
 /// Plans build on each other: each is to be applied before the next is made, or not at all, and then the planner is of no
 /// use any more.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Planner {
     pub(super) image: Image,
     pub(super) pads: Pads,
