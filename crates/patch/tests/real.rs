@@ -33,14 +33,15 @@ fn assert_most(jumps: usize, sites: usize, least: usize) {
 
 #[test]
 fn function_entries() {
-    let layouts: [(&str, fn(usize) -> Layout, usize); 5] = [
+    type Case = (&'static str, fn(usize) -> Layout, usize);
+    let cases: [Case; 5] = [
         (LIBC, Layout::library, 999),
         (LIBC, Layout::highest, 990),
         (LIBC, Layout::fixed, 990),
         ("/usr/bin/redis-server", Layout::library, 999),
         ("/usr/bin/python3.11", Layout::fixed, 990),
     ];
-    for (path, layout, least) in layouts {
+    for (path, layout, least) in cases {
         let Some((mut world, entries)) = load(path, layout) else { continue };
         let sites = displaceable(&world, &entries);
         let jumps = try_out(&mut world, path, &sites);

@@ -126,7 +126,8 @@ impl Planner {
         let mut from = 0;
         for _ in 0..=depth {
             let until = window.len();
-            for address in window[from..until].to_vec() {
+            for at in from..until {
+                let address = window[at];
                 let end =
                     self.entries.get(&address).map_or(address, |entry| address + u64::from(entry.length));
                 for other in self.reliers(address, end) {
