@@ -52,9 +52,6 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn main() {
-    if std::env::args().any(|argument| argument == "--one") {
-        return measure("one", LIBC, Layout::library, |world, _| displaceable(world, &world.instructions));
-    }
     let entries = |world: &world::World, entries: &[u64]| displaceable(world, entries);
     let all = |world: &world::World, _: &[u64]| displaceable(world, &world.instructions);
     let every = |world: &world::World, _: &[u64]| {

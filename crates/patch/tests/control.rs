@@ -85,6 +85,23 @@ fn jumps_and_calls_with_their_target_inside() {
     all_complete(&rounds(&[0xe8, 0, 0, 0, 0], 4, |_, _| {}), true);
 }
 
+/// The prefixes that a padded jump may have, as many as fit: they say nothing on it.
+#[test]
+fn jumps_behind_prefixes() {
+    for prefix in [0x2e, 0x3e, 0x26, 0x36, 0x64, 0x65, 0x67_u8].into_iter().chain(0x40..=0x4f) {
+        for count in [1, 2, 3, 9] {
+            for last in [prefix, 0x2e, 0x4f] {
+                // REX is the last, if there is one.
+                if prefix & 0xf0 == 0x40 && (count > 1 || last != prefix) {
+                    continue;
+                }
+                let opcode = [vec![prefix; count], vec![last, 0xe9]].concat();
+                all_complete(&rounds(&near(&opcode, FAR), 1, |_, _| {}), true);
+            }
+        }
+    }
+}
+
 #[test]
 fn jumps_and_calls_through_registers() {
     for register in (0..16_u8).filter(|register| *register != 4) {

@@ -21,8 +21,8 @@ pub(super) const JUMP: usize = 5;
 /// How far above its own address a jump relies on bytes, at most.
 const REACH: u64 = (LONGEST + JUMP) as u64;
 /// How often several jumps are tried together, and how many ways to do so are looked at.
-const ATTEMPTS: usize = 16;
-const LOOKS: usize = 96;
+const ATTEMPTS: usize = 20;
+const LOOKS: usize = 192;
 /// How many looks a plan takes, all in all: so many for each site, and so many more.
 pub(super) const EFFORT_FOR_EACH: usize = 32;
 pub(super) const EFFORT: usize = 200_000;
@@ -30,9 +30,9 @@ pub(super) const EFFORT: usize = 200_000;
 const AHEAD: usize = 3;
 /// How many instructions are moved for the sake of one, as a rule, and where nothing else is left.
 const FEW: usize = 2;
-const MANY: usize = 5;
+const MANY: usize = 8;
 /// How many are, at most.
-const WINDOW: usize = 10;
+pub(super) const WINDOW: usize = 12;
 
 /// Where the jump of an instruction is, and how it looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,8 @@ impl Planner {
         let mut from = 0;
         for _ in 0..=depth {
             let until = window.len();
-            for address in window[from..until].to_vec() {
+            for at in from..until {
+                let address = window[at];
                 let end =
                     self.entries.get(&address).map_or(address, |entry| address + u64::from(entry.length));
                 for other in self.reliers(address, end) {
@@ -158,7 +159,9 @@ impl Planner {
         let shaped: Vec<u64> = window.iter().chain(&ahead).copied().collect();
         for attempt in 0..ATTEMPTS {
             let mut looks = LOOKS.min(self.effort);
-            let found = self.shape(code, space, &shaped, attempt > 0, &mut looks);
+            // Those ahead have ways of their own later: every other time it is left to them how they do with their prefixes.
+            let careful = if attempt % 2 == 0 { shaped.len() } else { window.len() };
+            let found = self.shape(code, space, &shaped, careful, attempt > 0, &mut looks);
             self.effort = self.effort.saturating_sub(LOOKS - looks + window.len());
             if !found {
                 break;
@@ -204,14 +207,15 @@ impl Planner {
         ahead
     }
 
-    /// Chooses prefixes for the jumps of open entries, ascending and one behind the other, so that each of them may lead somewhere as
-    /// far as its bytes are given: from the highest to the lowest, since that is who gives bytes to whom. False if there is no such
-    /// choice, or none was found in so many `looks`.
+    /// Chooses prefixes for the jumps of open entries, ascending and one behind the other, so that each of the lowest `careful` may lead
+    /// somewhere as far as its bytes are given: from the highest to the lowest, since that is who gives bytes to whom. False if
+    /// there is no such choice, or none was found in so many `looks`.
     fn shape(
         &mut self,
         code: &Code<'_>,
         space: &Space<'_>,
         open: &[u64],
+        careful: usize,
         some: bool,
         looks: &mut usize,
     ) -> bool {
@@ -236,7 +240,8 @@ impl Planner {
                     entry.prefix = first.value;
                 }
             }
-            if self.is_plausible(code, space, *address) && self.shape(code, space, below, some, looks) {
+            let plausible = below.len() >= careful || self.is_plausible(code, space, *address);
+            if plausible && self.shape(code, space, below, careful, some, looks) {
                 return true;
             }
         }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::{Mode, displace_in};
 
-use super::arrange::{JUMP, Joint, Placement, pads_allowed};
+use super::arrange::{JUMP, Joint, Placement, WINDOW, pads_allowed};
 use super::image::Change;
 use super::pads::Pages;
 use super::pattern;
@@ -13,6 +13,8 @@ use super::{Code, Purpose, Space, Tactic};
 
 /// How far two bytes of jump lead, and a little less.
 const SHORT: u64 = 127;
+/// How far above an instruction another one is moved for its sake.
+const FAR: u64 = 2 * LONGEST as u64;
 /// The fewest bytes of an instruction that leave one over.
 const HOST_LENGTH: usize = JUMP + 1;
 
@@ -27,7 +29,7 @@ impl Planner {
     ) -> bool {
         let (mut open, mut at) = (vec![address], address);
         while open.len() <= *counts.end() {
-            let Some(next) = self.end_of(at) else { break };
+            let Some(next) = self.end_of(at).filter(|next| *next < address + FAR) else { break };
             if self.entries.contains_key(&next) {
                 // It is moved already, and has been tried.
                 at = next;
@@ -44,7 +46,7 @@ impl Planner {
             }
             for depth in 0..2 {
                 let window = self.window(&open, depth);
-                if window.len() <= 12 && self.solve(code, space, &window) {
+                if window.len() <= WINDOW && self.solve(code, space, &window) {
                     if let Some(State::Jump(placement)) =
                         self.entries.get_mut(&address).map(|entry| &mut entry.state)
                     {

@@ -28,9 +28,8 @@ impl Pattern {
     /// The pattern with the bytes above the lowest run taken from `choice`, where they can be chosen.
     pub(super) fn choose(&self, choice: u32) -> Pattern {
         let mut chosen = *self;
-        let bytes = choice.to_le_bytes();
-        for at in self.low() as usize..4 {
-            chosen.bytes[at].get_or_insert(bytes[at]);
+        for (byte, choice) in chosen.bytes.iter_mut().zip(choice.to_le_bytes()).skip(self.low() as usize) {
+            byte.get_or_insert(choice);
         }
         chosen
     }
