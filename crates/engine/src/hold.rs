@@ -128,6 +128,13 @@ impl Tracer<'_> {
         Ok(Held(()))
     }
 
+    /// Where no other thread was held, the one that is being answered goes on now.
+    pub(crate) fn released_if_alone(&mut self) {
+        if self.held.is_empty() {
+            self.holds.released();
+        }
+    }
+
     /// Gives the memory of trampolines back that no site leads to, and in which no thread of an address space is.
     pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
         if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {

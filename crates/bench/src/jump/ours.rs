@@ -71,7 +71,7 @@ impl Tracer for Dprobes {
                 self.task.handler()
             ),
         )?;
-        for old in [&stats, &output] {
+        for old in [&stats, &output].into_iter().filter(|old| old.starts_with(&place.directory)) {
             match std::fs::remove_file(old) {
                 Err(error)
                     if error.kind() != io::ErrorKind::NotFound && old.starts_with(&place.directory) =>

@@ -146,6 +146,7 @@ impl Tracer<'_> {
             }
         }
         let left = self.carry_out(number, &thread, work, &held);
+        self.released_if_alone();
         Ok((thread, stop, Ok(left)))
     }
 

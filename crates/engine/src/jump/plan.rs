@@ -24,6 +24,8 @@ use crate::tracer::Tracer;
 
 /// How far a jump leads.
 const REACH: u64 = 1 << 31;
+/// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
+const NEAR: u64 = 1 << 30;
 
 /// The code of one mapping as the program has it.
 pub(crate) struct Text {
@@ -92,7 +94,22 @@ impl Tracer<'_> {
         let Ok(mappings) = process::maps(tid) else { return Ok((thread, stop, gone())) };
         let taken = mapping::taken(tid, &mappings);
         let reach = text.start.saturating_sub(REACH)..text.range().end.saturating_add(REACH);
+        // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
+        let near = |&&(base, size): &&(u64, u64)| {
+            base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
+        };
+        let trampolines = space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
+            if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
+        });
         let free = slots::free(&taken, &reach);
+        let free: Vec<Range<u64>> = free
+            .into_iter()
+            .flat_map(|range| {
+                let below = range.start..range.end.min(trampolines.start);
+                let above = range.start.max(trampolines.end)..range.end;
+                [below, above].into_iter().filter(|rest| !rest.is_empty())
+            })
+            .collect();
         let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
             .into_iter()
             .map(|(start, end)| start..end)

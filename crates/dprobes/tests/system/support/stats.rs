@@ -90,7 +90,8 @@ impl Stats {
         }
         let holds = &stats.holds;
         assert!(holds.least <= holds.median && holds.median <= holds.greatest, "{holds:?}");
-        assert_eq!(holds.count == 0, stats.probes.iter().all(|probe| probe.tactic.is_none()), "{stats:?}");
+        // Threads are held for jumps, also where none fits in the end.
+        assert!(holds.count > 0 || stats.probes.iter().all(|probe| probe.tactic.is_none()), "{stats:?}");
         Some(stats)
     }
 
