@@ -39,7 +39,7 @@ impl Byte {
 }
 
 /// The bytes about which something is known.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     parts: HashMap<u64, Box<[Byte; PART as usize]>>,
 }

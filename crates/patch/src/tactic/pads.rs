@@ -15,7 +15,7 @@ const GAP: u64 = 16;
 const TRIES: usize = 48;
 
 /// Numbers that look random and are the same in every run (xorshift64*, Vigna 2016).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Luck(u64);
 
 impl Luck {
@@ -41,7 +41,7 @@ pub(super) enum Pages {
 }
 
 /// A page of pads: which of its bytes are taken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Page {
     taken: [u64; 64],
     /// Of its bytes.
@@ -74,7 +74,7 @@ impl Page {
 }
 
 /// All landing pads of one process. Pages are known by their numbers: address / 4096.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pads {
     pages: BTreeMap<u64, Page>,
     /// Those that have room for a pad, as far as is known.

@@ -15,9 +15,9 @@ const PATIENCE: u8 = 4;
 
 /// What is done to the instructions of one process: it lives as long as any is moved.
 ///
-/// Plans build on each other: each is to be applied before the next is made, or not at all, and then the planner is of no
-/// use any more.
-#[derive(Debug)]
+/// Plans build on each other: each is to be applied before the next is made. One that cannot be applied (memory is no longer free that
+/// was) leaves the planner of no use: a clone from before it is, with what is free now.
+#[derive(Clone, Debug)]
 pub struct Planner {
     pub(super) image: Image,
     pub(super) pads: Pads,
