@@ -1,6 +1,8 @@
 //! Where instructions begin, and where code jumps to, read from the code alone.
 
-use iced_x86::{Decoder, DecoderOptions, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
+
+use crate::classify::INSTRUCTION_LIMIT;
 
 /// The addresses of the instructions that 64-bit code at `address` is, read in a straight line until the end, or until something is
 /// no instruction. It is as right as `address` is: that of a function, and `bytes` no more than that function.
@@ -17,24 +19,44 @@ pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
     found
 }
 
-/// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly and which are inside of one of its
-/// `instructions` (ascending): code that jumps over a `lock` prefix does that. Such an instruction must not be moved.
-pub fn entered(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
+/// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly, and which are in it. `instructions` are those
+/// that it consists of.
+pub fn targets(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
     let end = address.saturating_add(bytes.len() as u64);
     let mut found = Vec::new();
     for start in instructions.iter().filter(|start| (address..end).contains(start)) {
         let rest = &bytes[(start - address) as usize..];
-        let rest = &rest[..rest.len().min(15)];
+        let rest = &rest[..rest.len().min(INSTRUCTION_LIMIT)];
         let instruction = Decoder::with_ip(64, rest, *start, DecoderOptions::NONE).decode();
         let target = instruction.near_branch_target();
-        if instruction.op0_kind() == OpKind::NearBranch64
-            && (address..end).contains(&target)
-            && instructions.binary_search(&target).is_err()
-        {
+        if instruction.op0_kind() == OpKind::NearBranch64 && (address..end).contains(&target) {
             found.push(target);
         }
     }
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// Of the [`targets`] those that are inside of one of the `instructions`: code that jumps over a `lock` prefix has them. Such an
+/// instruction must not be moved.
+pub fn entered(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
+    let mut found = targets(bytes, address, instructions);
+    found.retain(|target| instructions.binary_search(target).is_err());
+    found
+}
+
+/// Whether the 64-bit code at `address`, one whole function, has no indirect jump but those through a word at a fixed address (to
+/// another module's function): all ways from one of its instructions to another are in its instructions then. False where any
+/// of it is no instruction.
+pub fn is_closed(bytes: &[u8], address: u64) -> bool {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let indirect = instruction.flow_control() == FlowControl::IndirectBranch;
+        if instruction.is_invalid() || indirect && !instruction.is_ip_rel_memory_operand() {
+            return false;
+        }
+    }
+    true
 }

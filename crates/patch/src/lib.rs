@@ -19,6 +19,9 @@
 //! relative to the instruction pointer, and its jumps reach all of its 4 GiB, so a slot can be anywhere below 4 GiB. What finds its
 //! own address by a `call` and a `pop` finds it: the call pushes the original's return address.
 //!
+//! A probe that is a *jump* has no stop in which to emulate anything: the instruction runs in the jump's trampoline, behind the handler
+//! ([`Displaced::slot_to`]), and which bytes make the jump is a matter of tactics: [`tactic`].
+//!
 //! Everything here is a pure function of bytes, addresses, registers and a [`Memory`]: no process, no operating system.
 //!
 //! # What must never happen
@@ -75,7 +78,7 @@ mod stack;
 pub mod tactic;
 
 pub use displaced::{Displaced, displace, displace_in};
-pub use flow::{entered, instructions};
+pub use flow::{entered, instructions, is_closed, targets};
 pub use liveness::{dead_registers, flags_are_dead};
 pub use machine::{Access, Memory, Registers};
 pub use mode::Mode;

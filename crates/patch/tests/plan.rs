@@ -5,7 +5,7 @@ mod common;
 use common::encodings::{Addresses, all};
 use common::random::Random;
 use common::world::{Expected, Layout, World};
-use dprobes_patch::tactic::Site;
+use dprobes_patch::tactic::{Site, Tactic};
 use dprobes_patch::{Mode, displace};
 
 /// Instructions as compilers write them at the beginning and the end of functions, and elsewhere: mostly short ones.
@@ -81,6 +81,12 @@ fn random_world(random: &mut Random, count: usize, mappings: usize) -> World {
     let mut world = World::new(layout, bytes, starts, mappings);
     // Direct jumps of the random code lead anywhere; that code jumps into the middle of an instruction is the exception.
     world.entered.retain(|_| random.below(16) == 0);
+    if random.below(2) == 0 {
+        let half = world.instructions[count / 2];
+        let functions = vec![world.address..half, half..world.address + world.original.len() as u64];
+        let targets = world.instructions.iter().copied().filter(|_| random.below(5) == 0).collect();
+        world.flow = Some((functions, targets));
+    }
     world
 }
 
@@ -100,7 +106,7 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
 
 #[test]
 fn whatever_is_planned_and_removed() {
-    let (mut jumps, mut traps) = (0, 0);
+    let (mut jumps, mut traps, mut grouped) = (0, 0, 0);
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let mappings = [0, 3, 20, 60_000][random.below(4) as usize];
@@ -110,6 +116,7 @@ fn whatever_is_planned_and_removed() {
             if random.below(3) > 0 {
                 let sites = choose(&world, &mut random);
                 let plan = world.plan(&sites);
+                grouped += plan.jumps.iter().filter(|jump| jump.tactic == Tactic::Grouped).count();
                 for site in &sites {
                     let listed = usize::from(plan.jumps.iter().any(|jump| jump.address == site.address))
                         + usize::from(plan.traps.iter().any(|(address, _)| *address == site.address))
@@ -133,6 +140,8 @@ fn whatever_is_planned_and_removed() {
         world.planner.drain_unused();
         assert_eq!(world.planner.mappings(), 0, "seed {seed}");
     }
-    eprintln!("{jumps} jumps, {traps} traps at the end");
-    assert!(jumps > 3000 && traps > 500);
+    eprintln!(
+        "{jumps} jumps, {traps} traps at the end; {grouped} jumps over several instructions on the way"
+    );
+    assert!(jumps > 3000 && traps > 500 && grouped > 100);
 }

@@ -5,15 +5,15 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::random::Random;
-use dprobes_patch::tactic::{Code, Jump, Limits, Planner, Purpose, Removal, Site, Space, Write};
-use dprobes_patch::{Onward, SLOT_CAPACITY, displace, instructions};
+use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Planner, Purpose, Removal, Site, Space, Write};
+use dprobes_patch::{Onward, displace, instructions, is_closed, targets};
 use iced_x86::code_asm::*;
 
 /// Where the program is, its trampolines, and what is free: two gigabytes on either side.
 const PROGRAM: u64 = 0x12_3456_7000;
 const TRAMPOLINES: u64 = 0x12_3556_7000;
 const COUNTERS: u64 = TRAMPOLINES + 0x1_0000;
-const ROOM: u64 = 128;
+const ROOM: u64 = 256;
 const PAGES: u64 = 0x2_0000;
 
 /// A function of one number: loops and branches, calls, a stack frame, flags across instructions, most of it in few bytes.
@@ -108,6 +108,8 @@ fn run(number: u64) -> u64 {
 
 struct Armed {
     planner: Planner,
+    /// Whether pages can be mapped; without, there are groups.
+    roomy: bool,
     bytes: Vec<u8>,
     instructions: Vec<u64>,
 }
@@ -136,30 +138,38 @@ impl Armed {
             bytes.extend_from_slice(&distance.to_le_bytes());
             bytes.extend_from_slice(&[0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]);
         }
-        let rest = &self.bytes[(jump.address - PROGRAM) as usize..];
-        let displaced = displace(rest, jump.address).expect("all of the program can be displaced");
-        let at = start + bytes.len() as u64;
-        let slot = displaced.slot_to(at, Onward::Behind).expect("it is near");
-        bytes.extend_from_slice(&slot.bytes);
+        let mut next = jump.address;
+        for (address, length) in [(jump.address, jump.length)].iter().chain(&jump.followers) {
+            let rest = &self.bytes[(address - PROGRAM) as usize..];
+            let displaced = displace(rest, *address).expect("all of the program can be displaced");
+            let slot = displaced.slot_to(start + bytes.len() as u64, Onward::Behind).expect("it is near");
+            bytes.extend_from_slice(&slot.bytes);
+            next = address + *length as u64;
+        }
         let end = start + bytes.len() as u64;
-        let next = jump.address + jump.length as u64;
         bytes.push(0xe9);
         bytes.extend_from_slice(&(next.wrapping_sub(end + 5) as u32).to_le_bytes());
-        assert!(bytes.len() as u64 <= ROOM && slot.bytes.len() <= SLOT_CAPACITY);
+        assert!(bytes.len() as u64 <= ROOM);
         write(&Write { address: start, bytes });
         start
     }
 
-    fn arm(&mut self, addresses: &[u64]) {
+    /// False if any of them has no jump; nothing has been done then, and the planner is of no more use.
+    fn arm(&mut self, addresses: &[u64]) -> bool {
+        let targets = targets(&self.bytes, PROGRAM, &self.instructions);
+        let function = PROGRAM..PROGRAM + self.bytes.len() as u64 - 16;
+        let flow = Flow { functions: std::slice::from_ref(&function), targets: &targets };
         let code = Code {
             address: PROGRAM,
             bytes: &self.bytes,
             instructions: &self.instructions,
             entered: &[],
             kept: &[],
+            flow: (!self.roomy).then_some(flow),
         };
         let free = [PROGRAM - 0x7000_0000..PROGRAM - 0x1_0000, TRAMPOLINES + PAGES..PROGRAM + 0x7000_0000];
-        let space = Space { free: &free, trampolines: TRAMPOLINES..COUNTERS };
+        let free = if self.roomy { &free[..] } else { &[] };
+        let space = Space { free, trampolines: TRAMPOLINES..COUNTERS };
         let site = |address: &u64| {
             let rest = &self.bytes[(address - PROGRAM) as usize..];
             let length = displace(rest, *address).expect("all of the program can be displaced").length();
@@ -167,7 +177,10 @@ impl Armed {
         };
         let sites: Vec<Site> = addresses.iter().map(site).collect();
         let plan = self.planner.plan(&code, &space, &sites);
-        assert!(plan.traps.is_empty() && plan.refused.is_empty(), "{plan:?}");
+        assert!(plan.refused.is_empty(), "{plan:?}");
+        if !plan.traps.is_empty() {
+            return false;
+        }
         plan.map.iter().for_each(|range| map(range.start, range.end));
         plan.restore.iter().for_each(write);
         for jump in &plan.jumps {
@@ -175,6 +188,7 @@ impl Armed {
             jump.pad(trampoline).iter().for_each(write);
             jump.code(trampoline).expect("it is near").iter().for_each(write);
         }
+        true
     }
 
     fn disarm(&mut self, addresses: &[u64]) -> Removal {
@@ -225,15 +239,16 @@ fn a_program_computes_the_same_and_is_counted() {
     write(&Write { address: PROGRAM, bytes: bytes.clone() });
     let starts = instructions(&bytes[..length], PROGRAM);
     assert!(starts.len() > 40 && length < 120, "{} instructions, {length} bytes", starts.len());
-    let planner = Planner::new(Limits { mappings: 1000, shadow_stacks: false });
-    let mut armed = Armed { planner, bytes: bytes.clone(), instructions: starts.clone() };
+    let planner = || Planner::new(Limits { mappings: 1000, shadow_stacks: false });
+    let mut armed =
+        Armed { planner: planner(), roomy: true, bytes: bytes.clone(), instructions: starts.clone() };
     let expected: Vec<u64> = (1..40).map(run).collect();
     const NUMBER: u64 = 37;
 
     // One after the other.
     let mut alone = BTreeMap::new();
     for address in &starts {
-        armed.arm(&[*address]);
+        assert!(armed.arm(&[*address]));
         let (result, counts) = armed.counted(NUMBER);
         assert_eq!(result, expected[NUMBER as usize - 1], "{address:#x}");
         assert!(counts.keys().all(|counted| counted == address), "{address:#x}: {counts:x?}");
@@ -245,7 +260,7 @@ fn a_program_computes_the_same_and_is_counted() {
     assert_eq!((alone[&starts[0]], alone[&starts[7]]), (1, NUMBER));
 
     // All at once.
-    armed.arm(&starts);
+    assert!(armed.arm(&starts));
     let (result, counts) = armed.counted(NUMBER);
     assert_eq!((result, &counts), (expected[NUMBER as usize - 1], &alone));
     armed.disarm(&starts);
@@ -256,7 +271,7 @@ fn a_program_computes_the_same_and_is_counted() {
     for _ in 0..300 {
         let mut chosen: Vec<u64> = starts.iter().copied().filter(|_| random.below(6) == 0).collect();
         chosen.retain(|address| !present.contains(address));
-        armed.arm(&chosen);
+        assert!(armed.arm(&chosen));
         present.extend(chosen);
         let gone: Vec<u64> = present.iter().copied().filter(|_| random.below(3) == 0).collect();
         armed.disarm(&gone);
@@ -269,6 +284,21 @@ fn a_program_computes_the_same_and_is_counted() {
         assert_eq!(run(number), expected[number as usize - 1]);
     }
     armed.disarm(&present);
+
+    // Where no page can be mapped, and the control flow is known, several share a jump.
+    assert!(is_closed(&bytes[..length], PROGRAM));
+    let mut grouped = 0;
+    for address in &starts {
+        (armed.planner, armed.roomy) = (planner(), false);
+        if armed.arm(&[*address]) {
+            let (result, counts) = armed.counted(NUMBER);
+            assert_eq!(result, expected[NUMBER as usize - 1], "{address:#x}");
+            assert_eq!(counts.get(address), alone.get(address), "{address:#x}");
+            grouped += usize::from(armed.site_length(*address) < 5);
+            armed.disarm(&[*address]);
+        }
+    }
+    assert!(grouped >= 12, "{grouped} by a jump over several");
     // SAFETY: the program is mapped, and runs no more.
     let left = unsafe { std::slice::from_raw_parts(PROGRAM as *const u8, bytes.len()) };
     assert!(left == bytes, "every byte is back");

@@ -123,8 +123,7 @@ impl Tracer<'_> {
         self.bring_back(number, &held);
         self.free_trampolines(number, &held);
         let mut work = Work::default();
-        let mut groups: BTreeMap<u64, (std::ops::Range<u64>, Vec<Ready>, Vec<(Planned, String)>)> =
-            BTreeMap::new();
+        let mut groups: BTreeMap<u64, Sites> = BTreeMap::new();
         let mapping = |address: u64| {
             let found = mappings.iter().find(|mapping| mapping.contains(address));
             found.map_or(address..address + 1, |mapping| mapping.start..mapping.end)
@@ -428,6 +427,9 @@ impl Tracer<'_> {
         Ok((thread, stop, added))
     }
 }
+
+/// A mapping, those of its sites that are ready, and those that are to trap, with why.
+type Sites = (std::ops::Range<u64>, Vec<Ready>, Vec<(Planned, String)>);
 
 /// The sites of one mapping.
 struct Group<'a> {

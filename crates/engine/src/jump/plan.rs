@@ -68,6 +68,7 @@ pub(crate) fn name(tactic: Tactic) -> &'static str {
         Tactic::Padded(_) => "padded",
         Tactic::SuccessorEvicted => "successor evicted",
         Tactic::NeighbourEvicted => "neighbour evicted",
+        Tactic::Grouped => "grouped",
     }
 }
 
@@ -98,9 +99,10 @@ impl Tracer<'_> {
         let near = |&&(base, size): &&(u64, u64)| {
             base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
         };
-        let trampolines = space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
-            if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
-        });
+        let trampolines =
+            space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
+                if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
+            });
         let free = slots::free(&taken, &reach);
         let free: Vec<Range<u64>> = free
             .into_iter()
@@ -126,6 +128,7 @@ impl Tracer<'_> {
             instructions: &[],
             entered: &entered,
             kept: &kept,
+            flow: None,
         };
         let plan = planner.plan(&code, &Around { free: &free, trampolines }, sites);
         let mut failed = None;

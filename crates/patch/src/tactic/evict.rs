@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 
 use crate::{Mode, displace_in};
 
-use super::arrange::{JUMP, Joint, Placement, WINDOW, pads_allowed};
+use super::arrange::WINDOW;
 use super::image::Change;
+use super::jump::{JUMP, Joint, Placement, pads_allowed};
 use super::pads::Pages;
 use super::pattern;
 use super::planner::{LONGEST, Planner, State};
@@ -162,7 +163,7 @@ impl Planner {
             let tactic = Tactic::NeighbourEvicted;
             self.commit(
                 address,
-                Placement { tactic, prefixes: 0, bytes, pad: Some(pad), joint: Some(joint) },
+                Placement { tactic, prefixes: 0, bytes, pad: Some(pad), joint: Some(joint), group: None },
             );
             return true;
         }
@@ -213,13 +214,15 @@ impl Planner {
         self.entries.get(&address).map(|entry| address + u64::from(entry.length))
     }
 
-    /// Whether control goes on behind the instruction of an entry, which is proof of another one there.
+    /// Whether control goes on behind the one instruction of an entry, which is proof of another one there. (A call comes back, where it
+    /// is one that does.)
     fn falls_through(&self, address: u64) -> bool {
         self.entries.get(&address).is_some_and(|entry| {
-            let original = &entry.original[..usize::from(entry.length)];
+            let original = entry.original.get(..usize::from(entry.length)).unwrap_or_default();
             displace_in(Mode::Bits64, original, address).is_ok_and(|displaced| {
-                // A call comes back, where it is one that does.
-                displaced.falls_through() && !displaced.enters_kernel()
+                displaced.length() == original.len()
+                    && displaced.falls_through()
+                    && !displaced.enters_kernel()
             })
         })
     }

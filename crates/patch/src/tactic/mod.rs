@@ -22,6 +22,10 @@
 //!   neighbour   an instruction of six bytes or more within 127 bytes moves away; the bytes that its jump leaves over take a second
 //!   evicted     jump, to which two bytes lead
 //!               50 90 | .. | 48 81 ec 00 01 00 00      eb xx | .. | e9 rr rr rr rr | e9 rr
+//!
+//!   grouped     several instructions move together, under one jump; only where it is proven that control comes to none of them but
+//!               the first
+//!               48 89 fb | 53 | 31 c0          e9 rr rr rr | rr | 31 c0
 //! ```
 //!
 //! # What holds
@@ -41,7 +45,9 @@
 
 mod arrange;
 mod evict;
+mod group;
 mod image;
+mod jump;
 mod pads;
 mod pattern;
 mod planner;
@@ -77,6 +83,20 @@ pub struct Code<'a> {
     pub entered: &'a [u64],
     /// Addresses that must not be changed nor moved, ascending and disjoint: restartable sequences.
     pub kept: &'a [Range<u64>],
+    /// What is proven of the control flow. Without it nothing is grouped.
+    pub flow: Option<Flow<'a>>,
+}
+
+/// A proof of where control comes to. It is the caller's word.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// Functions of which all ways to get to an instruction are known, ascending and disjoint: those without an indirect jump
+    /// ([`crate::is_closed`]), and those whose indirect jumps are resolved.
+    pub functions: &'a [Range<u64>],
+    /// All addresses in them to which control comes otherwise than by falling through or returning from a call, ascending: targets of
+    /// direct jumps and calls from anywhere ([`crate::targets`]), entries, targets of jump tables, landing pads of exceptions, and what
+    /// any pointer in the module's data leads to.
+    pub targets: &'a [u64],
 }
 
 /// The address space around the code.
@@ -112,6 +132,8 @@ pub enum Tactic {
     SuccessorEvicted,
     /// By a short jump to the bytes left over by another instruction's jump.
     NeighbourEvicted,
+    /// Together with the instructions that follow.
+    Grouped,
 }
 
 /// Why an instruction is moved.
@@ -145,6 +167,9 @@ pub struct Jump {
     pub tactic: Tactic,
     /// The landing pad to which the jump leads; without one it leads to the trampoline.
     pub pad: Option<u64>,
+    /// The instructions behind it that are moved with it, addresses and lengths: of [`Tactic::Grouped`] alone. They run in its trampoline, one
+    /// after the other; a thread that is at one of them when the jump is written must be moved there.
+    pub followers: Vec<(u64, usize)>,
     /// The bytes of the program that change, in the order of their addresses. Without a pad the last four of them are the distance to
     /// the trampoline, and zero here.
     code: Vec<Write>,

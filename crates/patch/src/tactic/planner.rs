@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::arrange::{EFFORT, EFFORT_FOR_EACH, Placement};
+use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
+use super::jump::Placement;
 use super::pads::{Luck, Pads};
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
 
@@ -14,8 +15,8 @@ const PATIENCE: u8 = 4;
 
 /// What is done to the instructions of one process: it lives as long as any is moved.
 ///
-/// Plans build on each other: each is to be applied before the next is made, or not at all, and then the planner is of no
-/// use any more.
+/// Plans build on each other: each is to be applied before the next is made. One that cannot be applied (memory is no longer free that
+/// was) leaves the planner of no use: a clone from before it is, with what is free now.
 #[derive(Clone, Debug)]
 pub struct Planner {
     pub(super) image: Image,
@@ -29,6 +30,8 @@ pub struct Planner {
     pub(super) held: BTreeSet<u64>,
     /// What is to be given a jump.
     pub(super) open: BTreeSet<u64>,
+    /// Whether only used pages are to be tried.
+    pub(super) frugal: bool,
     /// How many jumps may still be tried for the plan that is being made: there are sites for which nothing helps, and there may
     /// be many of them.
     pub(super) effort: usize,
@@ -46,6 +49,8 @@ pub(super) struct Entry {
     /// Of an instruction that is about to be moved: how many prefixes its jump will have, and which.
     pub(super) prefixes: u8,
     pub(super) prefix: u8,
+    /// Whether it was taken out of a group, and is to be in none.
+    pub(super) alone: bool,
     /// How often this plan has given it a jump.
     pub(super) rounds: u8,
 }
@@ -80,6 +85,7 @@ impl Planner {
             before: BTreeMap::new(),
             held: BTreeSet::new(),
             open: BTreeSet::new(),
+            frugal: false,
             effort: 0,
         }
     }
@@ -146,6 +152,7 @@ impl Planner {
                 State::Jump(_) | State::Open => None,
             });
         }
+        self.ungroup(site.address);
         let bytes = code.slice(site.address, site.length).ok_or(Reason::Outside)?;
         if site.length == 0 || site.length > LONGEST || self.overlaps(site.address, end) {
             return Err(Reason::Outside);
@@ -187,6 +194,7 @@ impl Planner {
             guest: None,
             prefixes: 0,
             prefix: 0x2e,
+            alone: false,
             rounds: 0,
         };
         self.entries.insert(address, entry);
@@ -260,9 +268,10 @@ impl Planner {
                 State::Trap(reason) => plan.traps.push((address, *reason)),
                 State::Jump(placement) => plan.jumps.push(Jump {
                     address,
-                    length: entry.length.into(),
+                    length: placement.group.as_ref().map_or(entry.length, |group| group.single).into(),
                     purpose: entry.purpose,
                     tactic: placement.tactic,
+                    followers: placement.group.as_ref().map_or(Vec::new(), |group| group.followers.clone()),
                     pad: placement.pad,
                     code: placement.writes(address, entry.length),
                 }),

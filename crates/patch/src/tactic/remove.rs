@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::arrange::Placement;
+use super::jump::Placement;
 use super::planner::{Entry, Planner, State};
 use super::{Purpose, Write};
 

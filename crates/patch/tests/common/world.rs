@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use dprobes_patch::entered;
-use dprobes_patch::tactic::{Code, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
-use iced_x86::{Code as Opcode, Decoder, DecoderOptions};
+use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions, Mnemonic};
 
 /// What a site is expected to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct World {
     pub instructions: Vec<u64>,
     pub entered: Vec<u64>,
     pub kept: Vec<Range<u64>>,
+    /// Functions and targets, if anything is proven of them.
+    pub flow: Option<(Vec<Range<u64>>, Vec<u64>)>,
     pub free: Vec<Range<u64>>,
     pub trampolines: Range<u64>,
     /// The code as it is now.
@@ -111,6 +113,7 @@ impl World {
             original,
             instructions,
             kept: Vec::new(),
+            flow: None,
             free: layout.free,
             trampolines: layout.trampolines,
             pads: HashMap::new(),
@@ -146,6 +149,7 @@ impl World {
             instructions: &self.instructions,
             entered: &self.entered,
             kept: &self.kept,
+            flow: self.flow.as_ref().map(|(functions, targets)| Flow { functions, targets }),
         };
         let space = Space { free: &self.free, trampolines: self.trampolines.clone() };
         let start = Instant::now();
@@ -176,6 +180,7 @@ impl World {
         }
         for write in &plan.restore {
             self.write(write);
+            self.jumps.remove(&write.address);
         }
         for jump in &plan.jumps {
             let trampoline = self.trampoline(jump.address);
@@ -210,15 +215,13 @@ impl World {
         let removal = self.planner.remove(sites);
         for write in &removal.restore {
             self.write(write);
+            self.jumps.remove(&write.address);
         }
         for pad in &removal.pads {
             self.forget_pad(*pad);
         }
         for site in sites {
             self.sites.remove(site);
-            if !removal.kept.contains(site) {
-                self.jumps.remove(site);
-            }
         }
         removal
     }
@@ -269,7 +272,16 @@ impl World {
     /// Every instruction leads where it must: a site to its trampoline or a trap, a moved neighbour to its copy, and all others are what
     /// they were.
     pub fn check(&self) {
+        let grouped: HashMap<u64, u64> = self
+            .jumps
+            .values()
+            .flat_map(|jump| jump.followers.iter().map(|follower| (follower.0, jump.address)))
+            .collect();
         for address in &self.instructions {
+            if let Some(first) = grouped.get(address) {
+                self.check_grouped(*first, *address);
+                continue;
+            }
             let length = self.site(*address).length;
             let (was, is) = (self.at(&self.original, *address), self.at(&self.bytes, *address));
             let untouched = was[..length.min(was.len())] == is[..length.min(is.len())];
@@ -298,6 +310,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Nothing lands on an instruction that is moved with the one at `first`.
+    fn check_grouped(&self, first: u64, address: u64) {
+        let (functions, targets) = self.flow.as_ref().expect("nothing is grouped without proof");
+        assert!(functions.iter().any(|function| function.contains(&first) && function.contains(&address)));
+        assert!(!targets.contains(&address), "{address:#x} is a target");
+        assert!(!self.sites.contains_key(&address), "{address:#x} is a site");
+        let before =
+            self.instructions.iter().rev().find(|other| **other < address).expect("the first is before");
+        let before =
+            Decoder::with_ip(64, self.at(&self.original, *before), *before, DecoderOptions::NONE).decode();
+        assert_ne!(before.mnemonic(), Mnemonic::Call, "a call returns to {address:#x}");
     }
 
     /// Nothing is changed.
