@@ -274,7 +274,7 @@ pub(crate) struct Placing {
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
-    #[arg(long, value_name = "ENGINE", default_value = "trap", overrides_with = "engine")]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
 }
 
@@ -428,7 +428,7 @@ pub(crate) struct Tracing {
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
-    #[arg(long, value_name = "ENGINE", default_value = "trap", overrides_with = "engine")]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]

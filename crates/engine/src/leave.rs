@@ -60,12 +60,14 @@ impl Leaving {
 impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
     pub fn finish(&mut self, control: &Control) -> Report {
+        self.look_for_over();
         let report_states: Vec<Vec<State>> = self
             .programs
             .iter()
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
         self.leave_all(control);
+        self.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use process::Image;
 use rpn::{Location, Object};
 use trace::Items;
+use vm::Op;
 
 use crate::jump::{Cells, Counter, Words, has_limits};
 use crate::places::{PlaceReport, Places};
@@ -50,6 +51,8 @@ pub(crate) struct Program {
     pub(crate) counters: Option<HashMap<u16, Counter>>,
     /// Whether an instruction of it removes a probe.
     pub(crate) removes: bool,
+    /// Whether an instruction of it calls a facility: a core dump, which shows all threads.
+    pub(crate) calls: bool,
     pub(crate) probes: Vec<Probe>,
     /// The sites of the probes that have many. They are noted while the program is only looked at.
     pub(crate) places: RefCell<Places>,
@@ -316,7 +319,8 @@ impl Program {
             locals: Variables::new(usize::from(object.vars), cells),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             counters: None,
-            removes: crate::jump::removes(&object.code, object.word().bytes()),
+            removes: crate::jump::has(&object.code, object.word().bytes(), &[Op::Remove]),
+            calls: crate::jump::has(&object.code, object.word().bytes(), &[Op::ExitTo]),
             places: RefCell::default(),
             versions,
             options,

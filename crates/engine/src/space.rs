@@ -134,6 +134,12 @@ impl Space {
             copy.areas.retain(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
             copy.planner = None;
+            // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
+            if let Some(ground) = copy.ground.take() {
+                ground.mapped().for_each(|(base, size)| copy.jumps.add_pads(base, size));
+            }
+            copy.jumps.retain_pads(&mappings);
+            (copy.groundless, copy.known) = (None, None);
             copy.placed.clear();
             copy.watched = false;
             copy.stale = true;

@@ -150,7 +150,8 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
-        if self.drain.is_due() {
+        // Threads that are held wait for their answers first.
+        if self.held.is_empty() && self.drain.is_due() {
             self.drain(false);
         }
         let next = self.next_event(block && !self.drain.is_busy());
@@ -346,7 +347,8 @@ impl<'a> Tracer<'a> {
 
     /// Time has passed: what waits for it is looked at.
     fn tick(&mut self) {
-        if self.drain.is_due() {
+        // Threads that are held wait for their answers first.
+        if self.held.is_empty() && self.drain.is_due() {
             self.drain(false);
         }
         if !self.drain.is_busy() {

@@ -325,6 +325,11 @@ impl Tracer<'_> {
                 Use::Probe { program, .. } if self.programs[program].options.engine == Engine::Trap => {
                     return Err("`--engine trap`".to_owned());
                 }
+                Use::Probe { program, .. } if self.programs[program].calls => {
+                    return Err(
+                        "a handler of its program calls a facility, which may show all threads".to_owned()
+                    );
+                }
                 Use::Probe { program, probe } => {
                     let location = &self.programs[program].versions.main().probes[probe].location;
                     let is_return = matches!(location, Location::Points { point: Point::Return, .. });

@@ -39,7 +39,7 @@ pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
 pub(crate) use ground::Ground;
 pub(crate) use identity::Known;
-pub(crate) use over::removes;
+pub(crate) use over::has;
 use process::Mapping;
 use room::Room;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
@@ -142,6 +142,21 @@ impl Jumps {
                 }
                 false
             }
+        });
+    }
+
+    /// Forgets memory that is not mapped.
+    pub(crate) fn retain_pads(&mut self, mappings: &[Mapping]) {
+        self.pads.retain(|&(base, size)| {
+            let end = base + size;
+            let mut next = base;
+            for mapping in mappings.iter().filter(|mapping| mapping.end > base && mapping.start < end) {
+                if mapping.start > next {
+                    return false;
+                }
+                next = mapping.end;
+            }
+            next >= end
         });
     }
 
