@@ -210,8 +210,7 @@ mod tests {
 
     #[test]
     fn every_site_has_a_fate() {
-        let site =
-            |offset| Site { address: offset, offset, text: "nop".into(), entry: false, linkage: false };
+        let site = |offset| Site { address: offset, offset, text: "nop".into(), entry: false, apart: false };
         let (a, b, c) = (site(1), site(2), site(3));
         let stats = serde_json::json!({"probes": [
             {"engine": "jump", "tactic": "plain", "state": "armed", "hits": 5, "runs": 4, "ignored": 0, "missed": 1},
