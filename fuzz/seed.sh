@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Fills the corpora from the programs of the tests, and the dictionary of the language from its reference.
+# Fills the corpora from the programs of the tests, and the dictionaries of the language and of PPDFs from their
+# references.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-mkdir -p corpus/compile corpus/disassemble corpus/interpret
-for program in ../crates/rpn/tests/{good,bad,seeds}/*.rpn ../examples/*.rpn; do
+mkdir -p corpus/compile corpus/disassemble corpus/interpret corpus/ppdf
+for program in ../crates/rpn/tests/{good,bad}/*.rpn ../tests/seeds/*.rpn ../examples/*.rpn; do
     name=$(basename "$program" .rpn)
     # The first byte is the machine: i386 for the seeds' programs, else x86-64.
     case $program in */seeds/*) machine='\0' ;; *) machine='\1' ;; esac
@@ -12,3 +13,15 @@ done
 # Every word in code spans of the reference, as an AFL dictionary.
 grep -o '`[^`]*`' ../docs/language.md | tr -d '`' | tr ' ,:' '\n' | grep -E '^[A-Za-z_0-9#]{2,}$' | sort -u |
     sed 's/.*/"&"/' >corpus/words.dict
+
+# PPDFs: of every program and machine for which one can be built here. Some name modules that are nowhere.
+cargo build --quiet --manifest-path ../Cargo.toml -p dprobes
+for program in ../crates/rpn/tests/{good,seeds}/*.rpn ../examples/*.rpn; do
+    for machine in x86-64 i386 s390 s390x ppc ppc64; do
+        ../target/debug/dprobes build-ppdf --arch $machine "$program" \
+            -o "corpus/ppdf/$(basename "$program" .rpn)-$machine" 2>/dev/null || true
+    done
+done
+[ -n "$(ls corpus/ppdf)" ] || { echo 'no PPDF could be built' >&2; exit 1; }
+# The tags of sections and fields.
+grep -oE '`[A-Za-z]{4}`' ../docs/ppdf.md | tr -d '`' | sort -u | sed 's/.*/"&"/' >corpus/tags.dict

@@ -997,8 +997,9 @@ finish:
     mov $data_start, %edi
     mov $data_end - data_start, %esi
     call dump
-    mov $stack_top - 512 - 256, %edi
-    mov $512 + 256, %esi
+    /* The red zone, and nothing below it: that is anybody's. */
+    mov $stack_top - 512 - 128, %edi
+    mov $512 + 128, %esi
     call dump
     mov $x87, %edi
     mov $20, %esi

@@ -35,6 +35,9 @@ pub struct Identity {
     /// Where a thread's registered `struct rseq` is, as an offset from `fs` (glibc's `__rseq_offset`), or 0: not known. It is set
     /// only where the kernel confirmed the place and glibc's signature ([`RSEQ_SIGNATURE`]).
     pub rseq_offset: AtomicU64,
+    /// What is written here does not matter: the state of a record that there is not, so that what commits a record need
+    /// not ask whether there is one.
+    pub nothing: Line,
 }
 
 /// The signature that glibc registers, found before each place that a restartable sequence aborts to.
@@ -60,12 +63,13 @@ pub struct PerProcessor {
 
 /// Working memory of one hit at a time, claimed by the thread that hits.
 ///
-/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes. A thread begins at that of its processor's number
-/// (modulo their count) and takes the first whose `claim` it exchanges from 0 to 1.
+/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
+/// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
+/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from 0 to 1.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// 1 while a thread has it. Taken by an atomic exchange, given back by a plain store of 0.
+    /// 1 while a thread has it. Given back by a plain store of 0.
     pub claim: AtomicU32,
     /// The thread that has it, for when that thread is killed.
     pub holder: AtomicU32,
@@ -77,7 +81,7 @@ pub struct Context {
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
-    /// Bytes that were ever taken out of its ring, in a cache line of its own. Written by the reader.
+    /// Bytes that were ever taken out of its ring, in a cache line of its own, or [`ABANDONED`]. Written by the reader.
     pub tail: Line,
     /// The program's registers, for handlers that leave compiled code: see [`Registers`].
     pub registers: Registers,
@@ -103,7 +107,167 @@ pub struct Registers {
 
 /// Bytes from one context to the next: the [`Context`], the interpreter's working memory and a stack, which the agent's
 /// code uses from the end down.
+///
+/// | offset | what is there |
+/// |---|---|
+/// | 0 | [`Context`] |
+/// | [`RESUME`] | [`Resume`] |
+/// | [`SAVED`] | [`Saved`] |
+/// | [`STATE`] | the interpreter's working memory: a `vm::State` |
+/// | [`SCRATCH`] | a record that has no room in the ring: a [`Header`], then [`SCRATCH_SIZE`] less its bytes |
+/// | ... | unused |
+/// | [`CONTEXT_SIZE`] | the end of the stack |
 pub const CONTEXT_SIZE: u64 = 256 << 10;
+
+/// Where a context's [`Resume`] is.
+pub const RESUME: u64 = PAGE;
+
+/// Where a context's [`Saved`] is.
+pub const SAVED: u64 = PAGE + 0xc00;
+
+/// Where a context's `vm::State` is.
+pub const STATE: u64 = 2 * PAGE;
+
+/// Where a context's scratch record is. Compiled code writes a record here that it knows will be dropped.
+pub const SCRATCH: u64 = 128 << 10;
+
+/// Bytes of a scratch record: the header, the largest log, and 8 bytes that may be written behind it.
+pub const SCRATCH_SIZE: u64 = HEADER as u64 + vm::LOG_LIMIT as u64 + 8;
+
+/// What the agent keeps of the program while it runs on a context, and room for what the kernel tells it.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// xmm0 to xmm15.
+    pub vectors: [u128; 16],
+    /// The stack pointer.
+    pub stack: u64,
+    /// The address of the [`HandlerInfo`].
+    pub handler: u64,
+    /// A description of a segment.
+    pub descriptor: [u32; 4],
+}
+
+/// Stands for the length of a log in [`Header::log_length`]: the handler makes no record of its log, and there is nothing but
+/// its stack traces.
+pub const NO_LOG: u32 = u32::MAX;
+
+/// Stands in [`Context::tail`] for a reader that will not read any more: there is always room, and what is written is lost.
+/// Nobody waits for room then.
+pub const ABANDONED: u64 = u64::MAX;
+
+/// The most elements of the stack that compiled code hands over.
+pub const RESUME_ELEMENTS: usize = 96;
+
+/// Stands for a code that a handler did not set, in [`Resume`].
+pub const UNSET: u32 = u32::MAX;
+
+/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. Of `elements` and `calls`, as many
+/// are set as there are.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Resume {
+    /// The time stamp counter when the hit began to log, or when it left compiled code.
+    pub time: u64,
+    /// Where what it has logged is.
+    pub log: u64,
+    /// Bytes that it has logged.
+    pub log_length: u32,
+    /// Bytes logged when the last logging that succeeded had ended.
+    pub complete: u32,
+    /// The offset in the bytecode of the next instruction.
+    pub offset: u32,
+    /// The slot of the stack's top.
+    pub top: u32,
+    /// Jumps that were taken.
+    pub jumps: u32,
+    /// Calls that were made.
+    pub calls_made: u32,
+    /// The major code that it set, or [`UNSET`].
+    pub major: u32,
+    /// The minor code that it set, or [`UNSET`].
+    pub minor: u32,
+    /// Elements of the stack in `elements`; all others are 0.
+    pub element_count: u32,
+    /// Calls in `calls`.
+    pub call_count: u32,
+    /// The elements of the stack.
+    pub elements: [vm::Element; RESUME_ELEMENTS],
+    /// The calls that have not returned, the outermost first.
+    pub calls: [vm::Call; vm::CALL_DEPTH],
+}
+
+/// What the interpreter needs to know of a handler: written by the tracer, once for each probepoint, below [`LOW_END`].
+/// All addresses are below it too.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandlerInfo {
+    /// The probepoint's offset in its module, as stack traces name it.
+    pub point: u64,
+    /// The address of the bytecode.
+    pub code: u32,
+    /// Bytes of bytecode.
+    pub code_length: u32,
+    /// The offset of the handler's first instruction in it.
+    pub entry: u32,
+    /// Jumps that a run may take.
+    pub jmpmax: u32,
+    /// Bytes that a run may log. 0: it makes no record.
+    pub logmax: u32,
+    /// Bytes of stack traces.
+    pub excpt_log: u32,
+    /// Bytes of heap.
+    pub heap: u32,
+    /// The exceptions that are raised.
+    pub mask: u32,
+    /// 1 where every exception leaves a stack trace, else 0.
+    pub autostacktrace: u32,
+    /// The address of the local variables, 8 bytes each.
+    pub locals: u32,
+    /// Local variables.
+    pub local_count: u32,
+    /// The address of the global variables, 8 bytes each.
+    pub globals: u32,
+    /// Global variables.
+    pub global_count: u32,
+    /// The address of the module's name.
+    pub module: u32,
+    /// Bytes of it.
+    pub module_length: u32,
+    /// The program's number (`id =`).
+    pub id: u32,
+    /// The program's major code: that of records where the handler sets none.
+    pub major: u32,
+    /// The probe's minor code, likewise.
+    pub minor: u32,
+    /// The probe's number in records.
+    pub probe: u32,
+    /// The state that its records get: [`state::COMMITTED`] or [`state::TENTATIVE`].
+    pub record: u32,
+    /// 1 where a full ring is waited for, 0 where the record is dropped.
+    pub lossless: u32,
+    /// The address of the counter of dropped records: 8 bytes, counted with a locked increment.
+    pub dropped: u32,
+    /// The address of the word of 4 bytes that is set to 1 when the handler ends with `remove`; the run that finds it
+    /// 1 already logs nothing. 0: no instruction of the handler is `remove`.
+    pub removed: u32,
+}
+
+/// The entries of the agent that compiled code calls, by their addresses below [`LOW_END`].
+///
+/// Arguments and results are those of `extern "C"`, and so are the registers that are kept. The code there switches to
+/// the context's own stack ([`CONTEXT_SIZE`] from its start, down), saves and restores xmm0 to xmm15, and the flags as they
+/// were: compiled code may be called with the direction flag set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entries {
+    /// `resume(context: *mut Context, handler: *const HandlerInfo) -> u64`: goes on with the run in the context's [`Resume`],
+    /// on [`Context::registers`], to its end, and makes its records. The context stays claimed. The result is the address
+    /// of its record, if that is TENTATIVE, or that of [`Identity::nothing`]. Stack traces are part of the record.
+    pub resume: u32,
+    /// `wait(context: *mut Context, bytes: u64)`: returns when that many bytes of the context's ring are free, with
+    /// [`Context::seen_tail`] set. Only `--lossless` calls it.
+    pub wait: u32,
+}
 
 /// The header of a record in a ring. The bytes that the handler logged follow, then those of its stack traces; then
 /// nothing up to a multiple of 8. A record never wraps: one that does not fit before the end of the ring begins at its
@@ -134,9 +298,9 @@ pub struct Header {
     pub rsp: u64,
     /// The site's address.
     pub site: u64,
-    /// Bytes that the handler logged.
+    /// Bytes that the handler logged, or [`NO_LOG`].
     pub log_length: u32,
-    /// Bytes of its stack traces.
+    /// Bytes of its stack traces; they are shown as a record of their own, with major and minor code 0.
     pub trace_length: u32,
 }
 
@@ -158,6 +322,16 @@ pub mod state {
 /// Bytes of a ring: a power of two.
 pub const RING_SIZE: u64 = 4 << 20;
 
+const _: () = {
+    assert!(size_of::<Context>() as u64 <= PAGE);
+    assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
+    assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
+    assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    // No stack of less than this is left for the agent's code.
+    assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
+    assert!(CONTEXT_SIZE.is_power_of_two());
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +342,11 @@ mod tests {
         assert_eq!(HEADER, 64);
         assert_eq!(offset_of!(Context, tail) % 64, 0);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
-        assert!(size_of::<Context>() as u64 <= PAGE);
     }
+
+    const _: () = assert!(size_of::<Context>() as u64 <= PAGE);
+    const _: () = assert!(RESUME + size_of::<Resume>() as u64 <= STATE);
+    const _: () = assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    /// No stack of less than this is left for the agent's code.
+    const _: () = assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use trace::Items;
+use serde::{Deserialize, Serialize};
+use trace::{Form, Items};
+
+use crate::points::{At, Text};
 
 /// Dynamic probes on running programs.
 ///
@@ -21,6 +24,7 @@ use trace::Items;
     after_help = "\
 Examples:
   dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
+  dprobes run --at 'libc:mem*:entry' -- ls -l /   count the calls of functions
   dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
   dprobes check --emit asm count.rpn              compile only, and show the instructions
   dprobes list /bin/ls 'str*'                     functions that can be probed"
@@ -43,8 +47,9 @@ pub(crate) enum Command {
     /// List modules and the functions in them that can be probed
     List(List),
     /// Put probes in and return; a background session keeps them
-    #[command(alias = "apply-ppdf")]
     Insert(Insert),
+    /// Put the probes of a PPDF in and return
+    ApplyPpdf(ApplyPpdf),
     /// Take probes out that were inserted
     Remove(Remove),
     /// Show the probes that are inserted
@@ -75,10 +80,13 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   dprobes run count.rpn -- ls -l /
+  dprobes run --at 'libc.so.6:mem*:entry' -- ls            calls of functions, counted
+  dprobes run --at a.out:main:return --do 'push retval; log 1' -- ./app
+  dprobes run --at 'a.out:parse:*' -- ./app                 how often each instruction runs
   dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py")]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
@@ -96,10 +104,12 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   dprobes attach -p 4711 count.rpn
+  dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
+  dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
   dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json")]
 pub(crate) struct Attach {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
     #[command(flatten)]
     pub(crate) select: Select,
     #[command(flatten)]
@@ -122,8 +132,8 @@ Examples:
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only this machine's programs can be
-    /// inserted
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64 and i386
+    /// programs can be inserted
     #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
     pub(crate) arch: rpn::Arch,
     /// Print what it was compiled to
@@ -145,14 +155,16 @@ Examples:
 pub(crate) struct BuildPpdf {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for; for another than this one, symbols are kept as they are written
-    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
-    pub(crate) arch: rpn::Arch,
+    /// The machine that the program is for [default: the module's]; where this one does not run it, symbols are kept as
+    /// they are written
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) arch: Option<rpn::Arch>,
     /// The file to write [default: the program's name with .ppdf]
     #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Look symbols up in this file: the module before it was stripped, or the module itself where it is not found
-    #[arg(short, long, value_name = "FILE")]
+    /// Look symbols up in this file: a debug file of the module or the module before it was stripped, or the module itself
+    /// where it is not found
+    #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
@@ -165,6 +177,7 @@ pub(crate) struct BuildPpdf {
 Examples:
   dprobes list /bin/ls                 the functions of a file
   dprobes list libfoo.so 'foo_*'       those whose names match
+  dprobes list /bin/ls main --points return   where main is left
   dprobes list -p 4711                 the modules of a process
   dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
 pub(crate) struct List {
@@ -174,6 +187,9 @@ pub(crate) struct List {
     /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
+    /// The points of these functions that --at MODULE:FUNCTION:POINT would probe: entry, return, * or an offset
+    #[arg(long, value_name = "POINT", value_parser = point)]
+    pub(crate) points: Option<rpn::Point>,
     /// A running process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
@@ -183,10 +199,10 @@ pub(crate) struct List {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Select {
     /// Only the probes of these groups: names, separated by commas or spaces; with --type, those that both select
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short = 'u', long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Vec<String>,
     /// Only the probes of these types
-    #[arg(long = "type", value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short = 't', long = "type", value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kind: Vec<String>,
 }
 
@@ -200,10 +216,41 @@ pub(crate) struct Select {
 Examples:
   dprobes insert count.rpn
   dprobes --insert count.rpn --merge             the same command, as the original spelled it
-  dprobes insert -p 4711 -o records.txt malloc.rpn")]
+  dprobes insert -p 4711 -o records.txt malloc.rpn
+  dprobes insert --sym app.debug --log PID TSC app.rpn
+  dprobes insert -p 4711 --at a.out:main_loop:entry")]
 pub(crate) struct Insert {
     #[command(flatten)]
-    pub(crate) program: Program,
+    pub(crate) probes: Probes,
+    /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    /// Let no thread of a process past a probe before all of them are in; so it always is
+    #[arg(long)]
+    pub(crate) stop_cpus: bool,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+}
+
+/// Put the probes of a PPDF in and return
+///
+/// As `insert` does it, for a file that `build-ppdf` has made. Symbols and macros were given when it was built.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes apply-ppdf app.ppdf
+  dprobes --apply-ppdf app.ppdf --group process memory --type leave")]
+pub(crate) struct ApplyPpdf {
+    /// The PPDF
+    #[arg(value_name = "PROG.ppdf")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+}
+
+/// How probes are inserted.
+#[derive(Debug, Args)]
+pub(crate) struct Placing {
     #[command(flatten)]
     pub(crate) select: Select,
     /// Add to the probes that the module has; a probepoint that both have is taken from the file
@@ -215,10 +262,9 @@ pub(crate) struct Insert {
     /// For these processes and their children only
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
-    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL [default: PID]
-    #[arg(short, long, value_name = "ITEMS", num_args = 1.., value_parser = items, value_delimiter = ',')]
-    pub(crate) log: Vec<String>,
-    /// Where records go
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Where records go: KLOG; COM1, COM2, LTT and EVL are refused
     #[arg(long, value_name = "TARGET", default_value = "klog", value_parser = log_target)]
     pub(crate) log_target: String,
     /// Write records to the end of a file instead
@@ -227,6 +273,9 @@ pub(crate) struct Insert {
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "trap", overrides_with = "engine")]
+    pub(crate) engine: Engine,
 }
 
 /// Take probes out that were inserted
@@ -284,21 +333,34 @@ pub(crate) enum SessionAction {
 
 /// Which programs are meant.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Which {
     /// Those of this module
-    #[arg(short, long, value_name = "MODULE", conflicts_with = "all", required_unless_present = "all")]
+    #[arg(short, long, value_name = "MODULE")]
     pub(crate) name: Option<String>,
     /// All
     #[arg(short, long)]
     pub(crate) all: bool,
 }
 
-/// A probe program and how it is compiled.
+/// What is probed: by a program, or by points of functions.
 #[derive(Debug, Args)]
-pub(crate) struct Program {
+pub(crate) struct Probes {
     /// The probe program, or the PPDF built from one
-    #[arg(value_name = "PROG.rpn")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "PROG.rpn", required_unless_present = "at")]
+    pub(crate) file: Option<PathBuf>,
+    /// Probe points of functions, as DTrace's pid provider names them; may be given several times
+    ///
+    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself. POINT is entry,
+    /// return, * for every instruction, or an offset in hexadecimal. MODULE and FUNCTION may be patterns with * ? [ ],
+    /// and empty for any. Without --do, hits are counted by function.
+    #[arg(long, value_name = "MODULE:FUNCTION:POINT", value_parser = crate::points::parse, conflicts_with = "file")]
+    pub(crate) at: Vec<At>,
+    /// What to do at each hit of --at: instructions of the probe language, with ; between them
+    ///
+    /// There are 64 local variables (lv) and 64 global ones (gv).
+    #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
+    pub(crate) handler: Option<String>,
     /// Define a macro of the program
     #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]
     pub(crate) define: Vec<(String, String)>,
@@ -307,12 +369,58 @@ pub(crate) struct Program {
     pub(crate) include: Vec<PathBuf>,
 }
 
+/// A probe program and how it is compiled.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Program {
+    /// The probe program, or the PPDF built from one
+    #[arg(value_name = "PROG.rpn")]
+    pub(crate) file: PathBuf,
+    /// The text of a program that is in no file
+    #[arg(skip)]
+    pub(crate) text: Option<Text>,
+    /// Define a macro of the program
+    #[arg(short = 'D', value_name = "KEY[=VALUE]", value_parser = definition)]
+    pub(crate) define: Vec<(String, String)>,
+    /// Look for included files in this directory too
+    #[arg(short = 'I', value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+}
+
+/// What is shown of a record.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Shown {
+    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas or spaces [default: PID]
+    #[arg(short, long, value_name = "ITEMS", value_parser = items)]
+    pub(crate) log: Vec<String>,
+    /// Write what was logged byte after byte, without offsets and characters
+    #[arg(short = 'f', long)]
+    pub(crate) unformatted_output: bool,
+}
+
+impl Shown {
+    /// The header items.
+    pub(crate) fn items(&self) -> Items {
+        match self.log.as_slice() {
+            [] => Items::DEFAULT,
+            // They were checked when the command line was read.
+            lists => lists.iter().flat_map(|list| Items::parse(list)).fold(Items::NONE, Items::with),
+        }
+    }
+
+    /// How the bytes are written.
+    pub(crate) fn form(&self) -> Form {
+        if self.unformatted_output { Form::Unformatted } else { Form::Formatted }
+    }
+}
+
 /// How a program is used.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
-    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas [default: PID]
-    #[arg(short, long, value_name = "ITEMS", value_parser = Items::parse)]
-    pub(crate) log: Option<Items>,
+    /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     /// Write records to a file instead of standard error
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -320,19 +428,31 @@ pub(crate) struct Tracing {
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
-    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    #[arg(long, value_name = "ENGINE", default_value = "trap", overrides_with = "engine")]
     pub(crate) engine: Engine,
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Engine {
-    /// The best that the process allows
+    /// A jump wherever one can stand, a trap elsewhere
     Auto,
+    /// A jump inside the process; where none can stand, the probe is refused
+    Jump,
     /// A breakpoint that this command answers
     Trap,
+}
+
+impl From<Engine> for engine::Engine {
+    fn from(engine: Engine) -> engine::Engine {
+        match engine {
+            Engine::Auto => engine::Engine::Auto,
+            Engine::Jump => engine::Engine::Jump,
+            Engine::Trap => engine::Engine::Trap,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -355,7 +475,16 @@ fn definition(text: &str) -> Result<(String, String), String> {
 
 /// Checks header items, and keeps their names.
 fn items(text: &str) -> Result<String, String> {
+    if text.trim_matches([',', ' ', '\t']).is_empty() {
+        return Err("no header item is named; as in --log PID TSC, or --log ALL".to_owned());
+    }
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Reads a point of a function.
+fn point(text: &str) -> Result<rpn::Point, String> {
+    let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
+    rpn::Point::parse(text).ok_or_else(wrong)
 }
 
 /// Reads a log target.
@@ -363,10 +492,10 @@ fn log_target(text: &str) -> Result<String, String> {
     match text.to_ascii_lowercase().as_str() {
         "klog" => Ok("klog".to_owned()),
         "com1" | "com2" | "ltt" | "evl" => Err(format!(
-            "{} is not built yet; klog, or -o FILE, takes the records",
+            "{} is not built yet; KLOG, or -o FILE, takes the records",
             text.to_ascii_uppercase()
         )),
-        _ => Err("the targets are KLOG, COM1, COM2, LTT and EVL".to_owned()),
+        _ => Err("the targets are KLOG, and not built yet COM1, COM2, LTT and EVL".to_owned()),
     }
 }
 

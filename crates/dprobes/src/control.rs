@@ -14,6 +14,8 @@ use engine::Control;
 
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(20);
+/// The same while the tracer wants to be interrupted often.
+const QUICK_TICK: Duration = Duration::from_millis(3);
 
 /// The last signal that asked for the end, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -124,13 +126,15 @@ struct Watcher {
 impl Watcher {
     fn watch(&self) {
         while !self.ended.load(Ordering::Relaxed) {
-            thread::park_timeout(TICK);
+            let quick = self.control.wants_quick_ticks.load(Ordering::Relaxed);
+            thread::park_timeout(if quick { QUICK_TICK } else { TICK });
             let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if over || SIGNAL.load(Ordering::Relaxed) != 0 {
                 self.control.stop.store(true, Ordering::Relaxed);
             }
-            let wanted =
-                self.control.stop.load(Ordering::Relaxed) || self.control.wants_ticks.load(Ordering::Relaxed);
+            let wanted = quick
+                || self.control.stop.load(Ordering::Relaxed)
+                || self.control.wants_ticks.load(Ordering::Relaxed);
             if wanted && !self.ended.load(Ordering::Relaxed) {
                 // SAFETY: the tracer's thread joins this one before it ends (`Watch::drop`).
                 unsafe { libc::pthread_kill(self.tracer, libc::SIGURG) };

@@ -101,10 +101,17 @@ fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger) -> ! {
             std::process::exit(1);
         }
     }
-    if restored > 0 {
+    if restored.restored > 0 {
         crate::output::tell(&format!(
-            "warning: the tracer was killed; {} put back",
-            crate::summary::count(restored as u64, "byte")
+            "warning: the tracer was killed; the bytes of {} put back",
+            crate::summary::count(restored.restored as u64, "site")
+        ));
+    }
+    if restored.left > 0 {
+        crate::output::tell(&format!(
+            "warning: the tracer was killed; {} of probes stay, since the process could not be stopped to take them \
+             out; they do it no harm",
+            crate::summary::count(restored.left as u64, "jump")
         ));
     }
     crate::session::end_as(status)

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use glob::Pattern;
 use patch::Mode;
 use process::{Function, FunctionKind, Image, ImageCache, Machine};
+use rpn::Point;
 
 use crate::Failure;
 use crate::arguments::List;
@@ -22,14 +23,17 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             let file = arguments.file.as_ref().map(PathBuf::from).unwrap_or_default();
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
-            functions(&image, &file, &wanted, &mut out)
+            match arguments.points {
+                None => functions(&image, &file, &wanted, &mut out),
+                Some(point) => points(&image, &file, &wanted, point, &mut out)?,
+            }
         }
         Some(pid) => {
             if arguments.pattern.is_some() {
                 return Err(Failure::new("give either a file or -p PID, and one pattern").with_status(2));
             }
             let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
-            process(pid, pattern.as_deref(), &mut out)?
+            process(pid, pattern.as_deref(), arguments.points, &mut out)?
         }
     };
     let _ = out.flush();
@@ -40,9 +44,14 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
 }
 
 /// Lists what a process has: how many lines that were.
-fn process(pid: i32, pattern: Option<&str>, out: &mut dyn Write) -> Result<usize, Failure> {
+fn process(
+    pid: i32,
+    pattern: Option<&str>,
+    point: Option<Point>,
+    out: &mut dyn Write,
+) -> Result<usize, Failure> {
     let survey = process::survey(pid, &mut ImageCache::new()).map_err(Failure::new)?;
-    let Some(pattern) = pattern else {
+    let Some(pattern) = pattern.or(point.map(|_| "*")) else {
         for module in &survey.modules {
             let count = module.image.functions().len();
             let _ = writeln!(
@@ -59,12 +68,24 @@ fn process(pid: i32, pattern: Option<&str>, out: &mut dyn Write) -> Result<usize
         return Ok(survey.modules.len());
     };
     let wanted = Wanted::parse(pattern)?;
-    Ok(survey.modules.iter().map(|module| functions(&module.image, &module.path, &wanted, out)).sum())
+    let Some(point) = point else {
+        return Ok(survey.modules.iter().map(|it| functions(&it.image, &it.path, &wanted, out)).sum());
+    };
+    let named: Vec<_> = survey.modules.iter().filter(|it| wanted.matches_module(&it.path)).collect();
+    // What one of many modules does not have is no failure.
+    let found = named.iter().map(|it| points(&it.image, &it.path, &wanted, point, out));
+    let mut found: Vec<_> = found.collect();
+    match found.iter().any(Result::is_ok) {
+        true => Ok(found.into_iter().flatten().sum()),
+        false => found.pop().unwrap_or(Ok(0)),
+    }
 }
 
 /// Which functions of which modules are wanted.
 struct Wanted {
     module: Option<Pattern>,
+    /// The function's pattern as it was written.
+    name: String,
     function: Pattern,
 }
 
@@ -82,7 +103,11 @@ impl Wanted {
         let pattern = |text: &str| {
             Pattern::new(text).map_err(|error| Failure::new(format!("pattern `{text}`: {error}")))
         };
-        Ok(Wanted { module: module.map(pattern).transpose()?, function: pattern(function)? })
+        Ok(Wanted {
+            module: module.map(pattern).transpose()?,
+            name: function.to_owned(),
+            function: pattern(function)?,
+        })
     }
 
     fn matches_module(&self, path: &Path) -> bool {
@@ -114,12 +139,39 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
         {
             continue;
         }
+        // The number is what `offset =` takes.
+        let Some(offset) = image.offset_of_address(function.vaddr) else { continue };
         let name = function.demangled().unwrap_or_else(|| function.name.clone());
         let kind = if function.kind == FunctionKind::Indirect { "  (resolver)" } else { "" };
-        if writeln!(out, "{:#014x} {:>7}  {file}:{name}{kind}", function.vaddr, function.size).is_err() {
+        if writeln!(out, "{offset:#010x} {:>7}  {file}:{name}{kind}", function.size).is_err() {
             break;
         }
         found += 1;
     }
     found
+}
+
+/// Lists points of functions of one module, as a probe would be placed there: how many. What is left out is told.
+fn points(
+    image: &Image,
+    path: &Path,
+    wanted: &Wanted,
+    point: Point,
+    out: &mut dyn Write,
+) -> Result<usize, Failure> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = if wanted.name.is_empty() { "*" } else { &wanted.name };
+    let survey = engine::survey(name, point, None, image, image, true)
+        .map_err(|reason| Failure::new(format!("{file}:{name}:{point}: {reason}")))?;
+    for site in &survey.sites {
+        let text = image.instruction_text(site.vaddr).unwrap_or_default();
+        if writeln!(out, "{:#014x}  {file}:{}  {text}", site.vaddr, site.function).is_err() {
+            break;
+        }
+    }
+    let _ = out.flush();
+    for remark in survey.remarks.iter().chain(&survey.left_out) {
+        crate::output::tell(&format!("note: {file}:{name}:{point}: {remark}"));
+    }
+    Ok(survey.sites.len())
 }

@@ -1,11 +1,26 @@
-//! `--group` and `--type` as the manual writes them.
+//! Lists of several words, as the manual writes them.
 //!
-//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`. A command line
-//! parser would take the second word for something else, so such lists are joined before it sees them: `--group=process,memory`.
+//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`; dprobes(8) has
+//! `--log` with any of its items. A command line parser would take the second word for something else, so such lists are
+//! joined before it sees them: `--group=process,memory`.
 
 use std::ffi::{OsStr, OsString};
 
-const OPTIONS: [&str; 2] = ["--group", "--type"];
+use trace::Items;
+
+/// An option that takes a list.
+struct List {
+    long: &'static str,
+    short: &'static str,
+    /// Whether a word may be in the list.
+    has: fn(&str) -> bool,
+}
+
+const LISTS: [List; 3] = [
+    List { long: "--group", short: "-u", has: is_name },
+    List { long: "--type", short: "-t", has: is_name },
+    List { long: "--log", short: "-l", has: is_item },
+];
 
 /// Joins the words of each list. A list goes on as long as its words look like names, so that the program may come
 /// after it (`--group process ./app.ppdf`); what was joined with `=` already is whole, unless a comma ends it.
@@ -19,41 +34,57 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             joined.extend(words);
             break;
         }
-        let Some((option, first)) =
-            option(&word).filter(|(_, first)| first.is_empty() || first.ends_with(','))
+        let Some((option, spelled, first)) =
+            option(&word).filter(|(_, _, first)| first.is_empty() || first.ends_with(','))
         else {
             joined.push(word);
             continue;
         };
         let mut list = first.to_owned();
-        while let Some(next) = words.next_if(|word| is_part(word)) {
+        while let Some(next) = words.next_if(|word| option.goes_on(word)) {
             list.push(',');
             list.push_str(&next.to_string_lossy());
         }
         let names: Vec<&str> = list.split([',', '=']).filter(|name| !name.is_empty()).collect();
         joined.push(match names.is_empty() {
-            // The parser says that a value is missing.
-            true => option.into(),
-            false => format!("{option}={}", names.join(",")).into(),
+            // The parser says that a value is missing, or what is wrong with the next word.
+            true => spelled.into(),
+            false => format!("{spelled}={}", names.join(",")).into(),
         });
     }
     joined
 }
 
-/// The option that a word is, and what it has after a `=`.
-fn option(word: &OsStr) -> Option<(&'static str, &str)> {
+/// The option that a word is, how it is spelled, and what it has after a `=`.
+fn option(word: &OsStr) -> Option<(&'static List, &'static str, &str)> {
     let word = word.to_str()?;
-    OPTIONS.iter().find_map(|option| {
-        let rest = word.strip_prefix(option)?;
-        Some((*option, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
+    LISTS.iter().find_map(|list| {
+        let (spelled, rest) = [list.long, list.short]
+            .into_iter()
+            .find_map(|spelled| Some((spelled, word.strip_prefix(spelled)?)))?;
+        Some((list, spelled, if rest.is_empty() { rest } else { rest.strip_prefix('=')? }))
     })
 }
 
-/// Whether a word may belong to a list: names, commas, a `=`. Names may have a `.` too, but then it is more likely a
-/// file's.
-fn is_part(word: &OsStr) -> bool {
-    let fits = |character: char| character.is_ascii_alphanumeric() || "_$@,=".contains(character);
-    word.to_str().is_some_and(|word| !word.is_empty() && word.chars().all(fits))
+impl List {
+    /// Whether a word may belong to the list: names, commas, a `=`.
+    fn goes_on(&self, word: &OsStr) -> bool {
+        let names = |word: &str| word.split([',', '=']).filter(|name| !name.is_empty()).all(self.has);
+        word.to_str().is_some_and(|word| !word.is_empty() && names(word))
+    }
+}
+
+/// Whether a word looks like the name of a group or type. These may have a `.` too, but then it is more likely a file's.
+fn is_name(word: &str) -> bool {
+    word.chars().all(|character| character.is_ascii_alphanumeric() || "_$@".contains(character))
+}
+
+/// Whether a word is a header item, or is meant for one: in capital letters alone.
+fn is_item(word: &str) -> bool {
+    let capitals = word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
+    // Those of another machine are refused by their names.
+    let foreign = ["PSW", "UPSW"].iter().any(|item| word.eq_ignore_ascii_case(item));
+    capitals || foreign || Items::parse(word).is_ok()
 }
 
 #[cfg(test)]
@@ -86,6 +117,24 @@ mod tests {
                 "run --group=process,memory --type=leave a.ppdf -- ls --group x y",
                 "{spelled}"
             );
+        }
+    }
+
+    #[test]
+    fn header_items_may_be_several_words_and_options_short() {
+        for (line, joined) in [
+            ("run -u process memory -t=leave, enter a.ppdf", "run -u=process,memory -t=leave,enter a.ppdf"),
+            ("insert -l psw Upsw a.rpn", "insert -l=psw,Upsw a.rpn"),
+            ("insert --log PID UID a.rpn", "insert --log=PID,UID a.rpn"),
+            ("insert -l pid Tsc count", "insert -l=pid,Tsc count"),
+            ("insert --log = ALL a.rpn", "insert --log=ALL a.rpn"),
+            ("insert --log=PID, UID -l TSC a.rpn", "insert --log=PID,UID -l=TSC a.rpn"),
+            ("insert --log PID UDI a.rpn", "insert --log=PID,UDI a.rpn"),
+            ("insert --log PID PSW UPSW a.rpn", "insert --log=PID,PSW,UPSW a.rpn"),
+            ("insert --log-target KLOG a.rpn", "insert --log-target KLOG a.rpn"),
+            ("insert --log what a.rpn", "insert --log what a.rpn"),
+        ] {
+            assert_eq!(join(line), joined);
         }
     }
 

@@ -13,12 +13,15 @@ mod list;
 mod lists;
 mod man;
 mod output;
+mod points;
 mod ppdf;
 mod program;
 mod service;
 mod session;
 mod stats;
 mod summary;
+mod symbols;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -27,7 +30,8 @@ use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
     let words = lists::join(service::modern(std::env::args_os().collect()));
-    let arguments = Arguments::parse_from(words);
+    let arguments =
+        Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::explain(error, &words).exit());
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
         Command::Insert(insert) => service::insert(&insert),
+        Command::ApplyPpdf(apply) => service::apply(&apply),
         Command::Remove(remove) => service::remove(&remove),
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),

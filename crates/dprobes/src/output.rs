@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use engine::{Note, Observer};
-use trace::{Items, Record};
+use trace::{Record, Text};
 
 use crate::Failure;
+use crate::arguments::Shown;
 
 /// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
 const BUFFER: usize = 1 << 16;
@@ -15,7 +16,7 @@ const BUFFER: usize = 1 << 16;
 /// Writes records as text to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
     sink: Box<dyn Write>,
-    items: Items,
+    text: Text,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     failed: bool,
@@ -24,7 +25,7 @@ pub(crate) struct Output {
 impl Output {
     /// # Errors
     /// The file cannot be created.
-    pub(crate) fn open(path: Option<&Path>, items: Items, tells_armed: bool) -> Result<Output, Failure> {
+    pub(crate) fn open(path: Option<&Path>, shown: &Shown, tells_armed: bool) -> Result<Output, Failure> {
         let sink: Box<dyn Write> = match path {
             None => Box::new(io::stderr()),
             Some(path) => {
@@ -33,7 +34,7 @@ impl Output {
                 Box::new(BufWriter::with_capacity(BUFFER, file))
             }
         };
-        Ok(Output { sink, items, tells_armed, failed: false })
+        Ok(Output { sink, text: Text::new(shown.items(), shown.form()), tells_armed, failed: false })
     }
 
     /// Writes out what is kept.
@@ -52,7 +53,7 @@ impl Output {
 
 impl Observer for Output {
     fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
-        let result = trace::write_text(record, self.items, &mut self.sink);
+        let result = self.text.write(record, &mut self.sink);
         if let Err(error) = &result {
             self.fail(error);
         }

@@ -8,16 +8,11 @@ use std::process::ExitCode;
 use engine::{Error, Refused};
 use process::{Image, Machine};
 use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
-use rpn::{Compiled, ModuleFile, ModuleKind, Object};
+use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
 use crate::arguments::{BuildPpdf, Program};
 use crate::output::tell;
 use crate::{Failure, program};
-
-/// `e_machine` of x86-64 programs.
-const EM_X86_64: u16 = 62;
-/// `e_machine` of i386 programs.
-const EM_386: u16 = 3;
 
 /// Compiles a program, resolves its probes in the module's file, and writes the result.
 pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
@@ -29,13 +24,24 @@ pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     if is_same_file(input, &output) {
         return Err(Failure::new(format!("{}: the PPDF would overwrite the program", output.display())));
     }
-    let compiled = program::compile(&arguments.program, arguments.arch)?;
+    let compiled = compile(arguments)?;
     let ppdf = resolve(compiled, arguments.sym.as_deref(), !arguments.dont_verify_opcodes)?;
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
     let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
     write_whole(&output, &bytes).map_err(|error| failed(&error))?;
     tell(&format!("{}: {}", output.display(), described(&ppdf.object)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Compiles the program for the machine that was asked for, else for that of its module's file.
+fn compile(arguments: &BuildPpdf) -> Result<Compiled, Failure> {
+    if let Some(arch) = arguments.arch {
+        return program::compile(&arguments.program, arch);
+    }
+    program::compile_for_module(&arguments.program, |module| {
+        let path = find_module(module).or_else(|| arguments.sym.clone())?;
+        Image::open(&path).ok().map(|image| image.machine())
+    })
 }
 
 /// The PPDF that is given as a probe program; nothing where the file is none.
@@ -71,19 +77,19 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     Ok(Some(ppdf))
 }
 
-/// Makes sure that a PPDF can be applied by this version: that it is for this machine, and that its sites are
-/// resolved. Gives its object.
+/// Makes sure that a PPDF can be applied by this version: that this machine runs its programs, and that its sites
+/// are resolved. Gives its object.
 pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     let failed = |cause: &str| Failure::new(format!("{}: {cause}", path.display()));
-    if ppdf.object.arch != rpn::Arch::X86_64 {
+    if machine_of(ppdf.object.arch).is_none() {
         return Err(failed(&format!(
-            "it was built for {}; only x86-64 programs can be probed",
+            "it was built for {}; only x86-64 and i386 programs can be probed",
             ppdf.object.arch
         )));
     }
     let object = ppdf.object;
     if object.kind == ModuleKind::User
-        && let Some(probe) = object.probes.iter().find(|probe| probe.site.is_none())
+        && let Some(probe) = object.probes.iter().find(|probe| probe.sites.is_empty())
     {
         return Err(failed(&format!("the probe at {} is not resolved; build the PPDF anew", probe.point)));
     }
@@ -103,11 +109,19 @@ pub(crate) fn described(object: &Object) -> String {
 pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
-        if let Some(site) = &probe.site {
-            line += &format!("  offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes));
+        let place = |site: &rpn::Site| {
+            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes))
+        };
+        match probe.sites.as_slice() {
+            [] => {}
+            [site] => line += &format!("  {}", place(site)),
+            sites => line += &format!("  {}", crate::summary::count(sites.len() as u64, "site")),
         }
         for (what, name) in [("group", &probe.group), ("type", &probe.kind)] {
             line += &name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));
+        }
+        for site in probe.sites.iter().filter(|_| probe.sites.len() > 1) {
+            line += &format!("\n    {}  {}", site.function, place(site));
         }
         line + "\n"
     };
@@ -143,7 +157,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         ));
         return Ok(Ppdf { object, places });
     }
-    if object.arch != rpn::Arch::X86_64 {
+    if machine_of(object.arch).is_none() {
         tell(&format!(
             "warning: a program for {}: the probes are not resolved, and this machine cannot apply them",
             object.arch
@@ -158,7 +172,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
                 for remark in resolved.remarks {
                     tell(&format!("note: {}: {remark}", probe.point));
                 }
-                probe.site = Some(resolved.site);
+                probe.sites = resolved.sites;
             }
             Err(reason) => refused.push(Refused {
                 module: module.path().display().to_string(),
@@ -183,36 +197,34 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
 fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), Failure> {
     let open = |path: &Path| {
         let image = Image::open(path).map_err(Failure::new)?;
-        match image.machine() {
-            Machine::X86_64 => Ok(image),
-            other => Err(Failure::new(format!(
-                "{}: it is for {}; only x86-64 programs can be probed",
+        match machine_of(object.arch) {
+            Some(machine) if machine == image.machine() => Ok(image),
+            _ => Err(Failure::new(format!(
+                "{}: it is for {}, and the program is compiled for {}",
                 path.display(),
-                match other {
-                    Machine::I386 => machine_name(EM_386),
-                    Machine::Other(machine) => machine_name(machine),
-                    Machine::X86_64 => machine_name(EM_X86_64),
-                }
+                image.machine(),
+                object.arch
             ))),
         }
     };
     let symbols = sym.map(open).transpose()?;
-    let found = find_module(&object.module);
+    symbols.as_ref().map_or(Ok(()), crate::symbols::check)?;
+    let found = match machine_of(object.arch) {
+        Some(machine) if !object.module.contains('/') => process::find_library(&object.module, machine),
+        _ => find_module(&object.module),
+    };
     match (found, symbols) {
         (Some(path), None) => Ok((open(&path)?, None)),
         (Some(path), Some(symbols)) => {
             let module = open(&path)?;
-            match (module.build_id(), symbols.build_id()) {
-                (Some(own), Some(other)) if own != other => Err(Failure::new(format!(
-                    "{} has the symbols of another build: {} expected, as {} has, {} found",
-                    symbols.path().display(),
-                    build_id(own),
-                    path.display(),
-                    build_id(other)
-                ))),
-                _ => Ok((module, Some(symbols))),
-            }
+            engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
+            Ok((module, Some(symbols)))
         }
+        (None, Some(symbols)) if !symbols.has_code() => Err(Failure::new(format!(
+            "`{}` is not found on this machine, and {} has symbols but no code; give the module's path in `name =`",
+            object.module,
+            symbols.path().display()
+        ))),
         // Built where the module is not: the file with the symbols has the code too.
         (None, Some(symbols)) => Ok((symbols, None)),
         (None, None) => Err(Failure::new(format!(
@@ -226,22 +238,23 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
     }
 }
 
-/// The file of a module, by its name in a program: a path, or the name of a library.
+/// The file of a module, by its name in a program: a path, or the name of a library, of this machine's own code if
+/// there is one.
 fn find_module(name: &str) -> Option<PathBuf> {
     match name.contains('/') {
         true => Some(PathBuf::from(name)).filter(|path| path.exists()),
-        false => process::find_library(name, Machine::X86_64),
+        false => [Machine::X86_64, Machine::I386]
+            .into_iter()
+            .find_map(|machine| process::find_library(name, machine)),
     }
 }
 
-fn machine_name(machine: u16) -> String {
-    match machine {
-        EM_X86_64 => "x86-64".to_owned(),
-        EM_386 => "i386".to_owned(),
-        20 => "ppc".to_owned(),
-        21 => "ppc64".to_owned(),
-        22 => "s390".to_owned(),
-        other => format!("another machine (e_machine {other})"),
+/// The machine that runs a program's processes, if that is this one.
+fn machine_of(arch: Arch) -> Option<Machine> {
+    match arch {
+        Arch::X86_64 => Some(Machine::X86_64),
+        Arch::I386 => Some(Machine::I386),
+        _ => None,
     }
 }
 

@@ -1,96 +1,199 @@
-//! Reading the probe program: compiling a text, or taking a PPDF.
+//! Reading the probe program: compiling a text, for one machine or for both that this one runs, or taking a PPDF.
 
-use std::io::IsTerminal;
-use std::path::Path;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
+use engine::Versions;
 use process::{Image, Machine};
-use rpn::{Arch, Compiled, Object, Options, Selection};
+use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
 use crate::arguments::{Program, Select};
-use crate::{Failure, ppdf};
+use crate::{Failure, points, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
-    compile_and_tell(program, arch, true)
+    let compiled = Text::of(program).compile(arch).map_err(|failure| told(&failure))?;
+    tell_notes(&compiled);
+    Ok(compiled)
 }
 
-fn compile_and_tell(program: &Program, arch: Arch, tell: bool) -> Result<Compiled, Failure> {
-    let options = Options { defines: program.define.clone(), include_dirs: program.include.clone(), arch };
-    let colour = std::io::stderr().is_terminal();
-    match rpn::compile(&program.file, &options) {
-        Ok(compiled) => {
-            for note in compiled.notes.iter().filter(|_| tell) {
-                eprintln!("{}", note.render(&compiled.sources, colour).trim_end());
-            }
-            Ok(compiled)
-        }
-        Err(failure) => {
-            let texts =
-                failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
-            Err(Failure::complete(texts.collect::<Vec<_>>().join("\n")))
-        }
-    }
+/// Compiles a program for the machine that `choose` finds from its module's name, or for this machine's own.
+pub(crate) fn compile_for_module(
+    program: &Program,
+    choose: impl FnOnce(&str) -> Option<Machine>,
+) -> Result<Compiled, Failure> {
+    let text = Text::of(program);
+    let (own, other) = (text.compile(Arch::X86_64), text.compile(Arch::I386));
+    let named = own.as_ref().or(other.as_ref()).ok().map(|compiled| compiled.object.module.as_str());
+    let compiled = match named.and_then(choose) {
+        Some(Machine::I386) => other,
+        _ => own,
+    };
+    let compiled = compiled.map_err(|failure| told(&failure))?;
+    tell_notes(&compiled);
+    Ok(compiled)
 }
 
-/// The selected probes of a program or PPDF, if this version can insert it. A program is compiled for the machine
-/// given, which the process's own program is for; or for its module's, where it names that by its path.
+/// The selected probes of a program or PPDF, if this version can insert it, for the processes of each machine that it
+/// is for.
+///
+/// What reports show, and what must compile, is the version for the module's machine, where the text names the module
+/// by its path; else for the machine given, which the process's own program is for; else for any.
 pub(crate) fn load_to_insert(
     program: &Program,
     select: &Select,
     machine: Option<Machine>,
-) -> Result<Object, Failure> {
-    load_and_tell(program, select, machine, true)
+) -> Result<Versions, Failure> {
+    load(program, select, machine, true)
 }
 
 /// As [`load_to_insert`], without notes and warnings: they have been told.
-pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Object, Failure> {
-    load_and_tell(program, select, None, false)
+pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Versions, Failure> {
+    load(program, select, None, false)
 }
 
-/// Compiles a program for a machine, or for its module's.
-fn compile_to_insert(program: &Program, machine: Option<Machine>, tell: bool) -> Result<Object, Failure> {
-    let arch = arch_of(machine);
-    let object = compile_and_tell(program, arch, tell)?.object;
-    let path = Path::new(&object.module);
-    match Image::open(path).ok().filter(|_| path.is_absolute()).map(|image| arch_of(Some(image.machine()))) {
-        Some(other) if other != arch => Ok(compile_and_tell(program, other, tell)?.object),
-        _ => Ok(object),
-    }
-}
-
-fn load_and_tell(
+fn load(
     program: &Program,
     select: &Select,
     machine: Option<Machine>,
     tell: bool,
-) -> Result<Object, Failure> {
-    let mut object = match ppdf::load(program)? {
-        Some(found) => ppdf::applicable(found, &program.file)?,
-        None => compile_to_insert(program, machine, tell)?,
+) -> Result<Versions, Failure> {
+    if program.text.is_none()
+        && let Some(found) = ppdf::load(program)?
+    {
+        let mut object = ppdf::applicable(found, &program.file)?;
+        suitable(&mut object, program, select)?;
+        let reason = format!("{} was built for {}", program.file.display(), object.arch);
+        return Ok(Versions::only(object, reason));
+    }
+    let text = Text::of(program);
+    let (own, other) = (text.compile(Arch::X86_64), text.compile(Arch::I386));
+    let (main, other) = match main_machine(machine, &own, &other) {
+        Machine::I386 => (other, own),
+        _ => (own, other),
     };
+    let mut main = main.map_err(|failure| told(&once(program, failure)))?;
+    if tell {
+        tell_notes(&main);
+    }
+    suitable(&mut main.object, program, select)?;
+    let other = other.map_err(|failure| reason(&failure)).and_then(|compiled| {
+        let mut object = compiled.object;
+        let suits = suitable(&mut object, program, select);
+        suits.map(|()| object).map_err(|failure| failure.message().to_owned())
+    });
+    Ok(Versions::of_text(main.object, other))
+}
+
+/// Which machine's version must be there.
+fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Machine {
+    let named = own.as_ref().or(other.as_ref()).ok().map(|compiled| Path::new(&compiled.object.module));
+    let module = named.filter(|path| path.is_absolute()).and_then(|path| Image::open(path).ok());
+    match module.map(|image| image.machine()).or(machine) {
+        Some(machine) => machine,
+        None if own.is_err() && other.is_ok() => Machine::I386,
+        None => Machine::X86_64,
+    }
+}
+
+/// Makes sure that an object can be inserted, and leaves the selected probes in it.
+fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", program.file.display()));
     if object.kind != rpn::ModuleKind::User {
-        return Err(Failure::new(format!(
-            "{}: `modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
-            program.file.display(),
+        return Err(failed(&format!(
+            "`modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
             object.kind.name()
         )));
     }
     if object.probes.iter().any(|probe| probe.watch.is_some()) {
-        return Err(Failure::new(format!(
-            "{}: watchpoints cannot be inserted by this version; `dprobes check` compiles them",
-            program.file.display()
-        )));
+        return Err(failed(&"watchpoints cannot be inserted by this version; `dprobes check` compiles them"));
     }
+    symbols::check_module(object, &program.file)?;
     let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };
-    let selected = selection.apply(&mut object);
-    selected.map_err(|error| Failure::new(format!("{}: {error}", program.file.display())))?;
-    Ok(object)
+    selection.apply(object).map(drop).map_err(|error| failed(&error))
 }
 
-/// The machine as the language knows it; x86-64 where it is not known.
-fn arch_of(machine: Option<Machine>) -> Arch {
-    match machine {
-        Some(Machine::I386) => Arch::I386,
-        _ => Arch::X86_64,
+/// What compiling came to.
+type Attempt = Result<Compiled, rpn::Failure>;
+
+/// The text of a program, which is read once however often it is compiled: it may come from a pipe, and it may be
+/// changed meanwhile.
+struct Text<'a> {
+    program: &'a Program,
+    files: Once,
+}
+
+impl<'a> Text<'a> {
+    fn of(program: &'a Program) -> Text<'a> {
+        Text { program, files: Once { text: program.text.clone(), ..Once::default() } }
     }
+
+    fn compile(&self, arch: Arch) -> Attempt {
+        let Program { file, define, include, .. } = self.program;
+        let options = Options { defines: define.clone(), include_dirs: include.clone(), arch };
+        rpn::compile_with(&self.files, file, &options)
+    }
+}
+
+/// The files of this machine, each read at most once.
+#[derive(Default)]
+struct Once {
+    /// Files that are in no directory.
+    text: Option<points::Text>,
+    read: RefCell<HashMap<PathBuf, Vec<u8>>>,
+}
+
+impl Files for Once {
+    fn read(&self, path: &Path, limit: usize, include: bool) -> io::Result<Vec<u8>> {
+        if let Some(text) = self.text.as_ref().and_then(|text| text.at(path)) {
+            return Ok(text.as_bytes().to_vec());
+        }
+        if let Some(bytes) = self.read.borrow().get(path).filter(|bytes| bytes.len() <= limit) {
+            return Ok(bytes.clone());
+        }
+        let bytes = DiskFiles.read(path, limit, include)?;
+        self.read.borrow_mut().insert(path.to_owned(), bytes.clone());
+        Ok(bytes)
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        match self.text.as_ref().and_then(|text| text.at(path)) {
+            Some(_) => path.to_owned(),
+            None => DiskFiles.identity(path),
+        }
+    }
+}
+
+fn tell_notes(compiled: &Compiled) {
+    let colour = io::stderr().is_terminal();
+    for note in &compiled.notes {
+        eprintln!("{}", note.render(&compiled.sources, colour).trim_end());
+    }
+}
+
+/// All that is wrong with a text.
+fn told(failure: &rpn::Failure) -> Failure {
+    let colour = io::stderr().is_terminal();
+    let texts = failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
+    Failure::complete(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// What is wrong with a program of the command line, whose handler stands there once for each probepoint: said once.
+fn once(program: &Program, failure: rpn::Failure) -> rpn::Failure {
+    let Some(text) = &program.text else { return failure };
+    let first = Program { text: Some(text.first()), ..program.clone() };
+    [Arch::X86_64, Arch::I386]
+        .into_iter()
+        .find_map(|arch| Text::of(&first).compile(arch).err())
+        .unwrap_or(failure)
+}
+
+/// What is wrong with a text first, in one line.
+fn reason(failure: &rpn::Failure) -> String {
+    let error = failure.diagnostics.iter().find(|message| message.severity == rpn::Severity::Error);
+    error.map_or_else(String::new, |error| {
+        format!("{}: {}", failure.sources.locate(error.span), error.message)
+    })
 }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Options, Report, Surroundings, Tracer};
-use trace::Items;
+use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
+use process::{Machine, Pattern};
 
-use crate::arguments::{Attach, Engine, Run, Tracing};
+use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
-use crate::{Failure, front, program, stats, summary};
+use crate::{Failure, front, points, program, stats, summary, symbols};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -21,13 +21,15 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine).map_err(own)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
+    }
     let pid = tracer
         .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 /// Probes a running process.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
-    let object = program::load_to_insert(&arguments.program, &arguments.select, machine)?;
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
     if arguments.pid as u32 == std::process::id() {
         // The tracer cannot tell: it is another process.
         return Err(Failure::new(format!(
@@ -76,11 +78,14 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
             arguments.pid
         )));
     }
+    points::check(&arguments.probes.at, arguments.pid)?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    tracer.insert(object, options(&arguments.tracing), None);
+    for (program, options) in programs {
+        tracer.insert(program, options, None);
+    }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
@@ -89,25 +94,47 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The programs of a command line, and how they are used.
+fn load(
+    probes: &Probes,
+    select: &Select,
+    tracing: &Tracing,
+    machine: Option<Machine>,
+) -> Result<Vec<(Versions, Options)>, Failure> {
+    let load = |program: &Program| {
+        let versions = program::load_to_insert(program, select, machine)?;
+        let options = options(tracing, &versions)?;
+        Ok((versions, options))
+    };
+    points::programs(probes).iter().map(load).collect()
+}
+
 /// The output, and the check that the statistics' file can be written before anything is done.
 fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    Output::open(tracing.output.as_deref(), tracing.log.unwrap_or(Items::DEFAULT), tells_armed)
+    Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
 }
 
-fn options(tracing: &Tracing) -> Options {
-    match tracing.engine {
-        // There is one engine; `auto` picks it.
-        Engine::Auto | Engine::Trap => {}
-    }
-    Options { verify_opcodes: !tracing.dont_verify_opcodes, items: tracing.log.unwrap_or(Items::DEFAULT) }
+fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
+    Ok(Options {
+        engine: tracing.engine.into(),
+        verify_opcodes: !tracing.dont_verify_opcodes,
+        items: tracing.shown.items(),
+        symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
+    })
 }
 
 /// Shows the summary and writes the statistics.
 fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
     output.flush();
+    for probe in &report.probes {
+        let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
+        if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {
+            tell(&format!("warning: {}:{}: nothing matched", probe.module, probe.point));
+        }
+    }
     tell("summary");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), summary::text(report).as_bytes());
     match &tracing.stats {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::Report;
+use engine::{PlaceReport, Report};
 use serde::Serialize;
 
 use crate::Failure;
@@ -12,6 +12,16 @@ struct Stats<'a> {
     probes: Vec<Probe<'a>>,
     locals: &'a [u64],
     globals: &'a [u64],
+    holds: Holds,
+}
+
+/// How long processes were held while jumps were put in and taken out, in microseconds.
+#[derive(Serialize)]
+struct Holds {
+    count: usize,
+    least: u128,
+    median: u128,
+    greatest: u128,
 }
 
 #[derive(Serialize)]
@@ -23,6 +33,12 @@ struct Probe<'a> {
     major: u32,
     minor: u32,
     engine: &'a str,
+    /// How its jump was made to fit; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tactic: Option<&'a str>,
+    /// Why a site of it traps; absent where none does, or nobody asked for a jump.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_trapped: Option<&'a str>,
     hits: u64,
     runs: u64,
     ignored: u64,
@@ -30,6 +46,21 @@ struct Probe<'a> {
     logged: u64,
     dropped: u64,
     state: &'a str,
+    /// For points of functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<Place<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Place<'a> {
+    module: &'a str,
+    function: &'a str,
+    sites: usize,
+    hits: u64,
+}
+
+fn place(place: &PlaceReport) -> Place<'_> {
+    Place { module: &place.module, function: &place.function, sites: place.sites, hits: place.hits }
 }
 
 /// Writes a report to a file.
@@ -41,6 +72,8 @@ pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
         major: probe.major,
         minor: probe.minor,
         engine: probe.engine,
+        tactic: probe.tactic,
+        why_trapped: probe.why_trapped.as_deref(),
         hits: probe.counts.hits,
         runs: probe.counts.runs,
         ignored: probe.counts.ignored,
@@ -48,8 +81,15 @@ pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
         logged: probe.counts.logged,
         dropped: probe.counts.dropped,
         state: probe.state.name(),
+        places: probe.places.as_ref().map(|places| places.iter().map(place).collect()),
     });
-    let stats = Stats { probes: probes.collect(), locals: &report.locals, globals: &report.globals };
+    let holds = Holds {
+        count: report.holds.count,
+        least: report.holds.least.as_micros(),
+        median: report.holds.median.as_micros(),
+        greatest: report.holds.greatest.as_micros(),
+    };
+    let stats = Stats { probes: probes.collect(), locals: &report.locals, globals: &report.globals, holds };
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", path.display()));
     let mut text = serde_json::to_string_pretty(&stats).map_err(|error| failed(&error))?;
     text.push('\n');

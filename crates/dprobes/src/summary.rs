@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use engine::Report;
+use engine::{PlaceReport, Report};
 
 /// Probepoints from which on only those with hits are shown.
 const LONG: usize = 50;
@@ -44,8 +44,35 @@ pub(crate) fn text(report: &Report) -> String {
     if !all && silent > 0 {
         let _ = writeln!(text, "{} without a hit", count(silent as u64, "more probepoint"));
     }
+    for probe in &report.probes {
+        let places = probe.places.as_deref().unwrap_or_default();
+        text.push_str(&functions(&point(probe), places));
+    }
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
+    text
+}
+
+/// The hits of a probe with points of several functions, by function, the most first: a heading, a line each.
+fn functions(point: &str, places: &[PlaceReport]) -> String {
+    if places.len() < 2 {
+        return String::new();
+    }
+    let total: u64 = places.iter().map(|place| place.hits).sum();
+    let several = places.iter().any(|place| place.module != places[0].module);
+    let mut text = format!("\n{:>12} {:>7}  {point}\n", "hits", "%");
+    for place in places.iter().filter(|place| place.hits > 0) {
+        let module = if several { format!("{}:", place.module) } else { String::new() };
+        let share = place.hits as f64 * 100.0 / total as f64;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:>12} {share:>7.2}  {module}{}", place.hits, place.function);
+    }
+    let sites: usize = places.iter().map(|place| place.sites).sum();
+    let _ = writeln!(text, "{total:>12}          in all, at {}", count(sites as u64, "site"));
+    let silent = places.iter().filter(|place| place.hits == 0).count();
+    if silent > 0 {
+        let _ = writeln!(text, "{silent:>12}          more without a hit");
+    }
     text
 }
 
@@ -72,7 +99,8 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
         count(u64::from(object.vars), "variable"),
         count(object.probes.len() as u64, "probe")
     );
-    for (definition, (address, state, counts)) in object.probes.iter().zip(&program.probes) {
+    let probes = object.probes.iter().zip(&program.probes).zip(&program.places);
+    for ((definition, (address, state, counts)), places) in probes {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -88,6 +116,7 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
             counts.logged,
             counts.dropped
         );
+        text.push_str(&functions(&definition.point, places.as_deref().unwrap_or_default()));
     }
     text
 }

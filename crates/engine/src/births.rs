@@ -21,9 +21,14 @@ impl Tracer<'_> {
     /// A thread says that it has created another.
     pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
-        // One that was let go already, by a session that ends, is nobody's any more.
-        if !self.threads.contains_key(&child) && process::is_traced_here(child) {
+        if self.threads.contains_key(&child) {
+            // It was found before.
+        } else if process::is_traced_here(child) {
             self.told_of(thread.tid(), child);
+        } else {
+            // One that was let go already, by a session that ends, is nobody's any more. Or the thread has been killed by now: then
+            // what it tells is its exit status, and letting it go on here takes it past its last stop.
+            self.announce_untold(&thread);
         }
         self.resume(thread, 0);
         checked
@@ -81,7 +86,8 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let pid = Status::read(tid).map(|status| status.tgid).unwrap_or(tid);
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
-        if self.leaving {
+        self.identify(&thread);
+        if self.is_leaving(tid) {
             // It is in its first stop, in which it can be let go.
             let left = self.leave(thread, Stop::Interrupt);
             self.tell_failure(left);
@@ -98,8 +104,10 @@ impl Tracer<'_> {
     /// The address space of a new thread: its parent's, or a copy of that.
     fn child_space(&mut self, parent: i32, child: i32) -> Option<u32> {
         let tracked = self.threads.get(&parent)?;
-        let (number, parent_pid) = (tracked.space?, tracked.identity.pid);
+        let (space, parent_pid) = (tracked.space, tracked.identity.pid);
         let pid = Status::read(child).ok()?.tgid;
+        self.leaving.born(parent_pid, pid);
+        let number = space?;
         let space = self.spaces.get_mut(&number)?;
         let shared = parent_pid == pid || process::same_memory(child, parent).unwrap_or(false);
         if shared {
@@ -147,7 +155,10 @@ impl Tracer<'_> {
                     self.drop_records(waiting.records);
                 }
                 if let Some(space) = tracked.space {
-                    self.leave_space(space);
+                    if self.drain.any() {
+                        self.bury(old);
+                    }
+                    self.leave_space(space, old);
                 }
             }
         }
@@ -160,7 +171,7 @@ impl Tracer<'_> {
             }
         };
         self.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
-        if self.leaving {
+        if self.is_leaving(tid) {
             return self.leave(thread, Stop::Other);
         }
         if space.is_none() {
@@ -180,6 +191,7 @@ impl Tracer<'_> {
     /// A thread is about to end: what waited for its last instruction is settled.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
+        self.bury_if_inside(&thread);
         self.announce_untold(&thread);
         self.set_out(thread.tid());
         self.resume(thread, 0);
@@ -191,7 +203,7 @@ impl Tracer<'_> {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
             if let Some(space) = tracked.space.take() {
-                self.leave_space(space);
+                self.leave_space(space, tid);
             }
         }
     }

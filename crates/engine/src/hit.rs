@@ -6,14 +6,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use patch::Mode;
 use process::{Registers, Stop, Stopped};
+use rpn::{Location, Point};
 use trace::{Items, Record};
-use vm::End;
+use vm::{End, Word};
 
+use crate::jump::has_limits;
 use crate::loader;
 use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::State;
-use crate::site::{INT3, OwnUses, Use};
+use crate::program::{Counted, OVER, State};
+use crate::site::{Disarmed, INT3, OwnUses, Use};
+use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 
@@ -27,18 +31,19 @@ impl Tracer<'_> {
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
-        if !space.sites.contains_key(&address) {
+        let armed = space.sites.get(&address);
+        let Some(word) = word_at(space, address) else {
             let mut byte = [0];
-            let ours_before = space.disarmed.contains_key(&address);
+            let ours_before = armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
-                // The probe was taken out after the thread had reached it: now its instruction is there.
+                // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
                 registers.set_rip(address);
                 thread.set_registers(&registers)?;
                 self.resume(thread, 0);
                 return Ok(None);
             }
             return Ok(Some(thread));
-        }
+        };
         registers.set_rip(address);
         let (again, abandoned) = tracked.come_back(address, &registers);
         let done = tracked.in_slot.take();
@@ -54,7 +59,7 @@ impl Tracer<'_> {
         let segments = registers;
         let records = match again {
             Some(waiting) => waiting.records,
-            None => self.run_handlers(&thread, address, &mut registers),
+            None => self.run_handlers(&thread, address, word, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
         self.execute(thread, waiting, &segments)?;
@@ -62,15 +67,23 @@ impl Tracer<'_> {
     }
 
     /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
-    fn run_handlers(&mut self, thread: &Stopped, address: u64, registers: &mut Registers) -> Vec<Pending> {
+    fn run_handlers(
+        &mut self,
+        thread: &Stopped,
+        address: u64,
+        word: Word,
+        registers: &mut Registers,
+    ) -> Vec<Pending> {
         let tid = thread.tid();
         let mut records = Vec::new();
         let mut place = 0;
         // By number: a handler may take its own probe out.
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
-            if let Use::Probe { program, probe } = wanted {
-                let ran = self.run_handler(thread, program, probe, registers);
+            if let Use::Probe { program, probe } = wanted
+                && self.is_reached(tid, address, (program, probe), word, registers)
+            {
+                let ran = self.run_handler(thread, address, (program, probe), word, registers);
                 records.extend(ran.into_iter().flatten().flatten());
             }
         }
@@ -86,37 +99,76 @@ impl Tracer<'_> {
         self.space_uses(tid, address).get(place).copied()
     }
 
+    /// The module that a site is in.
+    fn module_at(&self, tid: i32, address: u64) -> Option<ModuleKey> {
+        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        Some(space?.sites.get(&address)?.site().module)
+    }
+
     /// The users of a site.
     fn space_uses(&self, tid: i32, address: u64) -> &[Use] {
         let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
         space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
     }
 
+    /// Whether a thread at a site has come to a probe's point: where a function is left by a conditional jump, only if it
+    /// jumps.
+    fn is_reached(
+        &self,
+        tid: i32,
+        address: u64,
+        (program, probe): (usize, usize),
+        word: Word,
+        registers: &Registers,
+    ) -> bool {
+        let definition = self.programs[program].versions.of_word(word).probes.get(probe);
+        let is_return = definition.is_some_and(|definition| {
+            matches!(definition.location, Location::Points { point: Point::Return, .. })
+        });
+        !is_return || {
+            let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+            let armed = space.and_then(|space| space.sites.get(&address));
+            armed.and_then(|armed| armed.site().displaced.is_taken(&to_patch(registers))) != Some(false)
+        }
+    }
+
     /// Counts a hit of one probe and runs its handler if it is due: what it logged, then its stack traces.
     fn run_handler(
         &mut self,
         thread: &Stopped,
-        program_number: usize,
-        number: usize,
+        address: u64,
+        (program_number, number): (usize, usize),
+        word: Word,
         registers: &mut Registers,
     ) -> Option<[Option<Pending>; 2]> {
+        let module = self.module_at(thread.tid(), address);
         let program = &mut self.programs[program_number];
-        let definition = &program.object.probes[number];
+        let object = program.versions.of_word(word);
+        let definition = &object.probes[number];
         let probe = &mut program.probes[number];
-        if probe.state.is_over() {
+        if probe.state.is_over() || probe.counted.as_ref().is_some_and(Counted::is_over) {
+            return None;
+        }
+        // Hits by jumps take their turns in the same row.
+        let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, Counted::turn);
+        if has_limits(definition) && turn > definition.ignore.saturating_add(definition.maxhits) {
             return None;
         }
         probe.counts.hits += 1;
-        if probe.counts.hits <= definition.ignore {
+        let offset = match (&definition.location, module) {
+            (Location::Points { .. }, Some(module)) => program.places.get_mut().hit(number, &module, address),
+            _ => None,
+        };
+        let offset = offset.or(probe.offset);
+        if turn <= definition.ignore {
             probe.counts.ignored += 1;
             return None;
         }
         probe.counts.runs += 1;
-        let last = probe.counts.runs >= definition.maxhits;
+        let last = turn - definition.ignore >= definition.maxhits;
         let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
-        let object = &program.object;
         let mut machine = HitMachine::new(thread, registers, &mut tracked.identity);
         let code = vm::Program {
             word: object.word(),
@@ -131,7 +183,7 @@ impl Tracer<'_> {
             heap: definition.heap,
             point: vm::Point {
                 module: object.module.as_bytes(),
-                offset: probe.offset.unwrap_or(0),
+                offset: offset.unwrap_or(0),
                 id: object.id,
                 major: object.major,
                 minor: definition.minor,
@@ -167,20 +219,32 @@ impl Tracer<'_> {
 
     /// Takes a probe that is over out of all processes.
     pub(crate) fn retire(&mut self, wanted: Use) {
+        if let Use::Probe { program, probe } = wanted
+            && let Some(counted) = &self.programs[program].probes[probe].counted
+        {
+            // No handler of it runs from now on, wherever a jump still leads to one.
+            counted.count(OVER);
+        }
         let mut disarmed = Vec::new();
+        let mut jumps = Vec::new();
         for (&number, space) in &mut self.spaces {
             let mut empty = Vec::new();
             for (&address, armed) in &mut space.sites {
+                let is_jump = armed.jump().is_some();
                 let uses = armed.uses_mut();
                 uses.retain(|&other| other != wanted);
                 if uses.is_empty() {
-                    empty.push(address);
+                    let list = if is_jump { &mut jumps } else { &mut empty };
+                    list.push((number, address));
                 }
             }
-            for address in empty {
+            for &(_, address) in &empty {
                 space.disarm(address);
-                disarmed.push((number, address));
             }
+            disarmed.extend(empty);
+        }
+        for of_space in jumps.chunk_by(|one, other| one.0 == other.0) {
+            self.take_out_jumps(of_space[0].0, of_space.iter().map(|&(_, address)| address));
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();
@@ -282,6 +346,15 @@ impl Tracer<'_> {
         self.commit(kept);
         self.drop_records(dropped);
     }
+}
+
+/// The word of the code at a site; nothing where there is no site.
+fn word_at(space: &Space, address: u64) -> Option<Word> {
+    let armed = space.sites.get(&address)?;
+    Some(match armed.site().displaced.mode() {
+        Mode::Bits32 => Word::W4,
+        Mode::Bits64 => Word::W8,
+    })
 }
 
 /// The users of a site that are probes which are over by now.

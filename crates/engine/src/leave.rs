@@ -1,9 +1,10 @@
-//! The end of a session: every byte is as before, and every thread runs on untraced.
+//! The end of a session, or of one process's part in it: every byte is as before, and every thread runs on untraced.
 //!
 //! The sites are restored at once. Then each thread is stopped for a moment, brought out of slot or stub to the
 //! place where the unprobed program would be, and let go. The last one of an address space unmaps the slots
 //! before it goes: by then nobody can be in them.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::program::State;
 use crate::report::Report;
 use crate::space::Space;
 use crate::tracer::{Control, Tracer};
-use crate::tracked::Activity;
+use crate::tracked::{Activity, Tracked};
 
 /// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -24,6 +25,37 @@ const LOOK_AFTER: u32 = 64;
 
 /// The bit of SIGTRAP in a signal set.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// Which processes are being let go.
+#[derive(Debug, Default)]
+pub(crate) enum Leaving {
+    /// None.
+    #[default]
+    Nobody,
+    /// These, and their children.
+    These(HashSet<i32>),
+    /// All: the session ends.
+    Everybody,
+}
+
+impl Leaving {
+    fn includes(&self, pid: i32) -> bool {
+        match self {
+            Leaving::Nobody => false,
+            Leaving::These(processes) => processes.contains(&pid),
+            Leaving::Everybody => true,
+        }
+    }
+
+    /// A process has a child: it goes where its parent goes.
+    pub(crate) fn born(&mut self, parent: i32, child: i32) {
+        if let Leaving::These(processes) = self
+            && processes.contains(&parent)
+        {
+            processes.insert(child);
+        }
+    }
+}
 
 impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
@@ -40,12 +72,65 @@ impl Tracer<'_> {
 
     /// Takes the probes out of all processes and lets them go.
     pub(crate) fn leave_all(&mut self, control: &Control) {
-        self.leaving = true;
-        for space in self.spaces.values_mut() {
-            space.disarm_all();
+        for number in self.spaces.keys().copied().collect::<Vec<_>>() {
+            self.restore_all(number);
         }
+        self.part_with(Leaving::Everybody, control);
+    }
+
+    /// Lets the processes go that have no probe left and for which no program waits.
+    pub(crate) fn leave_unprobed(&mut self, control: &Control) {
+        let unprobed = self.unprobed();
+        if unprobed.is_empty() {
+            return;
+        }
+        let mut spaces = HashSet::new();
+        for tracked in self.threads.values().filter(|tracked| unprobed.contains(&tracked.identity.pid)) {
+            // Those that the dynamic linker is watched by.
+            if let Some(space) = tracked.space {
+                spaces.insert(space);
+            }
+        }
+        for number in spaces {
+            self.restore_all(number);
+        }
+        self.part_with(Leaving::These(unprobed), control);
+        self.leaving = Leaving::Nobody;
+    }
+
+    /// The processes that have no probe, and that no program is meant for by their number. Processes that share their memory
+    /// stay together.
+    fn unprobed(&self) -> HashSet<i32> {
+        let followed = self.threads.values().filter(|tracked| !tracked.exiting);
+        let followed = followed.map(|tracked| (tracked.identity.pid, tracked.space));
+        let announced = self.announced.iter();
+        let announced = announced.filter_map(|(&tid, &space)| Some((Status::read(tid).ok()?.tgid, space)));
+        let processes: Vec<(i32, Option<u32>)> = followed.chain(announced).collect();
+        let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
+        let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
+        let is_meant = |pid: i32| {
+            let mut programs = self.programs.iter().filter(|program| program.inserted);
+            programs.any(|program| program.only.as_ref().is_some_and(|only| only.contains(&pid)))
+        };
+        let meant: HashSet<i32> =
+            processes.iter().map(|&(pid, _)| pid).filter(|&pid| is_meant(pid)).collect();
+        spaces
+            .extend(processes.iter().filter(|(pid, _)| meant.contains(pid)).filter_map(|(_, space)| *space));
+        let stays = |pid: i32, space: Option<u32>| {
+            meant.contains(&pid) || space.is_some_and(|space| spaces.contains(&space))
+        };
+        let staying: HashSet<i32> =
+            processes.iter().filter(|&&(pid, space)| stays(pid, space)).map(|&(pid, _)| pid).collect();
+        processes.into_iter().map(|(pid, _)| pid).filter(|pid| !staying.contains(pid)).collect()
+    }
+
+    /// Lets processes go whose probes have been taken out.
+    fn part_with(&mut self, who: Leaving, control: &Control) {
+        self.leaving = who;
         for tracked in self.threads.values_mut() {
-            if let Activity::Running(running) = &tracked.activity {
+            if let Activity::Running(running) = &tracked.activity
+                && self.leaving.includes(tracked.identity.pid)
+            {
                 tracked.asked = running.interrupt().is_ok();
             }
         }
@@ -61,12 +146,33 @@ impl Tracer<'_> {
             }
         }
         self.drop_anchors();
-        let left = self.threads.iter().filter(|(_, tracked)| !tracked.exiting).map(|(&tid, _)| tid);
-        for tid in left.collect::<Vec<_>>() {
+        self.drain(true);
+        let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));
+        for tid in left.map(|(&tid, _)| tid).collect::<Vec<_>>() {
             self.observer.note(&Note::Other(format!(
                 "thread {tid} waits in the kernel and could not be stopped; it is let go where it is, and memory \
                  mapped for the probes stays in its process"
             )));
+        }
+    }
+
+    /// Restores all bytes of an address space.
+    fn restore_all(&mut self, number: u32) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        for address in space.traps() {
+            space.disarm(address);
+        }
+        if space.has_jumps() {
+            match self.hold(number) {
+                Ok(held) => {
+                    if let Some(space) = self.spaces.get_mut(&number) {
+                        space.disarm_all(&held);
+                    }
+                }
+                Err(reason) => self.tell_once(Note::Other(format!(
+                    "the probes of a process stay in, without effect, and memory mapped for them: {reason}"
+                ))),
+            }
         }
     }
 
@@ -81,9 +187,24 @@ impl Tracer<'_> {
 
     /// Whether there are threads that have not been let go and are not about to end.
     fn anyone_left(&self) -> bool {
-        !self.newborn.is_empty()
-            || !self.announced.is_empty()
-            || self.threads.values().any(|tracked| !tracked.exiting)
+        let is_awaited = |tid: &i32| match &self.leaving {
+            Leaving::Everybody => true,
+            some => Status::read(*tid).is_ok_and(|status| some.includes(status.tgid)),
+        };
+        self.newborn.keys().any(is_awaited)
+            || self.announced.keys().any(is_awaited)
+            || self.threads.values().any(|tracked| self.is_still_there(tracked))
+    }
+
+    /// Whether a thread is to be let go, and has not been.
+    fn is_still_there(&self, tracked: &Tracked) -> bool {
+        !tracked.exiting && self.leaving.includes(tracked.identity.pid)
+    }
+
+    /// Whether a thread that is followed is to be let go.
+    pub(crate) fn is_leaving(&self, tid: i32) -> bool {
+        !matches!(self.leaving, Leaving::Nobody)
+            && self.threads.get(&tid).is_some_and(|tracked| self.leaving.includes(tracked.identity.pid))
     }
 
     /// Lets a thread go that is in `stop`, which is no signal's.
@@ -92,6 +213,7 @@ impl Tracer<'_> {
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
         }
+        let (mut thread, _) = self.bring_out(thread, Stop::Interrupt)?;
         // A trap that it has just met is still to be reported: it would kill an untraced process.
         // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
         let status = Status::read(tid)?;
@@ -116,11 +238,11 @@ impl Tracer<'_> {
         if space.members == 1 {
             return self.weigh(number, thread);
         }
-        if has_siblings && space.anchor.is_none() && !space.areas.is_empty() {
+        if has_siblings && space.anchor.is_none() && !space.mapped().is_empty() {
             space.anchor = Some(thread);
             return Ok(());
         }
-        self.leave_space(number);
+        self.leave_space(number, tid);
         thread.detach(0);
         Ok(())
     }
@@ -141,7 +263,7 @@ impl Tracer<'_> {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.anchor = None;
             }
-            self.leave_space(number);
+            self.leave_space(number, tid);
         }
     }
 
@@ -152,18 +274,19 @@ impl Tracer<'_> {
         }
     }
 
-    /// Unmaps the slot areas of an address space whose last thread this is.
+    /// Unmaps what was mapped for probes in an address space whose last thread this is.
     fn unmap(&mut self, number: u32, mut thread: Stopped) -> Result<Stopped, process::Error> {
         let Some(space) = self.spaces.get_mut(&number) else { return Ok(thread) };
-        let areas = std::mem::take(&mut space.areas);
+        let mapped = space.mapped();
         let Some(syscall) = space.syscall else { return Ok(thread) };
-        if areas.is_empty() {
+        // Jumps that could not be taken out lead there.
+        if mapped.is_empty() || space.has_jumps() {
             return Ok(thread);
         }
         // A sandbox that came after the areas were mapped: they stay.
         let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
-        for area in areas {
-            let arguments = [area.base(), area.size(), 0, 0, 0, 0];
+        for (base, size) in mapped {
+            let arguments = [base, size, 0, 0, 0, 0];
             thread = thread.call(syscall, libc::SYS_munmap, arguments)?.0;
         }
         if suspended {

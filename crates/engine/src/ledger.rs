@@ -2,34 +2,70 @@
 //!
 //! A tracer that is killed leaves its `int3`s behind, and an untraced program dies of the next one it reaches. The
 //! ledger lies in memory shared with another process, which can then put the bytes back ([`Ledger::restore`]). It
-//! is an array of entries of 16 bytes:
+//! is an array of entries of 48 bytes:
 //!
 //! ```text
-//! +0  address of the site, or 0: the entry is free
-//! +8  process << 8 | original byte
+//! +0   address of the change, or 0: the entry is free
+//! +8   process << 8 | number of bytes, 1 to 15
+//! +16  the program's bytes
+//! +32  the bytes written in their place
 //! ```
 //!
-//! An entry is complete before its `int3` is written and is freed after the byte is restored, so at any moment every
-//! `int3` in a process has an entry.
+//! An entry is complete before its bytes are written and is freed after they are restored, so at any moment every
+//! change in a process has an entry.
+//!
+//! One byte, an `int3`, is put back at once. More bytes are put back while all threads of their process are held; where
+//! that cannot be, they stay: they are jumps, and the memory that they lead to stays mapped, so the program runs on.
 
 use std::cell::RefCell;
-use std::fs::OpenOptions;
+use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::site::INT3;
+use process::Memory;
+
+use crate::change::{Batch, Change, LONGEST};
+use crate::orphan;
 
 /// Entries of a ledger: one for each site of each process. Memory is used only for those that are.
 const CAPACITY: usize = 1 << 18;
 
-/// One site of one process.
+/// One change in one process.
 #[repr(C)]
 struct Entry {
     address: AtomicU64,
     origin: AtomicU64,
+    original: [AtomicU64; 2],
+    written: [AtomicU64; 2],
+}
+
+impl Entry {
+    /// The process and the change, unless the entry is free.
+    fn read(&self) -> Option<(i32, Change)> {
+        let address = self.address.load(Ordering::Acquire);
+        let origin = self.origin.load(Ordering::Relaxed);
+        let length = (origin & 0xff) as usize;
+        if address == 0 || !(1..=LONGEST).contains(&length) {
+            return None;
+        }
+        let bytes = |words: &[AtomicU64; 2]| -> [u8; 16] {
+            let [low, high] = words.each_ref().map(|word| u128::from(word.load(Ordering::Relaxed)));
+            (low | high << 64).to_le_bytes()
+        };
+        let (original, written) = (bytes(&self.original), bytes(&self.written));
+        Some(((origin >> 8) as i32, Change::new(address, &original[..length], &written[..length])))
+    }
+}
+
+/// What came of putting the bytes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Sites, or changes beside them, that are as before.
+    pub restored: usize,
+    /// Jumps that could not be taken out, since the threads of their process could not be held. They stay, and work.
+    pub left: usize,
 }
 
 /// A ledger. Made before the tracer's process is forked off, it is shared by both.
@@ -73,9 +109,9 @@ impl Ledger {
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), CAPACITY) }
     }
 
-    /// Enters a site that is about to be armed; dropping what is returned strikes it out again. `None`: the ledger
+    /// Enters a change that is about to be made; dropping what is returned strikes it out again. `None`: the ledger
     /// is full.
-    pub(crate) fn enter(self: &Rc<Self>, process: i32, address: u64, original: u8) -> Option<Entered> {
+    pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Option<Entered> {
         let mut free = self.free.borrow_mut();
         let number = match free.0.pop() {
             Some(number) => number,
@@ -86,8 +122,17 @@ impl Ledger {
             None => return None,
         };
         let entry = &self.entries()[number];
-        entry.origin.store((process as u32 as u64) << 8 | u64::from(original), Ordering::Relaxed);
-        entry.address.store(address, Ordering::Release);
+        let store = |words: &[AtomicU64; 2], bytes: &[u8]| {
+            let mut all = [0; 16];
+            all[..bytes.len()].copy_from_slice(bytes);
+            let all = u128::from_le_bytes(all);
+            words[0].store(all as u64, Ordering::Relaxed);
+            words[1].store((all >> 64) as u64, Ordering::Relaxed);
+        };
+        store(&entry.original, change.original());
+        store(&entry.written, change.written());
+        entry.origin.store((process as u32 as u64) << 8 | change.written().len() as u64, Ordering::Relaxed);
+        entry.address.store(change.address(), Ordering::Release);
         Some(Entered { ledger: Rc::clone(self), number })
     }
 
@@ -96,18 +141,33 @@ impl Ledger {
         self.free.borrow_mut().0.push(number);
     }
 
-    /// Puts back the bytes of all sites entered, on behalf of a tracer that has died: how many.
-    pub fn restore(&self) -> usize {
-        let mut restored = 0;
+    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died.
+    pub fn restore(&self) -> Restored {
+        let mut done = Restored::default();
+        let mut jumps: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
         // Entries are used from the first on; one that was never used has no origin.
-        for entry in self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0) {
-            let address = entry.address.load(Ordering::Acquire);
-            let origin = entry.origin.load(Ordering::Relaxed);
-            if address != 0 && restore_byte((origin >> 8) as u32, address, origin as u8).is_ok() {
-                restored += 1;
+        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        for (process, change) in used.filter_map(Entry::read) {
+            if change.written().len() > 1 {
+                jumps.entry(process).or_default().push(change);
+            } else if let Ok(memory) = Memory::open(process) {
+                done.restored += usize::from(change.is_in(&memory));
+                change.restore_byte(&memory);
             }
         }
-        restored
+        for (process, changes) in jumps {
+            let held = orphan::held(process, |memory, held| {
+                let mut batch = Batch::default();
+                changes.iter().for_each(|change| batch.take_out(*change));
+                batch.write(memory, held)
+            });
+            match held {
+                Ok(()) => done.restored += changes.len(),
+                Err(error) if error.is_gone() => {}
+                Err(_) => done.left += changes.len(),
+            }
+        }
+        done
     }
 }
 
@@ -131,34 +191,52 @@ impl Drop for Ledger {
     }
 }
 
-/// Puts one byte back where an `int3` is.
-fn restore_byte(process: u32, address: u64, original: u8) -> io::Result<()> {
-    let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/mem"))?;
-    let mut byte = [0];
-    memory.read_exact_at(&mut byte, address)?;
-    if byte[0] == INT3 { memory.write_all_at(&[original], address) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The bytes of a static, as they are now: another way has written there.
+    fn now<const N: usize>(code: &[u8]) -> [u8; N] {
+        // SAFETY: reads of a static, within it.
+        std::array::from_fn(|place| unsafe { std::ptr::from_ref(&code[place]).read_volatile() })
+    }
+
     #[test]
     fn what_was_entered_and_not_struck_out_is_restored() {
-        static CODE: [u8; 64] = [INT3; 64];
-        let byte = |place: usize| std::ptr::from_ref(&CODE[place]) as u64;
+        static CODE: [u8; 64] = [0xcc; 64];
+        let int3 = |place: usize, original| {
+            Change::new(std::ptr::from_ref(&CODE[place]) as u64, &[original], &[0xcc])
+        };
         let pid = std::process::id() as i32;
         let ledger = Rc::new(Ledger::new().expect("memory"));
-        let first = ledger.enter(pid, byte(1), 0x55).expect("room");
-        let second = ledger.enter(pid, byte(2), 0x90).expect("room");
+        let first = ledger.enter(pid, &int3(1, 0x55)).expect("room");
+        let second = ledger.enter(pid, &int3(2, 0x90)).expect("room");
         drop(first);
-        assert_eq!(ledger.restore(), 1);
+        assert_eq!(ledger.restore(), Restored { restored: 1, left: 0 });
         drop(second);
-        // SAFETY: reads of a static; volatile, since another way has written there.
-        let now: [u8; 3] =
-            std::array::from_fn(|place| unsafe { std::ptr::from_ref(&CODE[place]).read_volatile() });
-        assert_eq!(now, [INT3, INT3, 0x90]);
-        let third = ledger.enter(pid, byte(3), 0x55).expect("room");
+        assert_eq!(now(&CODE), [0xcc, 0xcc, 0x90]);
+        let third = ledger.enter(pid, &int3(3, 0x55)).expect("room");
         assert!(third.number < 2, "a free entry is used again");
+    }
+
+    #[test]
+    fn a_change_of_many_bytes_is_entered_whole() {
+        let ledger = Rc::new(Ledger::new().expect("memory"));
+        let original: Vec<u8> = (1..=15).collect();
+        let written: Vec<u8> = (101..=115).collect();
+        let change = Change::new(0x7fff_1234_5678, &original, &written);
+        let _entered = ledger.enter(4711, &change).expect("room");
+        assert_eq!(ledger.entries()[0].read(), Some((4711, change)));
+    }
+
+    #[test]
+    fn a_jump_stays_where_its_threads_cannot_be_held() {
+        static CODE: [u8; 64] = [0xe9; 64];
+        let ledger = Rc::new(Ledger::new().expect("memory"));
+        let change = Change::new(std::ptr::from_ref(&CODE[1]) as u64, &[1, 2], &[0xe9, 0xe9]);
+        // Nobody can trace itself.
+        let _entered = ledger.enter(std::process::id() as i32, &change).expect("room");
+        assert_eq!(ledger.restore(), Restored { restored: 0, left: 1 });
+        assert_eq!(now(&CODE), [0xe9; 3]);
     }
 }

@@ -24,8 +24,8 @@
 //!
 //! # Two kinds of code
 //!
-//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and a program is placed only in
-//! modules of the word it was compiled for. What the kernel wants to know - which instruction makes a system call, which
+//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and of a program the version is
+//! placed that was compiled for that machine (`versions`). What the kernel wants to know - which instruction makes a system call, which
 //! number it has, which one may start again - the code segment of the stopped thread says.
 //!
 //! # Where what is
@@ -33,26 +33,34 @@
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
 //! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
-//! needs no process, for PPDFs; `loader` makes
-//! the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
+//! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
+//! they name places in messages; `loader` makes the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `service` inserts and
 //! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
 
 mod attach;
 mod births;
+mod change;
 mod dump;
 mod error;
 mod exits;
 mod hit;
+mod hold;
+mod jump;
 mod leave;
 mod ledger;
 mod loader;
 mod machine;
+mod mapping;
 mod modules;
+mod naming;
 mod observer;
+mod orphan;
 mod pace;
 mod place;
+mod places;
+mod points;
 mod program;
 mod report;
 mod resolve;
@@ -64,13 +72,17 @@ mod slots;
 mod space;
 mod tracer;
 mod tracked;
+mod versions;
 
 pub use error::{Error, Refused};
-pub use ledger::Ledger;
+pub use hold::HoldTimes;
+pub use ledger::{Ledger, Restored};
 pub use observer::{Note, Observer};
+pub use places::PlaceReport;
 pub use process::Surroundings;
-pub use program::{Counts, Options, State};
+pub use program::{Counts, Engine, Options, State};
 pub use report::{ProbeReport, Report};
-pub use resolve::{Resolved, resolve};
+pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use tracer::{Control, Tracer};
+pub use versions::Versions;

@@ -1,22 +1,22 @@
 //! Modules that appear: the programs' probes are placed in them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use process::{Error as ProcessError, Mapping, Module, Status, Stop, Stopped};
+use process::{Error as ProcessError, Machine, Module, Status, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
 use crate::loader;
+use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
-use crate::program::{Program, State};
+use crate::program::{Engine, Program, State};
 use crate::site::{Planned, Use};
-use crate::slots::{self, Area, Growth};
+use crate::slots::{self, Area};
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
-
-/// Places tried for a slot area before it is given up: another thread may take one first.
-const TRIES: usize = 8;
 
 /// What is to be armed in one module.
 struct Work {
@@ -83,7 +83,7 @@ impl Tracer<'_> {
             return Ok(Vec::new());
         }
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
-        let named = modules.iter().filter(|module| is_named(module, &program.object.module, pid));
+        let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
         Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
     }
 
@@ -126,9 +126,17 @@ impl Tracer<'_> {
             .map(|(&address, _)| address)
             .collect();
         for address in gone {
-            if let Some(armed) = space.sites.remove(&address) {
-                space.disarmed.insert(address, armed.forget());
+            let Some(armed) = space.sites.remove(&address) else { continue };
+            if let Some(jump) = armed.jump() {
+                space.jumps.retire(jump.trampoline);
+                // Where its module was mapped anew in the same place, it is planned anew.
+                for wanted in &armed.site().uses {
+                    if let Use::Probe { program, .. } = *wanted {
+                        space.placed.remove(&(program, armed.site().module));
+                    }
+                }
             }
+            space.disarmed.insert(address, armed.forget());
         }
     }
 
@@ -138,23 +146,24 @@ impl Tracer<'_> {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
         let mut works = Vec::new();
+        // The engine's own sites trap; they are first, so that probes at the same places do.
+        if !space.watched {
+            space.watched = true;
+            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
+        }
         for (program_number, program) in
             self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
         {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
                 let here = (program_number, module_key(module));
-                if space.placed.contains(&here) || !is_named(module, &program.object.module, tid) {
+                if space.placed.contains(&here) || !is_named(module, program.module(), tid) {
                     continue;
                 }
                 space.placed.insert(here);
                 let plan = place::plan(program_number, program, module, space.text(), checks);
                 works.push(Work { module: module.clone(), program: Some(program_number), plan });
             }
-        }
-        if !space.watched {
-            space.watched = true;
-            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
         }
         works
     }
@@ -168,22 +177,8 @@ impl Tracer<'_> {
         mut work: Work,
     ) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
-        if !work.plan.refused.is_empty() {
-            let first = self.is_first();
-            for refused in &work.plan.refused {
-                if let Some(program) = work.program
-                    && self.programs[program].probes[refused.probe].state == State::Waiting
-                {
-                    self.programs[program].probes[refused.probe].state = State::Refused;
-                }
-            }
-            if first {
-                self.failure.get_or_insert(Error::Refused(work.plan.refused));
-                return Ok((thread, stop));
-            }
-            for refused in error::lines(&work.plan.refused) {
-                self.tell_once(Note::Other(format!("process {tid}: {refused}")));
-            }
+        if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
+            return Ok((thread, stop));
         }
         for remark in std::mem::take(&mut work.plan.remarks) {
             self.tell_once(remark);
@@ -192,23 +187,82 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         let planned = std::mem::take(&mut work.plan.planned);
-        let (thread, stop, area) = self.map_area(number, thread, stop, &work.module, &planned)?;
-        let area = match area {
-            Ok(area) => area,
-            Err(reason) => {
+        let mut count = planned.len();
+        note_offsets(&mut self.programs, &work.module, &planned);
+        let (mut thread, mut stop) = (thread, stop);
+        let mut traps = planned;
+        if let Some(program) =
+            work.program.filter(|&program| self.programs[program].options.engine != Engine::Trap)
+        {
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, join(traps))?;
+            (thread, stop) = (stopped, now);
+            traps = self.settle_left(&mut work, program, left.unwrap_or_default());
+            count -= work.plan.refused.len();
+            if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
+                return Ok((thread, stop));
+            }
+        }
+        if !traps.is_empty() {
+            let (stopped, now, area) = self.map_area(number, thread, stop, &work.module, &traps)?;
+            (thread, stop) = (stopped, now);
+            if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
             }
-        };
-        let count = planned.len();
-        note_offsets(&mut self.programs, &work.module, &planned);
-        if let Err(reason) = self.arm(number, area, planned) {
-            self.cannot_place(tid, &work, reason);
-        } else if work.program.is_some() {
+        }
+        if work.program.is_some() {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))
+    }
+
+    /// Sites that did not become jumps: those that are to be traps, with the reason noted. The others are refused.
+    fn settle_left(&mut self, work: &mut Work, number: usize, left: Vec<(Planned, String)>) -> Vec<Planned> {
+        let program = &mut self.programs[number];
+        let mut traps = Vec::with_capacity(left.len());
+        for (site, reason) in left {
+            let probes = site.0.uses.iter().filter_map(|wanted| match *wanted {
+                Use::Probe { program, probe } if program == number => Some(probe),
+                _ => None,
+            });
+            for probe in probes {
+                if program.options.engine == Engine::Jump {
+                    work.plan.refused.push(Refused {
+                        module: work.module.path.display().to_string(),
+                        point: program.versions.main().probes[probe].point.clone(),
+                        probe,
+                        reason: format!("no jump can stand there: {reason}"),
+                    });
+                } else {
+                    program.probes[probe].why_trapped.get_or_insert_with(|| reason.clone());
+                }
+            }
+            if program.options.engine != Engine::Jump {
+                traps.push(site);
+            }
+        }
+        traps
+    }
+
+    /// Tells what of a plan is refused, or ends the session with it before it has begun.
+    fn refuse(&mut self, tid: i32, work: &mut Work) -> bool {
+        let refused = std::mem::take(&mut work.plan.refused);
+        for one in &refused {
+            if let Some(program) = work.program
+                && self.programs[program].probes[one.probe].state == State::Waiting
+            {
+                self.programs[program].probes[one.probe].state = State::Refused;
+            }
+        }
+        if self.is_first() {
+            self.failure.get_or_insert(Error::Refused(refused));
+            return true;
+        }
+        for line in error::lines(&refused) {
+            self.tell_once(Note::Other(format!("process {tid}: {line}")));
+        }
+        false
     }
 
     /// A module's probes cannot be armed at all.
@@ -226,72 +280,18 @@ impl Tracer<'_> {
     fn map_area(
         &mut self,
         number: u32,
-        mut thread: Stopped,
-        mut stop: Stop,
+        thread: Stopped,
+        stop: Stop,
         module: &Module,
         planned: &[Planned],
-    ) -> Result<(Stopped, Stop, Result<Area, String>), ProcessError> {
-        let tid = thread.tid();
+    ) -> Called<Area> {
         let size = Area::size_for(planned.len());
-        let registers = thread.registers()?;
-        let machine = if registers.is_32_bit() { process::Machine::I386 } else { process::Machine::X86_64 };
+        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
         let reach =
             planned.iter().map(|site| site.0.displaced.reach()).fold(slots::range(machine), intersect);
-        let mappings = match process::maps(tid) {
-            Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
-        };
-        let Some(space) = self.spaces.get_mut(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
-        if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.code.memory, &mappings, machine);
-        }
-        let Some(syscall) = space.syscall else {
-            return Ok((
-                thread,
-                stop,
-                Err("the process has no instruction that makes a system call".to_owned()),
-            ));
-        };
-        let suspended = match Self::allow_call(&mut thread) {
-            Ok(suspended) => suspended,
-            Err(reason) => return Ok((thread, stop, Err(reason))),
-        };
-        // A program that has just begun has no heap yet, and must find room for it.
-        let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
-        let mut taken: Vec<_> = mappings
-            .iter()
-            .map(|mapping| (mapping.start, mapping.end, growth(mapping)))
-            .chain(heap)
-            .collect();
-        taken.sort_by_key(|&(start, ..)| start);
         let near = planned.first().map_or(module.bias, |site| site.0.address);
-        let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
-        for gap in slots::gaps(&taken, size, near, &reach).into_iter().take(TRIES) {
-            let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-            let (stopped, now, result) =
-                thread.call(syscall, libc::SYS_mmap, [gap.start, size, protection, flags, !0, 0])?;
-            (thread, stop) = (stopped, now);
-            match result {
-                Ok(base) if base == gap.start => {
-                    outcome = Ok(Area::new(base, size));
-                    break;
-                }
-                Ok(elsewhere) => {
-                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                    let (stopped, now, _) =
-                        thread.call(syscall, libc::SYS_munmap, [elsewhere, size, 0, 0, 0, 0])?;
-                    (thread, stop) = (stopped, now);
-                }
-                Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
-            }
-        }
-        if suspended {
-            thread.restore_seccomp()?;
-        }
-        Ok((thread, stop, outcome))
+        let (thread, stop, base) = self.map_code(number, thread, stop, &Wanted { size, near, reach })?;
+        Ok((thread, stop, base.map(|base| Area::new(base, size))))
     }
 
     /// Writes the slots of planned sites into their area, then the `int3`s.
@@ -306,8 +306,11 @@ impl Tracer<'_> {
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
-                set_armed(&mut self.programs, &site.0.uses, address);
-                armed.uses_mut().extend(site.0.uses);
+                set_armed(&mut self.programs, &site.0.uses, address, None);
+                let there = armed.uses_mut();
+                there.extend(
+                    site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>(),
+                );
                 continue;
             }
             let slot = area.take(address).ok_or("more probes than slots")?;
@@ -326,7 +329,7 @@ impl Tracer<'_> {
             let armed = site.arm(&space.code).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
-            set_armed(&mut self.programs, &uses, address);
+            set_armed(&mut self.programs, &uses, address, None);
         }
         Ok(())
     }
@@ -363,11 +366,11 @@ impl Tracer<'_> {
             if !program.is_for(pid) {
                 continue;
             }
-            let module = &program.object.module;
+            let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mapped = modules.iter().any(|other| is_named(other, module, tid));
             if waits && !mapped && self.told_waiting.insert(program_number) {
-                self.observer.note(&Note::Waiting { pid, module: module.clone() });
+                self.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }
         }
     }
@@ -407,6 +410,22 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
     works
 }
 
+/// Sites with the same address become one, with all their users.
+fn join(planned: Vec<Planned>) -> Vec<Planned> {
+    let mut joined: Vec<Planned> = Vec::with_capacity(planned.len());
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    for site in planned {
+        match places.entry(site.0.address) {
+            Entry::Occupied(place) => joined[*place.get()].0.uses.extend(site.0.uses),
+            Entry::Vacant(place) => {
+                place.insert(joined.len());
+                joined.push(site);
+            }
+        }
+    }
+    joined
+}
+
 /// Whether a module is the one that a program names, as its process sees files.
 fn is_named(module: &Module, name: &str, tid: i32) -> bool {
     module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
@@ -425,12 +444,13 @@ fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) 
     }
 }
 
-/// Notes that the probes among a site's users are armed.
-fn set_armed(programs: &mut [Program], uses: &[Use], address: u64) {
+/// Notes that the probes among a site's users are armed: by jumps, which were made to fit by a tactic, or by traps.
+pub(crate) fn set_armed(programs: &mut [Program], uses: &[Use], address: u64, tactic: Option<&'static str>) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted {
             let probe = &mut programs[program].probes[probe];
             probe.address.get_or_insert(address);
+            probe.tactic = probe.tactic.or(tactic);
             if !probe.state.is_over() {
                 probe.state = State::Armed;
             }
@@ -447,13 +467,4 @@ fn main_module(tid: i32, modules: &[Module]) -> Option<&Module> {
 /// The addresses in both ranges.
 fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
     *one.start().max(other.start())..=*one.end().min(other.end())
-}
-
-/// How a mapping may grow.
-fn growth(mapping: &Mapping) -> Growth {
-    match mapping.label.as_deref() {
-        Some("[heap]") => Growth::Up,
-        Some("[stack]") => Growth::Down,
-        _ => Growth::None,
-    }
 }

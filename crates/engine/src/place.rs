@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use patch::Mode;
-use process::{Machine, Memory, Module};
-use rpn::Location;
-use vm::Word;
+use process::{Image, Memory, Module, Pattern};
+use rpn::{Location, Site};
 
 use crate::error::Refused;
+use crate::naming::{Numbers, ranges};
 use crate::observer::Note;
+use crate::points::{self, Found, Missing};
 use crate::program::Program;
-use crate::resolve::{boundary, code_offset, other_file, shown, site_address, symbol, verify_opcode};
+use crate::resolve::{
+    code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
+};
 use crate::site::{Armed, INT3, LONGEST, Planned, Use};
 use crate::space::module_key;
 
@@ -18,17 +20,15 @@ use crate::space::module_key;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'a> {
     pub(crate) memory: &'a Memory,
-    /// The sites whose first byte is `int3` just now.
+    /// The sites where something else stands just now.
     pub(crate) sites: Option<&'a HashMap<u64, Armed>>,
 }
 
 impl Text<'_> {
     fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
         self.memory.peek(address, into)?;
-        for (place, byte) in into.iter_mut().enumerate().filter(|(_, byte)| **byte == INT3) {
-            if let Some(armed) = self.sites.and_then(|sites| sites.get(&(address + place as u64))) {
-                *byte = armed.site().original();
-            }
+        if let Some(sites) = self.sites {
+            crate::site::hide(sites, address, into);
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Text<'_> {
 /// What was found for one program in one module.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The sites that can be armed, one for each probepoint.
+    /// The sites that can be armed: one for each probepoint, more for points of functions.
     pub(crate) planned: Vec<Planned>,
     /// The probepoints that cannot.
     pub(crate) refused: Vec<Refused>,
@@ -61,15 +61,19 @@ pub(crate) struct Expected<'a> {
     pub(crate) opcode: Option<u32>,
     /// The whole instruction, where the site was resolved before.
     pub(crate) bytes: Option<&'a [u8]>,
+    /// Whether the place was given as an address of the process.
+    by_address: bool,
 }
 
 impl<'a> Expected<'a> {
     fn of(probe: &'a rpn::Probe) -> Expected<'a> {
-        match &probe.site {
-            // The opcode was verified when the site was resolved; it is the first of these bytes.
-            Some(site) => Expected { opcode: None, bytes: Some(&site.bytes) },
-            None => Expected { opcode: probe.opcode, bytes: None },
-        }
+        let by_address = matches!(probe.location, Location::Address(_));
+        Expected { opcode: probe.opcode, bytes: None, by_address }
+    }
+
+    /// Of a site that was resolved before. The opcode was verified then; it is the first of these bytes.
+    fn of_site(site: &'a Site) -> Expected<'a> {
+        Expected { opcode: None, bytes: Some(&site.bytes), by_address: false }
     }
 }
 
@@ -82,28 +86,47 @@ pub(crate) fn plan(
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
-    if let Some(reason) = other_word(program.object.word(), module) {
-        plan.remarks.push(Note::Other(reason));
-        return plan;
-    }
+    let object = match program.versions.of(module.image.machine()) {
+        Ok(object) => object,
+        Err(reason) => {
+            plan.remarks.push(Note::Other(not_for(module, reason)));
+            return plan;
+        }
+    };
     let critical = critical_sections(module, text.memory);
-    let other = program.object.file.as_ref().and_then(|file| other_file(file, &module.image));
-    for (probe, definition) in program.object.probes.iter().enumerate() {
+    let symbols = program.options.symbols.as_deref();
+    let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
+    let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
+    for (probe, definition) in object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
         }
         let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });
-        let wanted = Use::Probe { program: number, probe };
-        let located = match (&other, &definition.site) {
+        let found = match (&other, &definition.location) {
             (Some(reason), _) => Err(reason.clone()),
-            (None, Some(place)) => site_address(place, &module.image),
-            (None, None) => locate(&definition.location, module, &mut remark),
+            (None, _) if !definition.sites.is_empty() => resolved(definition, &module.image),
+            (None, Location::Points { function, point }) => {
+                let symbols = symbols.unwrap_or(&module.image);
+                match points::find(function, *point, symbols, &module.image) {
+                    Ok(found) => Ok(found),
+                    // Of many modules, some have the function.
+                    Err(Missing::Function(_)) if Pattern::is_one(program.module()) => continue,
+                    Err(missing) => Err(missing.reason()),
+                }
+            }
+            (None, location) => locate(location, symbols, module, &mut remark)
+                .map(|vaddr| Found { sites: vec![(vaddr, String::new())], ..Found::default() }),
         };
-        let planned = located
-            .and_then(|vaddr| site(Expected::of(definition), vaddr, wanted, module, text, checks))
-            .and_then(|planned| not_critical(planned, &critical));
+        let planned = found.and_then(|found| {
+            let wanted = Use::Probe { program: number, probe };
+            let check = |vaddr, expected| {
+                site(expected, vaddr, wanted, module, text, checks)
+                    .and_then(|planned| not_critical(planned, &critical))
+            };
+            sites(found, definition, module, program, probe, check, &mut remark)
+        });
         match planned {
-            Ok(planned) => plan.planned.push(planned),
+            Ok(planned) => plan.planned.extend(planned),
             Err(reason) => plan.refused.push(Refused {
                 module: module.path.display().to_string(),
                 point: definition.point.clone(),
@@ -115,45 +138,97 @@ pub(crate) fn plan(
     plan
 }
 
-/// Why a program cannot be placed in a module: it was compiled for another word.
-fn other_word(word: Word, module: &Module) -> Option<String> {
-    let mode = mode(module)?;
-    let bits = word.bits();
-    (mode.bits() != bits).then(|| {
-        format!(
-            "{} is {}-bit code, and the probe program is compiled for {bits}-bit code; it is not probed",
-            module.path.display(),
-            mode.bits()
-        )
-    })
+/// The sites of a probe that were resolved before.
+fn resolved(definition: &rpn::Probe, image: &Image) -> Result<Found, String> {
+    let address = |site: &Site| Ok((site_address(site, image)?, site.function.clone()));
+    let sites: Result<_, String> = definition.sites.iter().map(address).collect();
+    Ok(Found { sites: sites?, ..Found::default() })
 }
 
-/// The mode in which the code of a module runs; nothing for another machine's.
-fn mode(module: &Module) -> Option<Mode> {
-    match module.image.machine() {
-        Machine::X86_64 => Some(Mode::Bits64),
-        Machine::I386 => Some(Mode::Bits32),
-        Machine::Other(_) => None,
+/// Checks the sites of a definition, and notes those of a definition that has many. Where it is lenient, what cannot be
+/// probed is left out.
+fn sites<'a>(
+    found: Found,
+    definition: &'a rpn::Probe,
+    module: &Module,
+    program: &Program,
+    probe: usize,
+    check: impl Fn(u64, Expected<'a>) -> Result<Planned, String>,
+    remark: &mut dyn FnMut(String),
+) -> Result<Vec<Planned>, String> {
+    let Found { sites, mut skipped, remarks } = found;
+    let lenient = match &definition.location {
+        Location::Points { function, point } => Some(points::is_lenient(function, *point)),
+        _ => None,
+    };
+    let own_name = module.path.file_name().unwrap_or_default().to_string_lossy();
+    let several = sites.len() > 1;
+    let mut planned = Vec::with_capacity(sites.len());
+    let mut names = Vec::new();
+    for (number, (vaddr, name)) in sites.into_iter().enumerate() {
+        let expected = match definition.sites.get(number) {
+            Some(site) => Expected::of_site(site),
+            None => Expected::of(definition),
+        };
+        match check(vaddr, expected) {
+            Ok(site) => {
+                names.push((site.0.module, site.0.address, name));
+                planned.push(site);
+            }
+            Err(reason) if lenient == Some(true) => skipped.add(&name, reason),
+            Err(reason) if lenient.is_some() && several => return Err(format!("{name}: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+    }
+    if planned.is_empty() {
+        return Err(skipped.line().unwrap_or_else(|| "it has no site".to_owned()));
+    }
+    remarks.into_iter().chain(skipped.line()).for_each(remark);
+    if lenient.is_some() {
+        let mut places = program.places.borrow_mut();
+        for (key, address, name) in names {
+            let offset = module.image.offset_of_address(module.vaddr(address)).unwrap_or(0);
+            places.note(probe, &key, address, (&own_name, &name), offset);
+        }
+    }
+    Ok(planned)
+}
+
+/// Why a program is not placed in a module: there is no version of it for that machine.
+fn not_for(module: &Module, reason: &str) -> String {
+    let path = module.path.display();
+    match mode(&module.image) {
+        Some(mode) => format!("{path} is {}-bit code and is not probed: {reason}", mode.bits()),
+        None => format!("{path} is another machine's code and is not probed"),
     }
 }
 
-/// The address within the file's own numbering that a location names.
-fn locate(location: &Location, module: &Module, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
+/// The address within the file's own numbering that a location names. `symbols` is the file whose symbols are meant, if
+/// that is not the module's own.
+fn locate(
+    location: &Location,
+    symbols: Option<&Image>,
+    module: &Module,
+    remark: &mut dyn FnMut(String),
+) -> Result<u64, String> {
     match location {
         Location::Offset(offset) => code_offset(*offset, &module.image),
         Location::Address(address) => {
             if !module.contains(*address) {
+                let code = module.mappings.iter().filter(|mapping| mapping.executable);
                 return Err(format!(
-                    "address {address:#x} is not in this module, which is mapped at {:#x}",
-                    module.bias
+                    "address {address:#x} is not in this module, whose code is mapped at {}; `offset =` takes offsets in \
+                     the file",
+                    ranges(code.map(|mapping| (mapping.start, mapping.end)))
                 ));
             }
             Ok(address.wrapping_sub(module.bias))
         }
         Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
-            let vaddr = symbol(name, &module.image, remark)?;
+            let vaddr = symbol(name, symbols.unwrap_or(&module.image), remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
+        Location::Points { .. } => Err("points of functions are found otherwise".to_owned()),
     }
 }
 
@@ -167,8 +242,12 @@ pub(crate) fn site(
     checks: Checks,
 ) -> Result<Planned, String> {
     let address = module.address(vaddr);
+    let numbers = match expected.by_address {
+        true => Numbers::Addresses(module.bias),
+        false => Numbers::Offsets(&module.image),
+    };
     if !module.contains(address) {
-        return Err(format!("{vaddr:#x} is outside the code of the module"));
+        return Err(outside(&module.image));
     }
     let mut bytes = [0; LONGEST];
     let bytes = (1..=LONGEST)
@@ -180,20 +259,21 @@ pub(crate) fn site(
         return Err(format!("another debugger has a breakpoint at {address:#x}; remove it first"));
     }
     if checks.opcodes {
-        verify_opcode(expected.opcode, bytes, vaddr)?;
+        verify_opcode(expected.opcode, bytes, &numbers.place(vaddr))?;
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
         return Err(format!(
-            "the instruction {} expected, {} found at {vaddr:#x}: the module was changed since the PPDF was built; \
-             build it anew, or see `--dont-verify-opcodes`",
+            "the instruction {} expected, {} found at {}: the module was changed since the PPDF was built; build it \
+             anew, or see `--dont-verify-opcodes`",
             shown(instruction),
-            shown(&bytes[..bytes.len().min(instruction.len())])
+            shown(&bytes[..bytes.len().min(instruction.len())]),
+            numbers.place(vaddr)
         ));
     }
     if checks.opcodes {
-        module.image.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
+        module.image.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
     }
-    let mode = mode(module).ok_or_else(|| "the module is for another machine".to_owned())?;
+    let mode = mode(&module.image).ok_or_else(|| "the module is for another machine".to_owned())?;
     let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!(
@@ -229,7 +309,8 @@ fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, St
     let address = planned.0.address;
     if critical.iter().any(|&(start, end)| (start..end).contains(&address)) {
         return Err(format!(
-            "{address:#x} is in a restartable sequence (rseq), which a stop would never let end"
+            "`{}` is in a restartable sequence (rseq), which a stop would never let end",
+            planned.0.displaced.text()
         ));
     }
     Ok(planned)

@@ -1,5 +1,7 @@
 //! What a session has counted.
 
+use crate::hold::HoldTimes;
+use crate::places::PlaceReport;
 use crate::program::{Counts, State, values_of};
 use crate::tracer::Tracer;
 
@@ -12,6 +14,8 @@ pub struct Report {
     pub locals: Vec<u64>,
     /// The global variables.
     pub globals: Vec<u64>,
+    /// How long processes were held while jumps were put in and taken out.
+    pub holds: HoldTimes,
 }
 
 /// What was counted at one probepoint, in all processes together.
@@ -27,12 +31,18 @@ pub struct ProbeReport {
     pub major: u32,
     /// Its minor code.
     pub minor: u32,
-    /// The engine that served it.
+    /// The engine that served it: `jump`, `trap`, or `jump+trap` where one site of it was the one and one the other.
     pub engine: &'static str,
+    /// How its jump was made to fit, where it has one.
+    pub tactic: Option<&'static str>,
+    /// Why a site of it traps, where a jump was thought of.
+    pub why_trapped: Option<String>,
     /// Its counts.
     pub counts: Counts,
     /// What became of it.
     pub state: State,
+    /// For points of functions: where it was placed, and the hits there, the most hits first.
+    pub places: Option<Vec<PlaceReport>>,
 }
 
 impl Tracer<'_> {
@@ -40,21 +50,27 @@ impl Tracer<'_> {
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
         for (program, states) in self.programs.iter().zip(states) {
-            for ((probe, definition), &state) in program.probes.iter().zip(&program.object.probes).zip(states)
-            {
+            let object = program.versions.main();
+            let mut places = program.places().into_iter();
+            for (number, &state) in states.iter().enumerate() {
+                let (probe, definition) = (&program.probes[number], &object.probes[number]);
                 report.probes.push(ProbeReport {
-                    module: program.object.module.clone(),
+                    module: object.module.clone(),
                     point: definition.point.clone(),
                     address: probe.address,
-                    major: program.object.major,
+                    major: object.major,
                     minor: definition.minor,
-                    engine: "trap",
-                    counts: probe.counts,
+                    engine: probe.engine(),
+                    tactic: probe.tactic,
+                    why_trapped: probe.why_trapped.clone(),
+                    counts: program.counts(number),
                     state,
+                    places: places.next().flatten(),
                 });
             }
-            report.locals.extend(program.values(&program.locals));
+            report.locals.extend(program.values());
         }
+        report.holds = self.holds.times();
         report.globals = values_of(self.globals.all());
         report
     }

@@ -1,15 +1,18 @@
 //! Where a program's probepoints are in a module's file: without any process, as for building a PPDF.
 
-use process::{Function, FunctionKind, Image, Misplaced};
-use rpn::{Location, ModuleFile, Probe, Site};
+use patch::Mode;
+use process::{Function, FunctionKind, Image, Machine};
+use rpn::{Location, ModuleFile, Point, Probe, Site};
 
+use crate::naming::{Numbers, ranges};
+use crate::points::{self, Found, Missing};
 use crate::site::LONGEST;
 
 /// A probepoint that was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Where it is.
-    pub site: Site,
+    /// Where it is: one place, or for points of functions one and more.
+    pub sites: Vec<Site>,
     /// What should be known of it.
     pub remarks: Vec<String>,
 }
@@ -27,6 +30,11 @@ pub struct Resolved {
 pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, String> {
     let mut remarks = Vec::new();
     let vaddr = match &probe.location {
+        Location::Points { function, point } => {
+            let survey = survey(function, *point, probe.opcode, symbols, module, verify)?;
+            remarks.extend(survey.remarks.into_iter().chain(survey.left_out));
+            return Ok(Resolved { sites: survey.sites, remarks });
+        }
         Location::Offset(offset) => code_offset(*offset, module)?,
         Location::Address(_) if module.is_position_independent() => {
             return Err("`address =` is an address in a process, and this module is loaded anywhere; give \
@@ -38,21 +46,118 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
             symbol(name, symbols, &mut |remark| remarks.push(remark))?.wrapping_add_signed(*addend)
         }
     };
+    Ok(Resolved {
+        sites: vec![site(vaddr, probe.opcode, module, verify, Numbers::of(&probe.location, module, 0))?],
+        remarks,
+    })
+}
+
+/// The points of functions in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Where they are, by address.
+    pub sites: Vec<Site>,
+    /// What should be known of them.
+    pub remarks: Vec<String>,
+    /// How many were left out and why, in one line; nothing where none was.
+    pub left_out: Option<String>,
+}
+
+/// Finds points of functions in a module's file; what cannot be probed is left out where a pattern, or every instruction,
+/// was asked for. `function`, `point` and `opcode` are as a probe has them; the rest is as for [`resolve`].
+///
+/// # Errors
+///
+/// There is nothing that can be probed, or something that cannot was asked for by its name.
+pub fn survey(
+    function: &str,
+    point: Point,
+    opcode: Option<u32>,
+    symbols: &Image,
+    module: &Image,
+    verify: bool,
+) -> Result<Survey, String> {
+    let Found { sites: found, mut skipped, remarks } =
+        points::find(function, point, symbols, module).map_err(Missing::reason)?;
+    let several = found.len() > 1;
+    let mut sites = Vec::with_capacity(found.len());
+    for (vaddr, name) in found {
+        match site(vaddr, opcode, module, verify, Numbers::Offsets(module)) {
+            Ok(site) => sites.push(Site { function: name, ..site }),
+            Err(reason) if points::is_lenient(function, point) => skipped.add(&name, reason),
+            Err(reason) if several => return Err(format!("{name}: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+    }
+    let left_out = skipped.line();
+    if sites.is_empty() {
+        return Err(left_out.unwrap_or_else(|| "it has no site".to_owned()));
+    }
+    Ok(Survey { sites, remarks, left_out })
+}
+
+/// The site at an address of a file, if its instruction can be displaced.
+fn site(
+    vaddr: u64,
+    opcode: Option<u32>,
+    module: &Image,
+    verify: bool,
+    numbers: Numbers<'_>,
+) -> Result<Site, String> {
     let bytes = (1..=LONGEST).rev().find_map(|length| module.text(vaddr, length));
     let found = bytes.zip(module.offset_of_address(vaddr));
-    let (bytes, offset) = found.ok_or_else(|| format!("{vaddr:#x} is outside the code of the module"))?;
+    let (bytes, offset) = found.ok_or_else(|| outside(module))?;
     if verify {
-        verify_opcode(probe.opcode, &bytes, vaddr)?;
-        module.check_boundary(vaddr).map_err(|misplaced| boundary(&misplaced))?;
+        verify_opcode(opcode, &bytes, &numbers.place(vaddr))?;
+        module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
     }
-    let displaced = patch::displace(&bytes, vaddr).map_err(|refusal| refusal.to_string())?;
-    Ok(Resolved { site: Site { offset, vaddr, bytes: displaced.original().to_vec() }, remarks })
+    let mode = mode(module).ok_or("the module is for another machine")?;
+    let displaced = patch::displace_in(mode, &bytes, vaddr).map_err(|refusal| refusal.to_string())?;
+    Ok(Site { offset, vaddr, bytes: displaced.original().to_vec(), function: String::new() })
+}
+
+/// The mode in which the code of a file runs; nothing for another machine's.
+pub(crate) fn mode(image: &Image) -> Option<Mode> {
+    match image.machine() {
+        Machine::X86_64 => Some(Mode::Bits64),
+        Machine::I386 => Some(Mode::Bits32),
+        Machine::Other(_) => None,
+    }
 }
 
 /// The address at which a file has the code of an offset.
 pub(crate) fn code_offset(offset: u64, image: &Image) -> Result<u64, String> {
-    image.address_of_offset(offset).ok_or_else(|| {
-        format!("the file has no code at offset {offset:#x}; `objdump -h` shows where its sections are")
+    image
+        .address_of_offset(offset)
+        .ok_or_else(|| format!("the file has no code at offset {offset:#x}; {}", code_of_file(image)))
+}
+
+/// What is said of a place that a symbol and a number lead to, outside the module's code.
+pub(crate) fn outside(image: &Image) -> String {
+    format!("this place is outside the code of the module; {}", code_of_file(image))
+}
+
+/// Where a file has code, by its offsets.
+fn code_of_file(image: &Image) -> String {
+    let code = image.segments().iter().filter(|segment| segment.executable && segment.file_size > 0);
+    match ranges(code.map(|segment| (segment.offset, segment.offset.saturating_add(segment.file_size)))) {
+        none if none.is_empty() => "it has none at all".to_owned(),
+        ranges => format!("its code is at offset {ranges}"),
+    }
+}
+
+/// Makes sure that a file has the symbols of a module (`--sym` of dprobes(8)).
+///
+/// # Errors
+///
+/// It is of another build: what the module has, and what was found.
+pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), String> {
+    symbols.has_symbols_of(module).map_err(|foreign| {
+        format!(
+            "{} does not have the symbols of {}: {foreign}",
+            symbols.path().display(),
+            module.path().display()
+        )
     })
 }
 
@@ -85,11 +190,11 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
         .then(|| format!("a file of {} bytes expected, one of {size} found: {advice}", expected.size))
 }
 
-/// Compares the opcode given, if any, with the instruction found.
-pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], vaddr: u64) -> Result<(), String> {
+/// Compares the opcode given, if any, with the instruction found at a place.
+pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], place: &str) -> Result<(), String> {
     match (opcode, found.first()) {
         (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
-            "opcode {expected:#04x} expected, {found:#04x} found at {vaddr:#x}; correct `opcode =`, or leave it out to \
+            "opcode {expected:#04x} expected, {found:#04x} found at {place}; correct `opcode =`, or leave it out to \
              have the place checked by disassembly"
         )),
         _ => Ok(()),
@@ -105,14 +210,20 @@ fn hex(bytes: &[u8], between: &str) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
 }
 
-/// The one address that a symbol has.
+/// The one address that a symbol has in the code of a file.
 pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
     let found = image.lookup(name).matches;
     let Some(first) = found.first() else {
+        if image.is_data(name) {
+            return Err(format!(
+                "`{name}` is data, not code: a probe is on an instruction; `dprobes list` shows the functions there are"
+            ));
+        }
         let near = image.nearest_names(name);
         let hint = match near.as_slice() {
             [] if image.functions().is_empty() => {
-                "; the file has no symbols: give the offset in the file as a number".to_owned()
+                "; the file has no symbols: give the offset in the file as a number, or with --sym the file that has them"
+                    .to_owned()
             }
             [] => "; `dprobes list` shows the functions there are".to_owned(),
             near => format!(
@@ -124,8 +235,11 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
     };
     if found.len() > 1 {
         let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
-        let places =
-            found.iter().take(8).map(|function| format!("{} at {:#x}", called(function), function.vaddr));
+        let numbers = Numbers::Offsets(image);
+        let places = found
+            .iter()
+            .take(8)
+            .map(|function| format!("{} at {}", called(function), numbers.place(function.vaddr)));
         return Err(format!(
             "`{name}` names {} functions: {}; give the full name of one, or its offset",
             found.len(),
@@ -136,9 +250,4 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
         remark(format!("`{name}` is an indirect function: the probe is on its resolver, which runs once"));
     }
     Ok(first.vaddr)
-}
-
-/// Why a place is not the start of an instruction.
-pub(crate) fn boundary(misplaced: &Misplaced) -> String {
-    format!("{misplaced}; `--dont-verify-opcodes` probes it all the same")
 }

@@ -6,15 +6,19 @@
 //! noticing.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rpn::Object;
 
 use crate::error::Error;
+use crate::leave::Leaving;
+use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State, values_of};
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
+use crate::tracked::Tracked;
+use crate::versions::Versions;
 
 /// Which variables are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +34,16 @@ pub enum Variables {
 pub struct Inserted<'a> {
     /// Its number.
     pub number: usize,
-    /// The program.
+    /// The program: the version that reports show.
     pub object: &'a Object,
+    /// All its versions.
+    pub versions: &'a Versions,
     /// How it is used.
     pub options: Options,
     /// For each of its probes, in order: where it was placed first, its state, its counts.
     pub probes: Vec<(Option<u64>, State, Counts)>,
+    /// For each of its probes that has points of functions: where it was placed, and the hits there.
+    pub places: Vec<Option<Vec<PlaceReport>>>,
     /// Whether it is for all processes that are followed, and not for some only.
     pub is_for_all: bool,
     /// The values of its local variables.
@@ -43,11 +51,12 @@ pub struct Inserted<'a> {
 }
 
 impl Tracer<'_> {
-    /// Inserts a program: its number. `only` names the processes it is for, which include their later descendants;
+    /// Inserts a program, each version in the processes of its machine: its number. `only` names the processes it is for, which include their later descendants;
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
-    pub fn insert(&mut self, object: Object, options: Options, only: Option<Vec<i32>>) -> usize {
-        self.globals.grow(object.gvars);
-        self.programs.push(Program::new(object, options, only.map(|only| only.into_iter().collect())));
+    pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
+        self.globals.grow(program.gvars());
+        let only = only.map(|only| only.into_iter().collect());
+        self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -64,8 +73,8 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The process is gone, or probes cannot be placed.
-    pub fn check(&mut self, object: &Object, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(object.clone(), options, Some([pid].into())));
+    pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
+        self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
         let number = self.programs.len() - 1;
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
@@ -103,37 +112,49 @@ impl Tracer<'_> {
         }
     }
 
+    /// Goes on until all that handlers have logged so far is written or dropped, or the time is over.
+    pub fn complete(&mut self, control: &Control, patience: Duration) {
+        let end = Instant::now() + patience;
+        loop {
+            self.look_at_slots();
+            let waiting = self.threads.values().any(Tracked::has_records);
+            if !waiting || Instant::now() >= end {
+                break;
+            }
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        self.drain(false);
+    }
+
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
         programs
             .map(|(number, program)| Inserted {
                 number,
-                object: &program.object,
-                options: program.options,
+                object: program.versions.main(),
+                versions: &program.versions,
+                options: program.options.clone(),
                 probes: program
                     .probes
                     .iter()
-                    .map(|probe| (probe.address, probe.state, probe.counts))
+                    .enumerate()
+                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
                     .collect(),
+                places: program.places(),
                 is_for_all: program.only.is_none(),
-                locals: program.values(&program.locals),
+                locals: program.values(),
             })
             .collect()
-    }
-
-    fn variables(&self, which: Variables) -> &[AtomicU64] {
-        match which {
-            Variables::Local(number) => self.programs.get(number).map_or(&[], |program| &program.locals),
-            Variables::Global => self.globals.all(),
-        }
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
         let values = match which {
             Variables::Local(number) => {
-                self.programs.get(number).map_or_else(Vec::new, |program| program.values(&program.locals))
+                self.programs.get(number).map_or_else(Vec::new, |program| program.values())
             }
             Variables::Global => values_of(self.globals.all()),
         };
@@ -143,9 +164,19 @@ impl Tracer<'_> {
 
     /// Sets variables to zero.
     pub fn reset(&self, which: Variables, range: RangeInclusive<usize>) {
-        for (index, variable) in self.variables(which).iter().enumerate() {
-            if range.contains(&index) {
-                variable.store(0, Ordering::Relaxed);
+        match which {
+            Variables::Local(number) => {
+                let Some(program) = self.programs.get(number) else { return };
+                (0..program.locals.len())
+                    .filter(|index| range.contains(index))
+                    .for_each(|index| program.reset(index));
+            }
+            Variables::Global => {
+                for (index, variable) in self.globals.all().iter().enumerate() {
+                    if range.contains(&index) {
+                        variable.store(0, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }
@@ -176,6 +207,12 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
-        self.leaving = false;
+        self.leaving = Leaving::Nobody;
+    }
+
+    /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come
+    /// yet. Others stay as they are. For use after [`Tracer::remove`].
+    pub fn let_go_unprobed(&mut self, control: &Control) {
+        self.leave_unprobed(control);
     }
 }

@@ -22,8 +22,10 @@ const SI_ADDR: usize = 16;
 
 impl Tracer<'_> {
     /// A thread is stopped by a signal.
-    pub(crate) fn signalled(&mut self, mut thread: Stopped, signal: i32) -> Result<(), process::Error> {
-        let mut info = thread.signal_info()?;
+    pub(crate) fn signalled(&mut self, thread: Stopped, signal: i32) -> Result<(), process::Error> {
+        let info = thread.signal_info()?;
+        let outside = self.signalled_in_jump(thread, signal, &info)?;
+        let Some((mut thread, signal, mut info)) = outside else { return Ok(()) };
         if signal == libc::SIGTRAP && info.si_code == SI_KERNEL {
             match self.trapped(thread)? {
                 None => return Ok(()),
@@ -164,7 +166,7 @@ pub(crate) fn show(place: Place, site: u64, registers: &mut Registers) {
 }
 
 /// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
-fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
+pub(crate) fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     matches!(signal, SIGSEGV | SIGBUS | SIGILL | SIGFPE | SIGTRAP | SIGSYS) && info.si_code > 0
 }
@@ -178,7 +180,7 @@ fn is_interrupted(registers: &Registers) -> bool {
 }
 
 /// Whether a signal does nothing in the thread's process. Then it would not even have woken the untraced thread.
-fn is_ignored(tid: i32, signal: i32) -> bool {
+pub(crate) fn is_ignored(tid: i32, signal: i32) -> bool {
     let Ok(status) = Status::read(tid) else { return false };
     let bit = 1u64 << (signal - 1);
     let harmless = matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
@@ -186,7 +188,7 @@ fn is_ignored(tid: i32, signal: i32) -> bool {
 }
 
 /// The address that a fault's signal carries.
-fn fault_address(info: &siginfo_t) -> u64 {
+pub(crate) fn fault_address(info: &siginfo_t) -> u64 {
     // SAFETY: reads a field of the union that any bit pattern fills validly; the caller knows what it means.
     unsafe { info.si_addr() as u64 }
 }

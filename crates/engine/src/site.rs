@@ -1,20 +1,21 @@
 //! A site: one probed instruction of one address space. Its states are types.
 //!
 //! A [`Planned`] site has passed every check and nothing of the process was changed for it. Arming it gives an
-//! [`Armed`] one, with `int3` as its first byte. Disarming that restores the byte; the [`Disarmed`] site is kept,
-//! for threads that had reached the `int3` before.
+//! [`Armed`] one: `int3` is its first byte, or a jump to a trampoline stands in its place ([`Way`]). Disarming that restores the
+//! bytes; the [`Disarmed`] site is kept, for threads that had reached the `int3` before.
 
+use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
 use patch::{Displaced, Slot};
 use process::Memory;
 
+pub(crate) use crate::change::LONGEST;
+use crate::change::{Batch, Change};
+use crate::hold::Held;
 use crate::ledger::{Entered, Ledger};
 use crate::space::ModuleKey;
-
-/// The longest instruction of the processor, in bytes.
-pub(crate) const LONGEST: usize = 15;
 
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;
@@ -50,8 +51,6 @@ pub(crate) struct Site {
     pub(crate) slot: Option<Slot>,
     /// Who wants to know.
     pub(crate) uses: Vec<Use>,
-    /// The first byte of the instruction.
-    original: u8,
 }
 
 /// Which of the engine's own purposes a site serves.
@@ -66,24 +65,48 @@ pub(crate) struct OwnUses {
 }
 
 impl Site {
-    /// The first byte of the instruction, in place of which `int3` stands while it is armed.
-    pub(crate) fn original(&self) -> u8 {
-        self.original
-    }
-
     pub(crate) fn own_uses(&self) -> OwnUses {
         let has = |wanted| self.uses.contains(&wanted);
         OwnUses { mapped: has(Use::Mapped), listed: has(Use::Listed), entry: has(Use::Entry) }
     }
+
+    /// The change that makes it trap.
+    fn trap(&self) -> Change {
+        Change::new(self.address, &self.displaced.original()[..1], &[INT3])
+    }
+}
+
+/// How an armed site fires.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// By an `int3`, which the tracer answers.
+    Trap,
+    /// By a jump to a trampoline, in the process itself.
+    Jump(Rc<Jump>),
+}
+
+/// A jump that stands at a site.
+#[derive(Debug)]
+pub(crate) struct Jump {
+    /// What is written for it: the site first.
+    pub(crate) changes: Vec<Change>,
+    /// The address of its trampoline.
+    pub(crate) trampoline: u64,
+    /// How the jump was made to fit.
+    pub(crate) tactic: &'static str,
 }
 
 /// Checked, and nothing changed.
 #[derive(Debug)]
 pub(crate) struct Planned(pub(crate) Site);
 
-/// Its first byte is `int3`, and the ledger says so.
+/// Something else than the program's bytes is there, or about to be written, and the ledger says so.
 #[derive(Debug)]
-pub(crate) struct Armed(Site, #[expect(dead_code, reason = "its drop strikes the site out")] Option<Entered>);
+pub(crate) struct Armed {
+    site: Site,
+    way: Way,
+    entered: Vec<Entered>,
+}
 
 /// The code of an address space: where it is written, and how that is kept in mind.
 #[derive(Debug)]
@@ -95,103 +118,157 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    fn enter(&self, site: &Site) -> Option<Entered> {
-        self.ledger.as_ref()?.enter(self.process, site.address, site.original)
+    fn enter(&self, changes: &[Change]) -> Vec<Entered> {
+        let Some(ledger) = &self.ledger else { return Vec::new() };
+        changes.iter().filter_map(|change| ledger.enter(self.process, change)).collect()
     }
 }
 
-/// Its first byte is its own again.
+/// Its bytes are its own again.
 #[derive(Clone, Debug)]
-pub(crate) struct Disarmed(Site);
+pub(crate) struct Disarmed {
+    site: Site,
+    way: Way,
+}
 
 impl Planned {
     pub(crate) fn new(module: ModuleKey, displaced: Displaced, wanted: Use) -> Planned {
-        let original = displaced.original()[0];
-        Planned(Site {
-            address: displaced.address(),
-            module,
-            displaced,
-            slot: None,
-            uses: vec![wanted],
-            original,
-        })
+        Planned(Site { address: displaced.address(), module, displaced, slot: None, uses: vec![wanted] })
     }
 
     /// Writes the `int3`.
     pub(crate) fn arm(self, code: &Code) -> io::Result<Armed> {
-        let entered = code.enter(&self.0);
-        code.memory.poke(self.0.address, &[INT3])?;
-        Ok(Armed(self.0, entered))
+        let change = self.0.trap();
+        let entered = code.enter(&[change]);
+        change.write_byte(&code.memory)?;
+        Ok(Armed { site: self.0, way: Way::Trap, entered })
+    }
+
+    /// Enters the jump in the ledger, and in the batch that is about to be written.
+    pub(crate) fn arm_with(self, jump: Jump, code: &Code, batch: &mut Batch) -> Armed {
+        let entered = code.enter(&jump.changes);
+        jump.changes.iter().for_each(|change| batch.put_in(*change));
+        Armed { site: self.0, way: Way::Jump(Rc::new(jump)), entered }
+    }
+}
+
+impl Way {
+    /// What is written for it.
+    fn changes(&self, site: &Site) -> Vec<Change> {
+        match self {
+            Way::Trap => vec![site.trap()],
+            Way::Jump(jump) => jump.changes.clone(),
+        }
     }
 }
 
 impl Armed {
     pub(crate) fn site(&self) -> &Site {
-        &self.0
+        &self.site
     }
 
     pub(crate) fn uses_mut(&mut self) -> &mut Vec<Use> {
-        &mut self.0.uses
+        &mut self.site.uses
     }
 
-    /// Restores the byte, unless something else is there by now: the module was unmapped, or another debugger
-    /// has written there.
+    /// Its jump, unless it traps.
+    pub(crate) fn jump(&self) -> Option<&Rc<Jump>> {
+        match &self.way {
+            Way::Trap => None,
+            Way::Jump(jump) => Some(jump),
+        }
+    }
+
+    /// What is written for it.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        self.way.changes(&self.site)
+    }
+
+    /// Restores the byte of a site that traps, unless something else is there by now: the module was unmapped, or another
+    /// debugger has written there. A jump is taken out with others: [`Armed::take_out`].
     pub(crate) fn disarm(self, memory: &Memory) -> Disarmed {
-        restore(&self.0, memory);
-        Disarmed(self.0)
+        debug_assert!(self.jump().is_none(), "a jump is taken out while all threads are held");
+        self.site.trap().restore_byte(memory);
+        self.forget()
+    }
+
+    /// Enters the restoring of its bytes in a batch. They stay in the ledger until what is returned is dropped, after the
+    /// batch was written.
+    pub(crate) fn take_out(self, batch: &mut Batch) -> (Disarmed, Vec<Entered>) {
+        self.way.changes(&self.site).into_iter().for_each(|change| batch.take_out(change));
+        (Disarmed { site: self.site, way: self.way }, self.entered)
     }
 
     /// The same site in the memory of a child, which is a copy of this one's.
     pub(crate) fn copy(&self, code: &Code) -> Armed {
-        Armed(self.0.clone(), code.enter(&self.0))
+        let entered = code.enter(&self.way.changes(&self.site));
+        Armed { site: self.site.clone(), way: self.way.clone(), entered }
     }
 
-    /// Whether the memory of a child that was copied from this site's process has the `int3` (and with it the slot,
-    /// which is written first). It has not where the copy was taken before the site was armed, or where the module
-    /// was unmapped.
+    /// Whether the memory of a child that was copied from this site's process has what is written for it (and with it the slot
+    /// or trampoline, which is written first). It has not where the copy was taken before the site was armed, or where the
+    /// module was unmapped.
     pub(crate) fn is_in(&self, memory: &Memory) -> bool {
-        let mut byte = [0];
-        memory.peek(self.0.address, &mut byte).is_ok() && byte[0] == INT3
+        self.changes().iter().all(|change| change.is_in(memory))
     }
 
-    /// Makes sure that the `int3` is there, after the module may have been mapped anew. Says whether the instruction
-    /// is still the one that the site was made for.
+    /// Makes sure that what makes it fire is there, after the module may have been mapped anew. Says whether the site is
+    /// still what it was made for. A jump is not written again, but the site planned anew.
     pub(crate) fn refresh(&self, memory: &Memory) -> io::Result<bool> {
-        let original = self.0.displaced.original();
+        let original = self.site.displaced.original();
         let mut bytes = [0; LONGEST];
         let bytes = &mut bytes[..original.len()];
-        memory.peek(self.0.address, bytes)?;
-        if bytes == original {
-            memory.poke(self.0.address, &[INT3])?;
-            return Ok(true);
+        memory.peek(self.site.address, bytes)?;
+        match &self.way {
+            Way::Trap if bytes == original => {
+                self.site.trap().write_byte(memory)?;
+                Ok(true)
+            }
+            Way::Trap => Ok(bytes[0] == INT3 && bytes[1..] == original[1..]),
+            Way::Jump(_) => {
+                for change in self.changes() {
+                    change.hide(self.site.address, bytes);
+                }
+                Ok(bytes == original && self.is_in(memory))
+            }
         }
-        Ok(bytes[0] == INT3 && bytes[1..] == original[1..])
     }
 
     /// Forgets a site whose module is no longer mapped.
     pub(crate) fn forget(self) -> Disarmed {
-        Disarmed(self.0)
+        Disarmed { site: self.site, way: self.way }
     }
 }
 
 impl Disarmed {
     pub(crate) fn site(&self) -> &Site {
-        &self.0
+        &self.site
     }
 
-    /// In the memory of a child that was copied from this site's process: restores the byte where the copy was
+    /// Whether threads may still be on their way from its `int3`.
+    pub(crate) fn trapped(&self) -> bool {
+        matches!(self.way, Way::Trap)
+    }
+
+    /// In the memory of a child that was copied from this site's process: restores the bytes where the copy was
     /// taken before the site was disarmed.
-    pub(crate) fn inherit(&self, memory: &Memory) -> Disarmed {
-        restore(&self.0, memory);
+    pub(crate) fn inherit(&self, batch: &mut Batch) -> Disarmed {
+        self.way.changes(&self.site).into_iter().for_each(|change| batch.take_out(change));
         self.clone()
     }
 }
 
-/// Puts a site's byte back where the `int3` is.
-fn restore(site: &Site, memory: &Memory) {
-    let mut byte = [0];
-    if memory.peek(site.address, &mut byte).is_ok() && byte[0] == INT3 {
-        // It fails only if the process is gone or has unmapped the page meanwhile.
-        let _ = memory.poke(site.address, &[site.original]);
+/// Puts the program's bytes into `bytes`, which were read at `address`, wherever armed sites have others.
+pub(crate) fn hide(sites: &HashMap<u64, Armed>, address: u64, bytes: &mut [u8]) {
+    let first = address.saturating_sub(LONGEST as u64 - 1);
+    for place in first..address.saturating_add(bytes.len() as u64) {
+        if let Some(armed) = sites.get(&place) {
+            armed.changes().iter().for_each(|change| change.hide(address, bytes));
+        }
     }
+}
+
+/// Makes the changes of a batch in the memory of an address space, all of whose threads are held.
+pub(crate) fn write(batch: Batch, code: &Code, held: &Held) -> io::Result<()> {
+    if batch.is_empty() { Ok(()) } else { batch.write(&code.memory, held) }
 }

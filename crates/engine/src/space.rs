@@ -4,11 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use patch::Place;
-use process::{Error, Memory, Module, Stopped};
+use process::{Error, Memory, Module, Registers, Stopped};
 
+use crate::change::Batch;
+use crate::hold::Held;
+use crate::jump::{Ground, Jumps, Known, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
-use crate::site::{Armed, Code, Disarmed, Site};
+use crate::site::{self, Armed, Code, Disarmed, Site, Use};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
@@ -29,6 +32,18 @@ pub(crate) struct Space {
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
     pub(crate) areas: Vec<Area>,
+    /// The memory that jumps need, once it is mapped.
+    pub(crate) ground: Option<Ground>,
+    /// Why it is not mapped, once that was tried.
+    pub(crate) groundless: Option<String>,
+    /// How its threads are known, once that was found out; its process; and the threads that are not known so.
+    pub(crate) known: Option<Known>,
+    pub(crate) pid: i32,
+    pub(crate) strangers: HashSet<i32>,
+    /// The trampolines.
+    pub(crate) jumps: Jumps,
+    /// Mappings that were made in it for probes.
+    pub(crate) mappings: usize,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
@@ -52,6 +67,13 @@ impl Space {
             sites: HashMap::new(),
             disarmed: HashMap::new(),
             areas: Vec::new(),
+            ground: None,
+            groundless: None,
+            known: None,
+            pid: 0,
+            strangers: HashSet::new(),
+            jumps: Jumps::default(),
+            mappings: 0,
             syscall: None,
             placed: HashSet::new(),
             anchor: None,
@@ -71,14 +93,26 @@ impl Space {
             .iter()
             .map(|(&address, armed)| (address, armed.copy(&code)))
             .partition(|(_, armed)| armed.is_in(&code.memory));
+        // Its one thread is stopped.
+        let held = Held::of_one();
+        let mut batch = Batch::default();
         let disarmed =
-            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&code.memory))).collect();
+            self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&mut batch))).collect();
+        // It fails only if the child is gone.
+        let _ = site::write(batch, &code, &held);
         let mut copy = Space {
             code,
             members: 1,
             sites,
             disarmed,
             areas: self.areas.clone(),
+            ground: self.ground.clone(),
+            groundless: self.groundless.clone(),
+            known: self.known,
+            pid: 0,
+            strangers: HashSet::new(),
+            jumps: self.jumps.clone(),
+            mappings: self.mappings,
             syscall: self.syscall,
             placed: self.placed.clone(),
             anchor: None,
@@ -87,14 +121,24 @@ impl Space {
             stale: false,
         };
         if !missing.is_empty() {
-            copy.disarm_all();
+            for (address, armed) in missing {
+                copy.sites.insert(address, armed);
+            }
+            copy.disarm_all(&held);
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
+            copy.jumps.retain(&mappings);
             copy.placed.clear();
             copy.watched = false;
             copy.stale = true;
         }
         Ok(copy)
+    }
+
+    /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
+    pub(crate) fn is_probed(&self) -> bool {
+        let probe = |wanted: &Use| matches!(wanted, Use::Probe { .. });
+        self.starting || self.stale || self.sites.values().any(|armed| armed.site().uses.iter().any(probe))
     }
 
     /// The code as the program wrote it.
@@ -109,12 +153,44 @@ impl Space {
 
     /// The address of the site in whose slot a thread is, and where in the instruction's execution that is.
     pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, Place)> {
+        if let Some((trampoline, part)) = self.jumps.at(rip) {
+            return match part {
+                Part::Displaced(place) => Some((trampoline.site(), place)),
+                _ => None,
+            };
+        }
         let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
         let slot = self.site(address)?.slot.as_ref()?;
         Some((address, slot.place(offset)))
     }
 
-    /// Takes a site out: restores its byte.
+    /// The trampoline that a thread is in, or for which the agent works on its behalf; and which part of it.
+    pub(crate) fn in_jump(&self, registers: &Registers) -> Option<(Rc<Trampoline>, Part)> {
+        if !self.jumps.any() {
+            return None;
+        }
+        let rip = registers.rip();
+        if let Some((trampoline, part)) = self.jumps.at(rip) {
+            return Some((Rc::clone(trampoline), part));
+        }
+        let ground = self.ground.as_ref().filter(|ground| ground.is_agent(rip))?;
+        // On its way in and out it has the program's stack, and the context in a register.
+        let [rbx, rdi] = [registers.general()[3], registers.rdi()];
+        let contexts = &ground.contexts;
+        let site = contexts
+            .site_of_stack(registers.rsp())
+            .or_else(|| contexts.site_at(rdi))
+            .or_else(|| contexts.site_at(rbx))?;
+        let armed = self.sites.get(&site).and_then(|armed| self.jumps.at(armed.jump()?.trampoline));
+        let trampoline = armed.map(|(trampoline, _)| trampoline).or_else(|| self.jumps.of_site(site))?;
+        let part = match ground.repair(rip) {
+            Some(repair) => Part::Access { repair },
+            None => Part::Handler,
+        };
+        Some((Rc::clone(trampoline), part))
+    }
+
+    /// Takes a site out that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
         if let Some(armed) = self.sites.remove(&address) {
             let disarmed = armed.disarm(&self.code.memory);
@@ -122,10 +198,43 @@ impl Space {
         }
     }
 
-    /// Takes all sites out.
-    pub(crate) fn disarm_all(&mut self) {
-        for address in self.sites.keys().copied().collect::<Vec<_>>() {
-            self.disarm(address);
+    /// Takes sites out, of either kind: restores their bytes.
+    pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
+        let mut batch = Batch::default();
+        let mut entered = Vec::new();
+        for address in addresses {
+            let Some(armed) = self.sites.remove(&address) else { continue };
+            if let Some(jump) = armed.jump() {
+                self.jumps.retire(jump.trampoline);
+            }
+            let (disarmed, entries) = armed.take_out(&mut batch);
+            entered.push(entries);
+            self.disarmed.insert(address, disarmed);
         }
+        // It fails only where the process is gone or has unmapped the page.
+        let _ = site::write(batch, &self.code, held);
+        drop(entered);
+    }
+
+    /// Takes all sites out.
+    pub(crate) fn disarm_all(&mut self, held: &Held) {
+        self.take_out(self.sites.keys().copied().collect::<Vec<_>>(), held);
+    }
+
+    /// The addresses of the sites that trap.
+    pub(crate) fn traps(&self) -> Vec<u64> {
+        self.sites.iter().filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address).collect()
+    }
+
+    /// What was mapped in it for probes: addresses and sizes.
+    pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
+        let slots = self.areas.iter().map(|area| (area.base(), area.size()));
+        let ground = self.ground.iter().flat_map(Ground::mapped);
+        slots.chain(self.jumps.room.areas().iter().copied()).chain(ground).collect()
+    }
+
+    /// Whether one of its sites is a jump.
+    pub(crate) fn has_jumps(&self) -> bool {
+        self.jumps.any() && self.sites.values().any(|armed| armed.jump().is_some())
     }
 }

@@ -11,6 +11,9 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
+use crate::hold::Holds;
+use crate::jump::{Cells, Drain};
+use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
@@ -26,12 +29,23 @@ pub struct Control {
     pub stop: AtomicBool,
     /// Set by the tracer while it wants to be interrupted regularly (every few hundredths of a second).
     pub wants_ticks: AtomicBool,
+    /// Set by the tracer while it wants to be interrupted often (every few thousandths of a second).
+    pub wants_quick_ticks: AtomicBool,
 }
 
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
     pub(crate) globals: Globals,
+    /// Memory that is shared with all processes.
+    pub(crate) cells: Option<Cells>,
+    /// The probes, by program and number in it, by their numbers in records of jumps.
+    pub(crate) probe_names: Vec<(usize, usize)>,
+    /// Those among them that their handlers can end.
+    pub(crate) mortal: Vec<(usize, usize)>,
+    /// The reader of the rings.
+    pub(crate) drain: Drain,
+    pub(crate) holds: Holds,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) machine: Box<Machine>,
@@ -46,8 +60,8 @@ pub struct Tracer<'a> {
     /// still to be waited for; until then they stay as they are.
     pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
-    /// Whether the session is ending.
-    pub(crate) leaving: bool,
+    /// Who is being let go.
+    pub(crate) leaving: Leaving,
     /// What ended it before its time.
     pub(crate) failure: Option<Error>,
     /// The wait statuses of the processes that have ended, for those that were started here.
@@ -77,9 +91,16 @@ impl<'a> Tracer<'a> {
     /// changes is entered in the ledger, if there is one.
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
+        // Without shared memory all probes are traps.
+        let mut cells = Cells::new().ok();
         Tracer {
             programs: Vec::new(),
-            globals: Globals::default(),
+            globals: Globals::new(cells.as_mut()),
+            cells,
+            probe_names: Vec::new(),
+            mortal: Vec::new(),
+            drain: Drain::new(),
+            holds: Holds::default(),
             ledger,
             observer,
             machine: Box::new(Machine::new()),
@@ -90,7 +111,7 @@ impl<'a> Tracer<'a> {
             announced: HashMap::new(),
             held: VecDeque::new(),
             images: ImageCache::default(),
-            leaving: false,
+            leaving: Leaving::Nobody,
             failure: None,
             started: HashSet::new(),
             statuses: HashMap::new(),
@@ -129,16 +150,18 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
-        match self.next_event(block) {
+        if self.drain.is_due() {
+            self.drain(false);
+        }
+        let next = self.next_event(block && !self.drain.is_busy());
+        let stepped = match next {
             Ok(Some(event)) => {
                 self.pace.event();
                 self.answer(event);
-                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 true
             }
             Ok(None) => {
                 self.tick();
-                control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
                 false
             }
             Err(process::Error::Gone { .. }) => {
@@ -152,7 +175,10 @@ impl<'a> Tracer<'a> {
                 self.failure.get_or_insert(error.into());
                 false
             }
-        }
+        };
+        control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
+        control.wants_quick_ticks.store(self.drain.any(), Ordering::Relaxed);
+        stepped
     }
 
     /// The next event, for which the tracer sleeps or looks, as is faster just now.
@@ -160,6 +186,7 @@ impl<'a> Tracer<'a> {
         if let Some(event) = self.held.pop_front() {
             return Ok(Some(event));
         }
+        self.holds.released();
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
                 if let Some(event) = process::wait(false)? {
@@ -219,7 +246,7 @@ impl<'a> Tracer<'a> {
     /// A thread has stopped because it was asked to, because it is new, or because of job control.
     fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
-        if self.leaving {
+        if self.is_leaving(tid) {
             return self.leave(thread, stop);
         }
         self.check_slot(&thread)?;
@@ -244,11 +271,11 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run; when the session is ending, until it can be let go.
+    /// Lets a thread run; one that is leaving, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         let running = thread.resume(signal);
-        let asked = self.leaving && running.interrupt().is_ok();
+        let asked = self.is_leaving(tid) && running.interrupt().is_ok();
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.asked = asked;
             tracked.activity = Activity::Running(running);
@@ -277,8 +304,9 @@ impl<'a> Tracer<'a> {
     }
 
     /// Takes a thread out of its address space; the last one takes the space with it.
-    pub(crate) fn leave_space(&mut self, number: u32) {
+    pub(crate) fn leave_space(&mut self, number: u32, tid: i32) {
         if let Some(space) = self.spaces.get_mut(&number) {
+            space.forget_stranger(tid);
             space.members -= 1;
             if space.members == 0 {
                 self.spaces.remove(&number);
@@ -298,8 +326,12 @@ impl<'a> Tracer<'a> {
         }
         self.newborn.remove(&tid);
         self.lose_anchor(tid);
+        if self.threads.get(&tid).is_some_and(|tracked| !tracked.exiting) && self.drain.any() {
+            // Killed without a stop on its way.
+            self.bury(tid);
+        }
         if let Some(Some(space)) = self.announced.remove(&tid) {
-            self.leave_space(space);
+            self.leave_space(space, tid);
         }
         if let Some(mut tracked) = self.threads.remove(&tid) {
             // Killed before it said that its instruction had completed.
@@ -307,21 +339,22 @@ impl<'a> Tracer<'a> {
                 self.drop_records(waiting.records);
             }
             if let Some(space) = tracked.space {
-                self.leave_space(space);
+                self.leave_space(space, tid);
             }
         }
     }
 
     /// Time has passed: what waits for it is looked at.
     fn tick(&mut self) {
-        self.observer.idle();
-        self.look_after_newborn();
-        let waiting = self.threads.values().filter(|thread| {
-            thread.in_slot.as_ref().is_some_and(|waiting| !waiting.records.is_empty()) && !thread.asked
-        });
-        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
-            self.look_at_slot(tid);
+        if self.drain.is_due() {
+            self.drain(false);
         }
+        if !self.drain.is_busy() {
+            self.observer.idle();
+        }
+        self.look_for_over();
+        self.look_after_newborn();
+        self.look_at_slots();
         // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
         // where no tracer can stop it.
         let stale: Vec<u32> =
@@ -329,8 +362,16 @@ impl<'a> Tracer<'a> {
         for &number in &stale {
             self.ask_one(number);
         }
-        let records = |thread: &Tracked| thread.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty());
-        self.waiting = !self.newborn.is_empty() || !stale.is_empty() || self.threads.values().any(records);
+        let records = self.threads.values().any(Tracked::has_records);
+        self.waiting = !self.newborn.is_empty() || !stale.is_empty() || records;
+    }
+
+    /// Looks at the threads whose records wait, and that have not been asked to stop.
+    pub(crate) fn look_at_slots(&mut self) {
+        let waiting = self.threads.values().filter(|thread| thread.has_records() && !thread.asked);
+        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
+            self.look_at_slot(tid);
+        }
     }
 
     /// Asks one more thread of an address space to stop.

@@ -77,6 +77,11 @@ impl Tracked {
         }
     }
 
+    /// Whether a record waits for the instruction that it executes in a slot.
+    pub(crate) fn has_records(&self) -> bool {
+        self.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty())
+    }
+
     /// Remembers that a signal came before an instruction was executed.
     pub(crate) fn interrupt(&mut self, waiting: InSlot) -> Option<InSlot> {
         let forgotten = (self.interrupted.len() >= NESTING).then(|| self.interrupted.remove(0));

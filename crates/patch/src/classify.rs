@@ -66,7 +66,6 @@ pub(crate) struct Decoded {
     pub(crate) mode: Mode,
     pub(crate) instruction: Instruction,
     pub(crate) offsets: ConstantOffsets,
-    pub(crate) text: String,
     pub(crate) class: Class,
 }
 
@@ -79,17 +78,16 @@ pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded
         return Err(unreadable(mode, bytes, address, decoder.last_error()));
     }
     let offsets = decoder.get_constant_offsets(&instruction);
-    let text = disassemble(&instruction);
     // AMD's processors cut a branch with an operand-size prefix to 16 bits, and read fewer bytes of some; what the two makers
     // call by different names is a matter of the branch's kind, decided below.
     let other = Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::AMD).decode();
     let makers_differ = other.code() != instruction.code() || other.len() != instruction.len();
     // An operand relative to rip always has 4 bytes of displacement; the slot rests on it.
     if instruction.is_ip_rel_memory_operand() && offsets.displacement_size() != 4 {
-        return Err(Refusal::Unproven { address, text });
+        return Err(Refusal::Unproven { address, text: disassemble(&instruction) });
     }
-    let class = class_of(mode, &instruction, makers_differ, || text.clone())?;
-    Ok(Decoded { mode, instruction, offsets, text, class })
+    let class = class_of(mode, &instruction, makers_differ, || disassemble(&instruction))?;
+    Ok(Decoded { mode, instruction, offsets, class })
 }
 
 /// Why the decoder made nothing of the bytes.
@@ -103,7 +101,7 @@ fn unreadable(mode: Mode, bytes: &[u8], address: u64, error: DecoderError) -> Re
 }
 
 /// The instruction in Intel's syntax, with numbers as the C language writes them.
-fn disassemble(instruction: &Instruction) -> String {
+pub(crate) fn disassemble(instruction: &Instruction) -> String {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
     options.set_hex_prefix("0x");

@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
-use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify};
+use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify, disassemble};
 use crate::machine::{Access, Memory, Registers};
-use crate::slot::{Slot, Template};
-use crate::{Mode, Refusal, emulate, harmless};
+use crate::slot::{Onward, Slot, Template};
+use crate::{Mode, Refusal, emulate, harmless, stack};
 
 /// An instruction that can be displaced, and how.
 #[derive(Clone)]
 pub struct Displaced {
     decoded: Decoded,
     original: [u8; INSTRUCTION_LIMIT],
+    /// Written when it is asked for: most instructions are displaced without a word.
+    text: OnceLock<String>,
 }
 
 /// Decodes the instruction of 64-bit code at `address` and decides how it is displaced: [`displace_in`] with [`Mode::Bits64`].
@@ -37,7 +40,7 @@ pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, 
     let length = decoded.instruction.len();
     let mut original = [0; INSTRUCTION_LIMIT];
     original[..length].copy_from_slice(&bytes[..length]);
-    Ok(Displaced { decoded, original })
+    Ok(Displaced { decoded, original, text: OnceLock::new() })
 }
 
 impl Displaced {
@@ -63,7 +66,13 @@ impl Displaced {
 
     /// The instruction in Intel's syntax. Targets and operands relative to rip are shown as the addresses they mean.
     pub fn text(&self) -> &str {
-        &self.decoded.text
+        self.text.get_or_init(|| disassemble(&self.decoded.instruction))
+    }
+
+    /// Whether the instruction, a conditional jump, jumps when a thread with these registers executes it; nothing for other
+    /// instructions.
+    pub fn is_taken(&self, registers: &Registers) -> Option<bool> {
+        emulate::is_taken(self.decoded.class, registers)
     }
 
     /// Whether the instruction is emulated as a rule. The others go to their slot at every hit, but for a `popf` that sets the
@@ -123,17 +132,90 @@ impl Displaced {
         }
     }
 
+    /// Whether control can go elsewhere than to the next instruction: every jump, branch, call and return, and `xbegin`, whose
+    /// transaction aborts to its target.
+    pub fn transfers_control(&self) -> bool {
+        match self.decoded.class {
+            Class::Jump { .. }
+            | Class::Branch { .. }
+            | Class::Count { .. }
+            | Class::JumpRegister { .. }
+            | Class::Call { .. }
+            | Class::CallRegister { .. }
+            | Class::CallMemory
+            | Class::Return { .. }
+            | Class::Transaction { .. } => true,
+            Class::Copied => stack::leaves(&self.decoded.instruction),
+            Class::PopFlags { .. }
+            | Class::SystemCall
+            | Class::Nothing
+            | Class::PushRegister { .. }
+            | Class::PushValue { .. } => false,
+        }
+    }
+
+    /// Whether control can go to the next instruction without going elsewhere first: false for jumps, returns and calls (to which a
+    /// callee returns, but from elsewhere), and for `ud2` and its kin, which always fault.
+    pub fn falls_through(&self) -> bool {
+        stack::falls_through(&self.decoded.instruction)
+    }
+
+    /// What the instruction adds to the stack pointer, in bytes, where that is known without running it and the instruction
+    /// falls through: -8 for a push, 24 for `add rsp, 24`, 0 for all that does not touch the stack pointer.
+    pub fn stack_delta(&self) -> Option<i64> {
+        stack::delta(self.decoded.mode, &self.decoded.instruction)
+    }
+
+    /// Whether the instruction hands control to the kernel: `syscall`. (`int` and `sysenter` are refused altogether.) A thread
+    /// can stay in it for ever, be restarted in it, or never come back from it, so it is no instruction for a trampoline.
+    pub fn enters_kernel(&self) -> bool {
+        self.decoded.class == Class::SystemCall
+    }
+
+    /// Whether the instruction can set the trap flag: `popf`. The debug exception comes after the *next* instruction, which in a
+    /// trampoline would be one of the trampoline's; [`Displaced::wants_emulation`] sees to it at a stop, a trampoline cannot.
+    pub fn can_set_trap_flag(&self) -> bool {
+        matches!(self.decoded.class, Class::PopFlags { .. })
+    }
+
+    /// Whether the instruction can raise a fault when it runs in a trampoline, right after a handler: what a handler that logs
+    /// must know, for a record counts only if its instruction has completed.
+    ///
+    /// It says less than [`Displaced::may_fault`], by what is known there:
+    /// - A push writes where the handler has just written: the words below the stack pointer are the handler's own.
+    /// - A pop to a register, `leave` and a return read the program's stack, which ends neither here nor above.
+    /// - An operand relative to rip is the module's own, if `accessible` says so of its addresses (the second argument is true
+    ///   where the instruction writes to them); it is called with no other operand.
+    /// - A jump or return to an address that no code can have (not canonical) faults before control is transferred. A
+    ///   program that does so ends; its last record is kept.
+    ///
+    /// An operand through any other register can fault, and so can a division.
+    pub fn may_fault_in_trampoline(&self, accessible: impl Fn(RangeInclusive<u64>, bool) -> bool) -> bool {
+        harmless::may_fault_in_trampoline(&self.decoded, accessible)
+    }
+
     /// The slot, if it is put at `slot`. Every displaced instruction has one.
     ///
     /// # Errors
     ///
     /// [`Refusal::OutOfReach`] if `slot` is not in [`Displaced::reach`].
     pub fn slot(&self, slot: u64) -> Result<Slot, Refusal> {
-        Template::of(&self.decoded, self.original()).at(slot).ok_or_else(|| Refusal::OutOfReach {
+        self.slot_to(slot, Onward::Next)
+    }
+
+    /// The slot at `slot`, from which the program goes on as `onward` says where the instruction falls through. All else is as in
+    /// [`Displaced::slot`]: a branch that is taken, a call and a return go where the original goes, a call pushes the
+    /// original's return address, and [`Slot::place`] answers in the program's terms.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::OutOfReach`] if `slot` is not in [`Displaced::reach_to`].
+    pub fn slot_to(&self, slot: u64, onward: Onward) -> Result<Slot, Refusal> {
+        Template::of(&self.decoded, self.original(), onward).at(slot).ok_or_else(|| Refusal::OutOfReach {
             address: self.address(),
-            text: self.decoded.text.clone(),
+            text: self.text().to_owned(),
             slot,
-            reach: self.reach(),
+            reach: self.reach_to(onward),
         })
     }
 
@@ -141,7 +223,12 @@ impl Displaced {
     /// a jump or call can be reached. There are always some, the site or addresses close to it among them: 2 to 4 GiB of them, cut
     /// off at the ends of the address space, or all where nothing is relative. In 32-bit code all 4 GiB reach each other.
     pub fn reach(&self) -> RangeInclusive<u64> {
-        Template::of(&self.decoded, self.original()).reach()
+        self.reach_to(Onward::Next)
+    }
+
+    /// The addresses at which the slot of [`Displaced::slot_to`] can be put; none where `onward` is too far from the rest.
+    pub fn reach_to(&self, onward: Onward) -> RangeInclusive<u64> {
+        Template::of(&self.decoded, self.original(), onward).reach()
     }
 }
 

@@ -45,6 +45,15 @@ pub(crate) fn is_emulated(class: Class) -> bool {
     }
 }
 
+/// Whether a conditional jump jumps; nothing for other instructions.
+pub(crate) fn is_taken(class: Class, registers: &Registers) -> Option<bool> {
+    match class {
+        Class::Branch { condition, .. } => Some(holds(condition, registers.rflags)),
+        Class::Count { count, bytes, .. } => Some(counted(count, bytes, registers).1),
+        _ => None,
+    }
+}
+
 /// Does what the instruction does; all or nothing.
 pub(crate) fn emulate(
     decoded: &Decoded,

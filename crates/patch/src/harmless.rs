@@ -3,9 +3,13 @@
 //! The list names what is harmless; all else may fault. On it is what every x86-64 processor has (Linux starts on no other),
 //! touches registers alone, and has no exception in Intel's manual but the ones for a lock prefix or a processor without it.
 
-use iced_x86::{CpuidFeature, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+use std::ops::RangeInclusive;
 
-use crate::classify::Class;
+use iced_x86::{
+    CpuidFeature, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+
+use crate::classify::{Class, Decoded};
 
 /// Whether the slot of an instruction of `class` can raise a fault; false only where that is proven impossible.
 pub(crate) fn may_fault(class: Class, instruction: &Instruction) -> bool {
@@ -27,7 +31,89 @@ pub(crate) fn may_fault(class: Class, instruction: &Instruction) -> bool {
     }
 }
 
+/// Whether it can in a trampoline; see [`crate::Displaced::may_fault_in_trampoline`].
+pub(crate) fn may_fault_in_trampoline(
+    decoded: &Decoded,
+    accessible: impl Fn(RangeInclusive<u64>, bool) -> bool,
+) -> bool {
+    let instruction = &decoded.instruction;
+    match decoded.class {
+        Class::JumpRegister { .. }
+        | Class::PushRegister { .. }
+        | Class::PushValue { .. }
+        | Class::Call { .. }
+        | Class::CallRegister { .. }
+        | Class::Return { .. } => false,
+        Class::CallMemory => !reads_module(instruction, accessible),
+        Class::Copied => match instruction.mnemonic() {
+            Mnemonic::Pop => {
+                instruction.op0_kind() != OpKind::Register || !instruction.op0_register().is_gpr()
+            }
+            Mnemonic::Leave | Mnemonic::Ret => false,
+            Mnemonic::Jmp if instruction.op0_kind() == OpKind::Register => false,
+            Mnemonic::Jmp | Mnemonic::Push if instruction.op0_kind() == OpKind::Memory => {
+                !reads_module(instruction, accessible)
+            }
+            Mnemonic::Push | Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq => false,
+            _ => !is_harmless(instruction) && !is_harmless_in_module(instruction, accessible),
+        },
+        Class::PopFlags { .. } => false,
+        Class::Transaction { .. }
+        | Class::Nothing
+        | Class::Jump { .. }
+        | Class::Branch { .. }
+        | Class::Count { .. }
+        | Class::SystemCall => may_fault(decoded.class, instruction),
+    }
+}
+
+/// Whether the word that a jump, call or push goes through is the module's own.
+fn reads_module(instruction: &Instruction, accessible: impl Fn(RangeInclusive<u64>, bool) -> bool) -> bool {
+    own_operand(instruction).is_some_and(|addresses| accessible(addresses, false))
+}
+
+/// Whether the instruction would be harmless if its operand in memory were a register, and that is the module's own.
+fn is_harmless_in_module(
+    instruction: &Instruction,
+    accessible: impl Fn(RangeInclusive<u64>, bool) -> bool,
+) -> bool {
+    let Some(addresses) = own_operand(instruction) else { return false };
+    let mut information = InstructionInfoFactory::new();
+    let memory = information.info(instruction).used_memory();
+    let writes = memory.iter().any(|used| !matches!(used.access(), OpAccess::Read | OpAccess::CondRead));
+    let others = (0..instruction.op_count())
+        .filter(|operand| instruction.op_kind(*operand) != OpKind::Memory)
+        .all(|operand| is_plain(instruction, operand));
+    // What is 16 bytes wide must be aligned for most instructions: it is if the address says so.
+    let size = addresses.end() - addresses.start() + 1;
+    memory.len() == 1
+        && others
+        && is_everywhere(instruction)
+        && is_listed(instruction.mnemonic())
+        && (size < 16 || addresses.start().is_multiple_of(size))
+        && accessible(addresses, writes)
+}
+
+/// The addresses of an operand relative to rip, where no segment adds to them.
+fn own_operand(instruction: &Instruction) -> Option<RangeInclusive<u64>> {
+    let size = instruction.memory_size().size() as u64;
+    let plain = instruction.is_ip_rel_memory_operand()
+        && instruction.memory_base() == Register::RIP
+        && !matches!(instruction.segment_prefix(), Register::FS | Register::GS)
+        && size > 0;
+    let start = instruction.ip_rel_memory_address();
+    plain.then(|| start.checked_add(size - 1)).flatten().map(|end| start..=end)
+}
+
 fn is_harmless(instruction: &Instruction) -> bool {
+    is_everywhere(instruction)
+        && InstructionInfoFactory::new().info(instruction).used_memory().is_empty()
+        && (0..instruction.op_count()).all(|operand| is_plain(instruction, operand))
+        && is_listed(instruction.mnemonic())
+}
+
+/// Whether every x86-64 processor that Linux starts on has the instruction.
+fn is_everywhere(instruction: &Instruction) -> bool {
     let everywhere = instruction.cpuid_features().iter().all(|feature| {
         matches!(
             feature,
@@ -43,11 +129,7 @@ fn is_harmless(instruction: &Instruction) -> bool {
                 | CpuidFeature::SSE2
         )
     });
-    everywhere
-        && instruction.encoding() == EncodingKind::Legacy
-        && InstructionInfoFactory::new().info(instruction).used_memory().is_empty()
-        && (0..instruction.op_count()).all(|operand| is_plain(instruction, operand))
-        && is_listed(instruction.mnemonic())
+    everywhere && instruction.encoding() == EncodingKind::Legacy
 }
 
 /// Whether an operand is a general or vector register, a number, or the address that `lea` computes.

@@ -62,17 +62,23 @@
 mod classify;
 mod displaced;
 mod emulate;
+mod flow;
 mod harmless;
+mod liveness;
 mod machine;
 mod mode;
 mod operand;
 mod place;
 mod refusal;
 mod slot;
+mod stack;
+pub mod tactic;
 
 pub use displaced::{Displaced, displace, displace_in};
+pub use flow::{entered, instructions};
+pub use liveness::{dead_registers, flags_are_dead};
 pub use machine::{Access, Memory, Registers};
 pub use mode::Mode;
 pub use place::Place;
 pub use refusal::Refusal;
-pub use slot::{SLOT_CAPACITY, Slot};
+pub use slot::{Onward, SLOT_CAPACITY, Slot};

@@ -15,6 +15,18 @@ use crate::place::Place;
 /// No slot is longer than this, in bytes.
 pub const SLOT_CAPACITY: usize = 48;
 
+/// Where a slot goes on where its instruction falls through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Onward {
+    /// To the instruction after the original: a jump back.
+    #[default]
+    Next,
+    /// To this address: a jump there.
+    To(u64),
+    /// To whatever is directly behind the slot's bytes: no jump.
+    Behind,
+}
+
 /// The bytes of a slot, for one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -53,7 +65,9 @@ impl Slot {
 pub(crate) struct Template {
     mode: Mode,
     site: u64,
+    /// The address after the original.
     next: u64,
+    onward: Onward,
     bytes: Vec<u8>,
     fixups: Vec<Fixup>,
     places: Vec<(usize, Place)>,
@@ -107,12 +121,13 @@ impl Fixup {
 
 impl Template {
     /// The slot of an instruction, `original` being its bytes.
-    pub(crate) fn of(decoded: &Decoded, original: &[u8]) -> Template {
+    pub(crate) fn of(decoded: &Decoded, original: &[u8], onward: Onward) -> Template {
         let site = decoded.instruction.ip();
         let mut template = Template {
             mode: decoded.mode,
             site,
             next: decoded.mode.cut(decoded.instruction.next_ip()),
+            onward,
             bytes: Vec::with_capacity(SLOT_CAPACITY),
             fixups: Vec::new(),
             places: vec![(0, Place::Before)],
@@ -171,13 +186,12 @@ impl Template {
 
     /// ```text
     ///   <the instruction>      its bytes, the displacement of an operand relative to rip computed anew
-    ///   e9 rel32               jmp next
+    ///   e9 rel32               jmp next                as everywhere below: or to where the caller wants, or nothing
     /// ```
     fn copy(&mut self, decoded: &Decoded, original: &[u8]) {
         self.relocated(decoded, original, &[]);
         self.instruction_length = self.bytes.len();
-        self.after(self.next, None);
-        self.jump_to(self.next);
+        self.go_on();
     }
 
     /// ```text
@@ -194,8 +208,7 @@ impl Template {
         self.after(self.next, Some(self.next));
         self.bytes.extend_from_slice(&[0x48, 0xb9]);
         self.bytes.extend_from_slice(&self.next.to_le_bytes());
-        self.after(self.next, None);
-        self.jump_to(self.next);
+        self.go_on();
     }
 
     /// ```text
@@ -208,8 +221,7 @@ impl Template {
         let target = self.to(target);
         self.fixups.push(Fixup { at, end: original.len(), target });
         self.instruction_length = self.bytes.len();
-        self.after(self.next, None);
-        self.jump_to(self.next);
+        self.go_on();
     }
 
     /// ```text
@@ -228,8 +240,7 @@ impl Template {
         self.bytes.extend_from_slice(&[0x0f, 0x80 | condition_number(condition)]);
         self.field(self.to(target));
         self.instruction_length = self.bytes.len();
-        self.after(self.next, None);
-        self.jump_to(self.next);
+        self.go_on();
     }
 
     /// ```text
@@ -237,6 +248,14 @@ impl Template {
     ///   e9 rel32               jmp next
     /// taken:
     ///   e9 rel32               jmp target
+    /// ```
+    /// Where the program goes on behind the slot:
+    /// ```text
+    ///   [67] e0..e3 02         loop/jrcxz taken
+    ///   eb 05                  jmp behind
+    /// taken:
+    ///   e9 rel32               jmp target
+    /// behind:
     /// ```
     fn count(&mut self, count: Count, bytes: u64, target: u64) {
         if bytes < self.mode.word() {
@@ -248,12 +267,18 @@ impl Template {
             Count::Loop => 0xe2,
             Count::IsZero => 0xe3,
         };
-        self.bytes.extend_from_slice(&[opcode, 5]);
+        let behind = self.onward == Onward::Behind;
+        self.bytes.extend_from_slice(&[opcode, if behind { 2 } else { 5 }]);
         self.instruction_length = self.bytes.len();
-        self.after(self.next, None);
-        self.jump_to(self.next);
+        self.go_on();
+        if behind {
+            self.bytes.extend_from_slice(&[0xeb, 5]);
+        }
         self.after(target, None);
         self.jump_to(target);
+        if behind {
+            self.after(self.next, None);
+        }
     }
 
     /// ```text
@@ -347,6 +372,16 @@ impl Template {
     fn store_next(&mut self) {
         if self.mode == Mode::Bits64 {
             self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        }
+    }
+
+    /// Here the instruction has been executed and has fallen through: the way to where the program goes on.
+    fn go_on(&mut self) {
+        self.after(self.next, None);
+        match self.onward {
+            Onward::Next => self.jump_to(self.next),
+            Onward::To(address) => self.jump_to(self.mode.cut(address)),
+            Onward::Behind => {}
         }
     }
 

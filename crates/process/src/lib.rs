@@ -2,47 +2,61 @@
 //!
 //! * Threads are typed states: [`Running`] or [`Stopped`]. A register can be read of a stopped thread only, and
 //!   letting it run consumes it.
-//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write`], which
+//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write()`], which
 //!   honour the pages' protection as the process itself would.
 //! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
-//!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened.
+//!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened. Several calls, to map
+//!   memory that the tracer shares with the process, are made by a [`Caller`].
 //!
 //! This room knows nothing of probes. It must never leave a process in a state it did not find it in: every
 //! function either completes or puts back what it changed.
 
+mod caller;
 mod elf;
 mod error;
 mod executable;
 mod files;
 mod float;
+mod identity;
 mod library;
 mod maps;
 mod memory;
 mod module;
 mod pages;
+mod pattern;
+mod processor;
 mod ptrace;
 mod registers;
 mod remote;
+mod room;
+mod share;
 mod start;
 mod stat;
+mod step;
 mod tasks;
 mod thread;
 
+pub use caller::{Caller, Step};
 pub use elf::{
-    Binding, FileId, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced, NameKind,
-    Segment, Version,
+    Binding, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced,
+    NameKind, Outline, Segment, Selected, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
 pub use files::allow_many_files;
 pub use float::FloatRegisters;
+pub use identity::{RseqRegistration, keeps_its_id, thread_id_offset};
 pub use library::find_library;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
 pub use pages::{Page, PageMap, Run};
+pub use pattern::Pattern;
+pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::find_syscall;
+pub use room::{low_gaps, low_places};
+pub use share::shared_memory;
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{

@@ -5,7 +5,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
 
-use crate::{Error, FloatRegisters, Registers};
+use crate::{Error, FloatRegisters, Registers, RseqRegistration};
 
 /// Requests that the libc crate does not name.
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
@@ -54,6 +54,17 @@ pub(crate) fn interrupt(tid: pid_t) -> Result<(), Error> {
 /// Lets a stopped thread run, with a signal or 0.
 pub(crate) fn resume(tid: pid_t, signal: c_int) -> Result<(), Error> {
     request("resuming", libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+/// Lets a stopped thread execute one instruction, with a signal or 0.
+pub(crate) fn step(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    request("stepping", libc::PTRACE_SINGLESTEP, tid, 0, signal as usize)
+}
+
+/// Sets a debug register of a stopped thread.
+pub(crate) fn set_debug_register(tid: pid_t, number: usize, value: u64) -> Result<(), Error> {
+    let place = std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>();
+    request("setting a debug register", libc::PTRACE_POKEUSER, tid, place, value as usize)
 }
 
 /// Lets a stopped thread run to the next entry or exit of a system call.
@@ -228,8 +239,8 @@ struct RseqConfiguration {
     padding: u32,
 }
 
-/// The address of a stopped thread's rseq area, or `None` where it has none or the kernel is older than 5.13.
-pub(crate) fn rseq_area(tid: pid_t) -> Option<u64> {
+/// A stopped thread's registration for restartable sequences, or `None` where it has none or the kernel is older than 5.13.
+pub(crate) fn rseq_registration(tid: pid_t) -> Option<RseqRegistration> {
     let mut configuration = RseqConfiguration::default();
     // SAFETY: the kernel writes at most the number of bytes given in `address`.
     let result = unsafe {
@@ -240,5 +251,6 @@ pub(crate) fn rseq_area(tid: pid_t) -> Option<u64> {
             std::ptr::from_mut(&mut configuration),
         )
     };
-    (result > 0 && configuration.address != 0).then_some(configuration.address)
+    let RseqConfiguration { address, size, signature, .. } = configuration;
+    (result > 0 && address != 0).then_some(RseqRegistration { address, size, signature })
 }

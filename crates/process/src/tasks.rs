@@ -20,6 +20,8 @@ pub fn threads(pid: i32) -> Result<Vec<i32>, Error> {
 pub struct Status {
     /// The process the thread belongs to.
     pub tgid: i32,
+    /// The thread's own id in the innermost namespace, as it sees it itself.
+    pub inner_id: i32,
     /// The process that created it.
     pub parent: i32,
     /// The process that traces it, or 0.
@@ -78,6 +80,13 @@ impl Status {
             let mask = || u64::from_str_radix(value, 16).unwrap_or(0);
             match key {
                 "Tgid" => status.tgid = number(),
+                "NSpid" => {
+                    status.inner_id = value
+                        .split_ascii_whitespace()
+                        .next_back()
+                        .and_then(|id| id.parse().ok())
+                        .unwrap_or(0);
+                }
                 "PPid" => status.parent = number(),
                 "TracerPid" => status.tracer = number(),
                 "Uid" => {
@@ -113,9 +122,25 @@ pub fn is_traced_here(tid: i32) -> bool {
 }
 
 /// The processes that a thread has created and that have not been waited for; none where the kernel does not say.
+///
+/// Where some of them end meanwhile, the kernel's list may lack others: it is read until nothing new is in it.
 pub fn children(tid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{tid}/task/{tid}/children")).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+    /// Readings in a row that must bring nothing new.
+    const QUIET: u32 = 3;
+    let path = format!("/proc/{tid}/task/{tid}/children");
+    let mut children = Vec::new();
+    let mut quiet = 0;
+    while quiet < QUIET {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let before = children.len();
+        for child in text.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
+            if !children.contains(&child) {
+                children.push(child);
+            }
+        }
+        quiet = if children.len() == before { quiet + 1 } else { 0 };
+    }
+    children
 }
 
 /// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.

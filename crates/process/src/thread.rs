@@ -46,7 +46,7 @@ pub enum Stop {
     Group(c_int),
     /// It has created a thread or process, which is traced too.
     Clone {
-        /// The new thread.
+        /// The new thread. 0 if it was killed before it could be asked.
         child: pid_t,
         /// `Fork`, `Vfork` or `Clone`, as the kernel classes it.
         kind: Birth,
@@ -96,6 +96,15 @@ impl Running {
     /// The thread is gone, belongs to somebody else, or is traced already.
     pub fn seize(tid: pid_t) -> Result<Running, Error> {
         ptrace::seize(tid, OPTIONS)?;
+        Ok(Running { tid })
+    }
+
+    /// The same, without being told of its children, its exec and its end, which go their way untraced.
+    ///
+    /// # Errors
+    /// As of [`Running::seize`].
+    pub fn seize_quietly(tid: pid_t) -> Result<Running, Error> {
+        ptrace::seize(tid, 0)?;
         Ok(Running { tid })
     }
 
@@ -164,6 +173,28 @@ impl Stopped {
         ptrace::register_set(self.tid, libc::NT_PRFPREG)
     }
 
+    /// The floating point and SSE registers of a thread that runs 32-bit code, as `fxsave` lays them out and a core
+    /// file's NT_PRXFPREG note holds them. What [`Stopped::floating_point`] gives for it has no SSE registers.
+    ///
+    /// # Errors
+    /// The thread has been killed, or runs 64-bit code.
+    pub fn fxsave_registers(&self) -> Result<Vec<u8>, Error> {
+        /// The note's type (include/uapi/linux/elf.h).
+        const NT_PRXFPREG: c_int = 0x46e6_2b7f;
+        ptrace::register_set(self.tid, NT_PRXFPREG)
+    }
+
+    /// The segments of its own (`set_thread_area`) that a thread of 32-bit code has, as a core file's NT_386_TLS note
+    /// holds them.
+    ///
+    /// # Errors
+    /// The thread has been killed, or runs 64-bit code.
+    pub fn own_segments(&self) -> Result<Vec<u8>, Error> {
+        /// The note's type (include/uapi/linux/elf.h).
+        const NT_386_TLS: c_int = 0x200;
+        ptrace::register_set(self.tid, NT_386_TLS)
+    }
+
     /// Its extended registers, as `xsave` lays them out and a core file's NT_X86_XSTATE note holds them.
     ///
     /// # Errors
@@ -192,7 +223,7 @@ impl Stopped {
 
     /// The address of its rseq area, which holds the number of the processor it ran on last.
     pub fn rseq_area(&self) -> Option<u64> {
-        ptrace::rseq_area(self.tid)
+        ptrace::rseq_registration(self.tid).map(|registration| registration.address)
     }
 
     /// Suspends the seccomp filters of the thread while it is traced.
@@ -350,7 +381,11 @@ fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
     }
     let signal = libc::WSTOPSIG(status);
     let message = || ptrace::event_message(tid).map(|message| message as pid_t);
-    let birth = |kind| message().map(|child| Stop::Clone { child, kind });
+    // Killed between the report and the question, it cannot say which child.
+    let birth = |kind| match message() {
+        Err(error) if error.is_gone() => Ok(Stop::Clone { child: 0, kind }),
+        child => child.map(|child| Stop::Clone { child, kind }),
+    };
     let stop = match status >> 16 {
         0 if signal == SYSCALL_STOP => Ok(Stop::SystemCall),
         0 => Ok(Stop::Signal(signal)),

@@ -41,14 +41,16 @@ fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
     let _ = (image.machine(), image.soname(), image.build_id(), image.interpreter(), image.entry());
     let _ = (image.rseq_descriptors(), image.nearest_names("pick"));
     for name in ["pick", "pick@@V_2", "ns::f(int)"] {
-        let _ = image.lookup(name);
+        let _ = (image.lookup(name), image.select_named(name));
     }
+    let _ = image.select_matching(&|name| name.len() % 2 == 0);
     let mut places: Vec<u64> = image.functions().iter().take(100).map(|function| function.vaddr).collect();
     places.extend(image.segments().iter().take(20).flat_map(|s| [s.vaddr, s.vaddr.wrapping_add(s.mem_size)]));
     places.extend([0, image.entry(), 0x1000, 0x1001, u64::MAX]);
     for vaddr in places {
         for vaddr in [vaddr, vaddr.wrapping_add(1), vaddr.wrapping_sub(1)] {
             let _ = image.check_boundary(vaddr).map_err(|misplaced| misplaced.to_string());
+            let _ = (image.outline(vaddr), image.implementations(vaddr));
             let _ = (image.entered_inside(vaddr), image.instruction_text(vaddr), image.section_name(vaddr));
             let _ = (image.function_at(vaddr), image.text(vaddr, 16), image.text(vaddr, usize::MAX));
             let _ = (image.offset_of_address(vaddr), image.address_of_offset(vaddr));

@@ -153,6 +153,10 @@ fn names() {
     for name in [
         "libnamed-2.31.so",
         "libnamed.so.7",
+        "libnamed",
+        "libnamed-2.31",
+        "libn?med*",
+        "*.so.7",
         "alias.so",
         library.to_str().unwrap(),
         &path,
@@ -163,7 +167,11 @@ fn names() {
         assert!(own(name), "{name}");
     }
     for name in [
-        "libnamed",
+        "libname",
+        "libnamed.so.",
+        "a.out",
+        "*amed",
+        "libnamed[",
         "far.so",
         "other.so",
         "",
@@ -175,6 +183,11 @@ fn names() {
     ] {
         assert!(!own(name), "{name}");
     }
+    let main = named(&modules, "a.out", &root);
+    assert_eq!(main.iter().map(|module| &module.path).collect::<Vec<_>>(), [&program]);
+    // All files, and not the kernel's module.
+    let all = named(&modules, "*", &root);
+    assert_eq!(all.len(), modules.iter().filter(|module| module.path.is_absolute()).count());
 }
 
 #[test]

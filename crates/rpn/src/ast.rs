@@ -4,6 +4,7 @@ use vm::Op;
 
 use crate::expression::{Expression, Name};
 use crate::keys::Key;
+use crate::object::Point;
 use crate::registers::Register;
 use crate::source::{Place, Span};
 
@@ -93,6 +94,8 @@ pub(crate) enum Value {
     Number(Expression),
     /// `first:last`
     Range(Expression, Expression),
+    /// `function:point`; the place of the point.
+    Point(Name, Point, Place),
 }
 
 impl Value {
@@ -105,6 +108,7 @@ impl Value {
             }
             Value::Number(number) => number.place,
             Value::Range(first, last) => first.place.to(last.place),
+            Value::Point(function, _, point) => function.place.to(*point),
         }
     }
 }

@@ -195,7 +195,7 @@ impl<'a> Statements<'a> {
             heap: self.heap(object.heapmax),
             entry: 0,
             end: 0,
-            site: None,
+            sites: Vec::new(),
         }
     }
 
@@ -219,6 +219,9 @@ impl<'a> Statements<'a> {
         let nowhere = (Location::Offset(0), None);
         let Some(point) = self.point() else { return nowhere };
         let (first, last) = match &point.value {
+            Some(Value::Point(function, point, _)) => {
+                return (Location::Points { function: function.text.clone(), point: *point }, None);
+            }
             Some(Value::Number(first)) => (first, None),
             Some(Value::Range(first, last)) => (first, Some(last)),
             _ => return nowhere,
@@ -334,13 +337,27 @@ impl<'a> Statements<'a> {
         }
         let what = key.name();
         let wrong = Diagnostic::error(name.place, format!("the {what} {} is not defined", quote(&name.text)))
-            .label(format!("expected one of the names of `{} =`", definition.name()));
+            .label(expected_names(definition, defined));
         let wrong = match nearest(&name.text, defined.iter().map(String::as_str)) {
             Some(near) => wrong.suggest(Some(near)),
             None => wrong.help(format!("the file header defines it: `{} = {}`", definition.name(), name)),
         };
         self.messages.add(wrong);
         None
+    }
+}
+
+/// The names that a header statement defines, for a message.
+fn expected_names(definition: Key, defined: &[String]) -> String {
+    /// Names that are listed.
+    const SHOWN: usize = 8;
+    let names: Vec<String> = defined.iter().take(SHOWN).map(|name| quote(name)).collect();
+    let definition = definition.name();
+    match (names.as_slice(), defined.len().saturating_sub(SHOWN)) {
+        ([], _) => format!("the file header has no `{definition} =`"),
+        ([only], 0) => format!("expected {only}, which `{definition} =` has"),
+        (names, 0) => format!("expected one of {}, which `{definition} =` has", names.join(", ")),
+        (names, more) => format!("expected one of {} and {more} more of `{definition} =`", names.join(", ")),
     }
 }
 

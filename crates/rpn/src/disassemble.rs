@@ -102,6 +102,7 @@ fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
     let (key, first, last) = match &probe.location {
         Location::Offset(value) => (Key::Offset, number(*value), None),
         Location::Symbol { name, addend } => (Key::Offset, symbol(name, *addend), None),
+        Location::Points { function, .. } => (Key::Offset, symbol(function, 0), None),
         Location::Address(value) => (
             Key::Address,
             number(*value),
@@ -113,9 +114,10 @@ fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
             (Key::Address, symbol(name, *addend), last)
         }
     };
-    let place = match last {
-        Some(last) => Value::Range(first, last),
-        None => Value::Number(first),
+    let place = match (&probe.location, last) {
+        (Location::Points { function, point }, _) => Value::Point(name(function), *point, Place::default()),
+        (_, Some(last)) => Value::Range(first, last),
+        (_, None) => Value::Number(first),
     };
     let mut header = vec![statement(key, place)];
     let mut add = |key, value| header.push(statement(key, value));

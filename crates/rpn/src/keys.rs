@@ -21,7 +21,7 @@ pub(crate) enum Takes {
     Names,
     /// A number.
     Number,
-    /// A number, a symbol, or a symbol and a number.
+    /// A number, a symbol, a symbol and a number, or points of a function.
     Point,
     /// One or two of these, with a colon between them.
     Range,
@@ -79,7 +79,7 @@ keys! {
     Logonfault "logonfault" Place::Both, Takes::Word(&["yes", "no"]), "`yes` or `no`";
     Ignore "ignore" Place::Both, Takes::Number, "a number of hits";
     Maxhits "maxhits" Place::Both, Takes::Number, "a number of hits";
-    Offset "offset" Place::Probe, Takes::Point, "a number, a symbol, or a symbol and a number";
+    Offset "offset" Place::Probe, Takes::Point, "a number, a symbol, a symbol and a number, or `FUNCTION:POINT`";
     Address "address" Place::Probe, Takes::Range, "an address";
     Watchpoint "watchpoint" Place::Probe, Takes::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
     Opcode "opcode" Place::Probe, Takes::Number, "the first bytes of the probed instruction";

@@ -55,7 +55,9 @@ pub use arch::Arch;
 pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
 pub use files::{DiskFiles, Files, MemoryFiles};
-pub use object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
+pub use object::{
+    Access, Location, ModuleFile, ModuleKind, Object, Point, Probe, Proc, Site, SymbolUse, Watch,
+};
 pub use registers::{Register, Uses};
 pub use selection::Selection;
 pub use source::{Position, SourceId, Sources, Span};

@@ -122,8 +122,9 @@ pub struct Probe {
     pub end: usize,
     /// `offset = ...` in the source.
     pub span: Span,
-    /// The place in the module's file that the location was found to mean, if it was resolved.
-    pub site: Option<Site>,
+    /// The places in the module's file that the location was found to mean, if it was resolved: one, or for
+    /// [`Location::Points`] one and more.
+    pub sites: Vec<Site>,
 }
 
 /// A place in a module's file, with the instruction that stands there.
@@ -135,6 +136,8 @@ pub struct Site {
     pub vaddr: u64,
     /// The bytes of the instruction, 1 to 15.
     pub bytes: Vec<u8>,
+    /// For [`Location::Points`], the function that it is in; empty for others.
+    pub function: String,
 }
 
 /// The file of a module, as it was when sites were resolved in it.
@@ -169,13 +172,63 @@ pub enum Location {
         /// Bytes added to it.
         addend: i64,
     },
+    /// Points of functions, as the pid provider of DTrace has them: one probe, and as many sites as there are.
+    Points {
+        /// The name of the function, or a pattern with `*`, `?` and `[...]` that names several.
+        function: String,
+        /// Where in them.
+        point: Point,
+    },
+}
+
+/// Where in a function a probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Point {
+    /// Where it is entered.
+    Entry,
+    /// Where it is left: each `ret`, and each jump to another function.
+    Return,
+    /// That many bytes from its start.
+    Offset(u64),
+    /// Each instruction.
+    Each,
+}
+
+impl Point {
+    /// Reads a point: `entry`, `return`, `*`, or an offset in hexadecimal as `a4`, `0xa4` or `+a4`. Case does not matter.
+    pub fn parse(text: &str) -> Option<Point> {
+        match text.to_ascii_lowercase().as_str() {
+            "entry" => Some(Point::Entry),
+            "return" => Some(Point::Return),
+            "*" => Some(Point::Each),
+            number => {
+                let number = number.strip_prefix('+').unwrap_or(number);
+                let digits = number.strip_prefix("0x").unwrap_or(number);
+                let digits = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+                u64::from_str_radix(digits, 16).ok().map(Point::Offset)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    /// `entry`, `return`, `0xa4`, `*`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Point::Entry => f.write_str("entry"),
+            Point::Return => f.write_str("return"),
+            Point::Offset(offset) => write!(f, "{offset:#x}"),
+            Point::Each => f.write_str("*"),
+        }
+    }
 }
 
 impl fmt::Display for Location {
-    /// `0x1234`, `main`, `main+0x10`, `main-4`.
+    /// `0x1234`, `main`, `main+0x10`, `main-4`, `main:entry`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Offset(number) | Location::Address(number) => write!(f, "{number:#x}"),
+            Location::Points { function, point } => write!(f, "{function}:{point}"),
             Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => match addend {
                 0 => f.write_str(name),
                 1.. => write!(f, "{name}+{addend:#x}"),

@@ -7,7 +7,7 @@ use crate::ast::{Body, Instruction, Item, Line, Operand, Program, Statement, Val
 use crate::expression::{Expression, Node, Unary};
 use crate::keys::Key;
 use crate::registers::is_register;
-use crate::spellings::{forms, pieces};
+use crate::spellings::{ARGUMENT, RESULT, forms, pieces};
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -50,6 +50,7 @@ impl Display for Statement {
             }
             Some(Value::Number(number)) => write!(f, " {}", Count(number)),
             Some(Value::Range(first, last)) => write!(f, " {first}:{last}"),
+            Some(Value::Point(function, point, _)) => write!(f, " {function}:{point}"),
         }
     }
 }
@@ -92,7 +93,8 @@ impl Display for Pushed<'_> {
         let first = text.split(' ').next().unwrap_or_default();
         let is_word = |piece: &&str| piece.eq_ignore_ascii_case(first);
         let taken = forms("push").iter().any(|form| form.pieces.get(1).is_some_and(is_word));
-        if taken || is_register(first) {
+        let sugar = [ARGUMENT, RESULT].iter().any(is_word);
+        if taken || sugar || is_register(first) {
             write!(f, "\"{first}\"{}", &text[first.len()..])
         } else {
             f.write_str(&text)

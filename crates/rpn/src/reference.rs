@@ -176,6 +176,32 @@ fn every_example_compiles_and_has_its_instruction() {
 }
 
 #[test]
+fn arguments_and_results_become_what_is_described() {
+    for cells in table("Arguments and results", "Written") {
+        for number in 6..=20 {
+            // A row with an N holds for every argument that has none of its own.
+            let with = |cell: &str| {
+                let text = code(cell).replace("* (N - 5)", &format!("* ({number} - 5)"));
+                text.replace("(N + 1)", &format!("({number} + 1)"))
+                    .replace("arg, N", &format!("arg, {number}"))
+            };
+            let i386 = match cells[4] {
+                "as the others" => {
+                    let number: u64 = code(cells[0])[10..].parse().expect("an argument's number");
+                    format!("push r, esp push {} add push mem, u32", 4 * (number + 1))
+                }
+                cell => with(cell),
+            };
+            for (arch, becomes) in [(Arch::X86_64, with(cells[3])), (Arch::I386, i386)] {
+                let short = compile(&with(cells[0]), arch, "user").expect("it compiles");
+                let long = compile(&becomes, arch, "user").expect("it compiles");
+                assert_eq!(short.code, long.code, "{} on {arch}", cells[0]);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_an_instruction_raises_are_exceptions_of_the_table() {
     let rows = table("Exceptions", "Exception");
     let mut codes = Vec::new();

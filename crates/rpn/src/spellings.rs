@@ -16,6 +16,11 @@ pub(crate) enum Known {
 }
 use Known::{Absent, Removed, Renamed};
 
+/// `push arg, N`: an argument of the probed function. It is written as other instructions are, and becomes several.
+pub(crate) const ARGUMENT: &str = "arg";
+/// `push retval`: what the probed function returns.
+pub(crate) const RESULT: &str = "retval";
+
 const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
 const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
 

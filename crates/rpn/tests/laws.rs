@@ -2,7 +2,7 @@
 //! compiled object comes back from its disassembly.
 
 use dprobes_rpn::{
-    Access, Arch, Location, ModuleKind, Object, Options, Probe, Proc, Register, SymbolUse, Watch,
+    Access, Arch, Location, ModuleKind, Object, Options, Point, Probe, Proc, Register, SymbolUse, Watch,
     compile_text, disassemble,
 };
 use proptest::prelude::*;
@@ -33,6 +33,10 @@ fn pieces() -> impl Strategy<Value = String> {
         "offset",
         "address",
         "main",
+        "entry",
+        "return",
+        "push arg,",
+        "push retval",
         "watchpoint",
         "rw",
         "opcode",
@@ -142,10 +146,10 @@ fn digest(text: &str, arch: Arch) {
 
 /// The programs that other tests compile, right and wrong.
 fn programs() -> Vec<String> {
-    let paths = ["good", "bad", "seeds"].map(|directory| std::fs::read_dir(format!("tests/{directory}")));
+    let paths = ["tests/good", "tests/bad", "../../tests/seeds"].map(std::fs::read_dir);
     let paths = paths.into_iter().flat_map(|entries| entries.expect("the directories are there"));
     let mut paths: Vec<_> = paths.map(|entry| entry.expect("they can be read").path()).collect();
-    paths.retain(|path| path.is_file());
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rpn"));
     paths.sort();
     paths.iter().map(|path| std::fs::read_to_string(path).expect("they are text")).collect()
 }
@@ -178,12 +182,16 @@ fn location() -> impl Strategy<Value = Location> {
         "[ -~]{1,12}",
         Just("operator new(unsigned long)".to_string())
     ];
+    let offset = any::<u64>().prop_map(Point::Offset);
+    let point = prop_oneof![Just(Point::Entry), Just(Point::Return), Just(Point::Each), offset];
+    let points = (name.clone(), point).prop_map(|(function, point)| Location::Points { function, point });
     let symbol = (name, prop_oneof![Just(0), any::<i64>(), -100..100i64]);
     prop_oneof![
         any::<u64>().prop_map(Location::Offset),
         symbol.clone().prop_map(|(name, addend)| Location::Symbol { name, addend }),
         any::<u64>().prop_map(Location::Address),
         symbol.prop_map(|(name, addend)| Location::AddressSymbol { name, addend }),
+        points,
     ]
 }
 
@@ -217,7 +225,7 @@ fn probe() -> impl Strategy<Value = Probe> {
             entry: 0,
             end: 0,
             span: Default::default(),
-            site: None,
+            sites: Vec::new(),
         }
     })
 }
@@ -378,7 +386,7 @@ impl Entries for Object {
 fn settle(mut probe: Probe, object: &Object) -> Probe {
     if object.kind == ModuleKind::User
         || !matches!(object.arch, Arch::I386 | Arch::X86_64)
-        || matches!(probe.location, Location::Offset(_) | Location::Symbol { .. })
+        || matches!(probe.location, Location::Offset(_) | Location::Symbol { .. } | Location::Points { .. })
     {
         probe.watch = None;
     }

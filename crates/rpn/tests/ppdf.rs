@@ -37,7 +37,8 @@ type = enter
     let mut object = compiled.object;
     object.file =
         Some(ModuleFile { path: "/usr/bin/app".into(), build_id: (0xa0..0xb4).collect(), size: 0x4321 });
-    object.probes[0].site = Some(Site { offset: 0x1144, vaddr: 0x2144, bytes: vec![0x48, 0x89, 0xe5] });
+    let bytes = vec![0x48, 0x89, 0xe5];
+    object.probes[0].sites = vec![Site { offset: 0x1144, vaddr: 0x2144, bytes, function: String::new() }];
     let ppdf = Ppdf { object, places };
     let file = write(&ppdf).expect("it is sound");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {

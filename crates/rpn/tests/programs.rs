@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 
 use dprobes_rpn::{Compiled, Failure, Options, compile, disassemble};
 
-/// The programs of a directory of tests, by name.
+/// The seeds' examples: in the repository's tests, as the command runs them, too.
+const SEEDS: &str = "../../tests/seeds";
+
+/// The programs of a directory, by name.
 fn programs(directory: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(Path::new("tests").join(directory)).expect("the directory is there");
+    let entries = fs::read_dir(directory).expect("the directory is there");
     let paths = entries.map(|entry| entry.expect("its entries can be read").path());
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|it| it == "rpn")).collect();
@@ -33,8 +36,9 @@ fn options(path: &Path) -> Options {
 }
 
 fn snapshot(path: &Path, text: &str) {
-    let path = path.strip_prefix("tests").expect("all programs are there").with_extension("");
-    let name = path.display().to_string().replace('/', "-");
+    let path = path.with_extension("").display().to_string();
+    let (_, name) = path.rsplit_once("tests/").expect("all programs are there");
+    let name = name.replace('/', "-");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!(name, text);
     });
@@ -65,7 +69,7 @@ fn there_and_back(compiled: &Compiled, options: &Options) -> String {
 #[test]
 fn every_example_of_the_seeds_compiles() {
     let mut compiled_count = 0;
-    for path in programs("seeds") {
+    for path in programs(SEEDS) {
         if path.file_stem().is_some_and(|name| name == "test") {
             continue; // What the manual's second example includes.
         }
@@ -80,7 +84,7 @@ fn every_example_of_the_seeds_compiles() {
 
 #[test]
 fn good_programs_compile_and_come_back_from_their_disassembly() {
-    let paths = programs("good");
+    let paths = programs("tests/good");
     assert!(paths.len() >= 5);
     for path in paths {
         let options = options(&path);
@@ -92,7 +96,7 @@ fn good_programs_compile_and_come_back_from_their_disassembly() {
 
 #[test]
 fn every_wrong_program_has_its_messages() {
-    let paths = programs("bad");
+    let paths = programs("tests/bad");
     assert!(paths.len() >= 66, "{}", paths.len());
     for path in paths {
         let failure = match compile(&path, &options(&path)) {

@@ -7,17 +7,27 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Items(u32);
 
-/// A name that is no header item.
+/// A name that is no header item, or one of another machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownItem(pub String);
 
 impl fmt::Display for UnknownItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is no header item; they are PROCNAME, PID, UID, SSESP, CSEIP, TSC, CPU and ALL",
-            self.0
-        )
+        let items = "PROCNAME, PID, UID, SSESP, CSEIP, TSC, CPU and ALL";
+        // The two that the original had for one machine only.
+        match self.0.to_ascii_uppercase().as_str() {
+            "PSW" => write!(
+                f,
+                "PSW is the program status word of s390; this machine has none, and CSEIP shows where the probe was \
+                 hit (the items here are {items})"
+            ),
+            "UPSW" => write!(
+                f,
+                "UPSW is the user's program status word of s390; this machine has none, and CSEIP and SSESP show the \
+                 user's registers (the items here are {items})"
+            ),
+            _ => write!(f, "`{}` is no header item; they are {items}", self.0),
+        }
     }
 }
 
@@ -42,6 +52,8 @@ impl Items {
     pub const TSC: Items = Items(0x0200);
     /// The process name.
     pub const PROCNAME: Items = Items(0x0400);
+    /// No item.
+    pub const NONE: Items = Items(0);
     /// Every item.
     pub const ALL: Items = Items(0x07ff);
 
@@ -98,6 +110,17 @@ mod tests {
         assert!(items.contains(Items::PID) && items.contains(Items::TSC) && items.contains(Items::CPU));
         assert!(!items.contains(Items::UID));
         assert_eq!(Items::parse("all"), Ok(Items::ALL));
-        assert_eq!(Items::parse("pid,psw"), Err(UnknownItem("psw".to_owned())));
+        assert_eq!(Items::parse("pid,what"), Err(UnknownItem("what".to_owned())));
+    }
+
+    #[test]
+    fn those_of_another_machine_are_refused_with_the_reason() {
+        for (name, reason) in [("psw", "PSW is the program"), ("UPSW", "UPSW is the user's program")] {
+            let error = Items::parse(name).expect_err("not on this machine").to_string();
+            assert!(
+                error.starts_with(reason) && error.contains("s390") && error.contains("CSEIP"),
+                "{error}"
+            );
+        }
     }
 }

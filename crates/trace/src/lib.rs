@@ -2,7 +2,7 @@
 //!
 //! A [`Record`] is made when a handler ends and written when the probed instruction has completed. Its header
 //! holds the [`Items`] that were asked for, in the order and with the flags of the table in seed 000, section 5.
-//! The text form is the one the original wrote to the kernel log ([`write_text`]).
+//! The text form is the one the original wrote to the kernel log ([`Text`]).
 
 mod items;
 mod record;
@@ -10,4 +10,4 @@ mod text;
 
 pub use items::{Items, UnknownItem};
 pub use record::Record;
-pub use text::write_text;
+pub use text::{Form, Text};

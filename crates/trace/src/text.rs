@@ -7,8 +7,15 @@
 //!
 //! The header's items stand in the order of the template in seed 000, section 5. Each row shows up to 16 bytes
 //! in groups of four, then the same bytes as characters; an empty log has no row.
+//!
+//! That is the form of 5.0. Before, the bytes stood one after another in one line, without offsets and characters, as
+//! [`Form::Unformatted`] still writes them:
+//!
+//! ```text
+//! DProbes(1,2) cpu=0 pid=4711
+//! DProbes(1,2)  10 27 00 00 00 00 00 00 61 62 0a
+//! ```
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::{Items, Record};
@@ -16,64 +23,156 @@ use crate::{Items, Record};
 /// Bytes in a row.
 const ROW: usize = 16;
 
-/// Writes a record as text, in one write.
-///
-/// # Errors
-/// Those of the writer.
-pub fn write_text(record: &Record, items: Items, out: &mut dyn Write) -> io::Result<()> {
-    let mut text = String::with_capacity(128 + record.data.len() * 5);
-    header(record, items, &mut text);
-    for (row, bytes) in record.data.chunks(ROW).enumerate() {
-        rows(record, row * ROW, bytes, &mut text);
+/// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
+const LINE: usize = 256;
+
+/// The digits of a byte, for each.
+const HEXADECIMAL: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
     }
-    out.write_all(text.as_bytes())
+    table
+};
+
+/// How the logged bytes are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Rows of 16, with their offsets and as characters.
+    #[default]
+    Formatted,
+    /// One after another, in hexadecimal (`--unformatted-output` of dprobes(8)); a line for every 256.
+    Unformatted,
 }
 
-/// Appends the header's line. Writing to a string cannot fail.
-fn header(record: &Record, items: Items, text: &mut String) {
-    let digits = record.word * 2;
-    let _ = write!(text, "DProbes({},{})", record.major, record.minor);
-    if items.contains(Items::CPU) {
-        let _ = write!(text, " cpu={}", record.cpu);
-    }
-    if items.contains(Items::PROCNAME) {
-        let _ = write!(text, " name={}", record.name.escape_default());
-    }
-    if items.contains(Items::PID) {
-        let _ = write!(text, " pid={}", record.pid);
-    }
-    if items.contains(Items::UID) {
-        let _ = write!(text, " uid={}", record.uid);
-    }
-    if items.contains(Items::CSEIP) {
-        let _ = write!(text, " cs={:x} eip={:0digits$x}", record.cs, record.eip);
-    }
-    if items.contains(Items::SSESP) {
-        let _ = write!(text, " ss={:x} esp={:0digits$x}", record.ss, record.esp);
-    }
-    if items.contains(Items::TSC) {
-        let _ = write!(text, " tsc={:0digits$x}:{:08x}", record.seconds, record.microseconds);
-    }
-    text.push('\n');
+/// Writes records as text. Its lines are built in a buffer that is used again: records come by the million.
+#[derive(Clone, Debug, Default)]
+pub struct Text {
+    items: Option<Items>,
+    form: Form,
+    text: Vec<u8>,
 }
 
-/// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
-fn rows(record: &Record, offset: usize, bytes: &[u8], text: &mut String) {
-    let _ = write!(text, "DProbes({},{})  0x{offset:08x} : ", record.major, record.minor);
-    for place in 0..ROW {
-        match bytes.get(place) {
-            Some(byte) => {
-                let _ = write!(text, "{byte:02x}");
+impl Text {
+    /// A writer that shows these items of a header, and the bytes in this form.
+    pub fn new(items: Items, form: Form) -> Text {
+        Text { items: Some(items), form, text: Vec::with_capacity(512) }
+    }
+
+    /// Writes a record, in one write.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
+        self.text.clear();
+        self.header(record);
+        let offsets = (0..).step_by(match self.form {
+            Form::Formatted => ROW,
+            Form::Unformatted => LINE,
+        });
+        match self.form {
+            Form::Formatted => {
+                record
+                    .data
+                    .chunks(ROW)
+                    .zip(offsets)
+                    .for_each(|(bytes, offset)| self.row(record, offset, bytes));
             }
-            None => text.push_str("  "),
+            Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),
         }
-        if place % 4 == 3 {
-            text.push(' ');
-        }
+        out.write_all(&self.text)
     }
-    text.push_str(": ");
-    text.extend(bytes.iter().map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' }));
-    text.push('\n');
+
+    /// Appends the header's line.
+    fn header(&mut self, record: &Record) {
+        let items = self.items.unwrap_or(Items::DEFAULT);
+        let word = record.word;
+        self.codes(record);
+        if items.contains(Items::CPU) {
+            self.item(b" cpu=").decimal(record.cpu);
+        }
+        if items.contains(Items::PROCNAME) {
+            self.item(b" name=");
+            self.text.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
+        }
+        if items.contains(Items::PID) {
+            self.item(b" pid=").decimal(record.pid);
+        }
+        if items.contains(Items::UID) {
+            self.item(b" uid=").decimal(record.uid);
+        }
+        if items.contains(Items::CSEIP) {
+            self.item(b" cs=").short(record.cs).item(b" eip=").hexadecimal(record.eip, word);
+        }
+        if items.contains(Items::SSESP) {
+            self.item(b" ss=").short(record.ss).item(b" esp=").hexadecimal(record.esp, word);
+        }
+        if items.contains(Items::TSC) {
+            self.item(b" tsc=").hexadecimal(record.seconds, word);
+            self.item(b":").hexadecimal(record.microseconds.into(), 4);
+        }
+        self.text.push(b'\n');
+    }
+
+    /// Appends bytes without any formatting.
+    fn line(&mut self, record: &Record, bytes: &[u8]) {
+        self.codes(record).item(b" ");
+        for &byte in bytes {
+            self.text.push(b' ');
+            self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
+        }
+        self.text.push(b'\n');
+    }
+
+    /// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
+    fn row(&mut self, record: &Record, offset: u64, bytes: &[u8]) {
+        self.codes(record).item(b"  0x").hexadecimal(offset, 4).item(b" : ");
+        let mut row = *b"                                    : ";
+        for (place, &byte) in bytes.iter().enumerate() {
+            let at = place * 2 + place / 4;
+            row[at..at + 2].copy_from_slice(&HEXADECIMAL[usize::from(byte)]);
+        }
+        self.text.extend_from_slice(&row);
+        let shown = |&byte: &u8| if (0x20..0x7f).contains(&byte) { byte } else { b'.' };
+        self.text.extend(bytes.iter().map(shown));
+        self.text.push(b'\n');
+    }
+
+    /// Appends what every line begins with.
+    fn codes(&mut self, record: &Record) -> &mut Text {
+        self.item(b"DProbes(").decimal(record.major).item(b",").decimal(record.minor).item(b")")
+    }
+
+    fn item(&mut self, text: &[u8]) -> &mut Text {
+        self.text.extend_from_slice(text);
+        self
+    }
+
+    fn decimal(&mut self, value: u32) -> &mut Text {
+        self.item(itoa::Buffer::new().format(value).as_bytes())
+    }
+
+    /// Appends the low `size` bytes of a value, all their digits; all 8 if there are other digits.
+    fn hexadecimal(&mut self, value: u64, size: usize) -> &mut Text {
+        let needed = (64 - value.leading_zeros() as usize).div_ceil(8);
+        let bytes = value.to_be_bytes();
+        for &byte in &bytes[8 - size.max(needed).min(8)..] {
+            self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
+        }
+        self
+    }
+
+    /// Appends a value without leading zeros.
+    fn short(&mut self, value: u32) -> &mut Text {
+        let digits = (32 - value.leading_zeros()).div_ceil(4).max(1);
+        for place in (0..digits).rev() {
+            self.text.push(HEXADECIMAL[(value >> (place * 4) & 15) as usize][1]);
+        }
+        self
+    }
 }
 
 #[cfg(test)]
@@ -81,8 +180,12 @@ mod tests {
     use super::*;
 
     fn text(record: &Record, items: Items) -> String {
+        text_in(Form::Formatted, record, items)
+    }
+
+    fn text_in(form: Form, record: &Record, items: Items) -> String {
         let mut out = Vec::new();
-        write_text(record, items, &mut out).expect("a vector takes everything");
+        Text::new(items, form).write(record, &mut out).expect("a vector takes everything");
         String::from_utf8(out).expect("text")
     }
 
@@ -118,5 +221,18 @@ mod tests {
     fn a_short_word_has_short_addresses() {
         let record = Record { word: 4, eip: 0x8048000, ..Record::default() };
         assert_eq!(text(&record, Items::CSEIP), "DProbes(0,0) cs=0 eip=08048000\n");
+    }
+
+    #[test]
+    fn unformatted_bytes_stand_in_a_line_as_long_as_the_kernel_takes() {
+        let record = Record { major: 1, minor: 2, data: b"\x00\x0fa".to_vec(), ..Record::default() };
+        let unformatted = |record: &Record| text_in(Form::Unformatted, record, Items::DEFAULT);
+        assert_eq!(unformatted(&record), "DProbes(1,2) cpu=0 pid=0\nDProbes(1,2)  00 0f 61\n");
+        assert_eq!(unformatted(&Record::default()), "DProbes(0,0) cpu=0 pid=0\n", "nothing logged, no line");
+        let long = Record { major: 65535, minor: 65535, data: vec![0xff; 513], ..Record::default() };
+        let text = unformatted(&long);
+        let bytes: Vec<usize> = text.lines().skip(1).map(|line| line.matches(" ff").count()).collect();
+        assert_eq!(bytes, [256, 256, 1]);
+        assert!(text.lines().all(|line| line.len() < 1000));
     }
 }

@@ -42,6 +42,10 @@ impl<'a> Code<'a> {
     #[inline(always)]
     pub(crate) fn op(&mut self) -> Result<Op, Exception> {
         self.start = self.next;
+        #[cfg(test)]
+        if crate::stopped::is_due(self.count) {
+            return Err(crate::stopped::STOPPED);
+        }
         let [byte] = self.bytes()?;
         let op = Op::from_byte(byte).ok_or_else(|| self.invalid())?;
         #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use crate::code::Code;
 use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
+use crate::resume::Middle;
 use crate::stack::Stack;
-use crate::{CALL_LIMIT, Exception, JUMP_LIMIT, Register, RegisterSet, Word};
+use crate::{CALL_LIMIT, Exception, JUMP_LIMIT, Program, Register, RegisterSet, Word};
 
 /// `parm1` of INVALID_OPERAND: a bit position.
 const POSITION: u64 = 3;
@@ -30,18 +31,37 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
     /// The program's word.
     pub(crate) const WORD: Word = if WIDE { Word::W8 } else { Word::W4 };
 
-    /// The start of a run that may take `jmpmax` jumps.
+    /// A run at its start or in its middle.
     #[inline(always)]
     pub(crate) fn new(
-        code: Code<'a>,
+        program: &Program<'a>,
+        middle: &Middle<'_>,
         stack: Stack<'s>,
         frames: &'s mut Frames,
-        jmpmax: u32,
     ) -> Flow<'a, 's, WIDE> {
-        let jmpmax = jmpmax.min(JUMP_LIMIT);
+        let jmpmax = program.jmpmax.min(JUMP_LIMIT);
         // Stack traces show nothing else of the outermost level.
         frames[0].set_handler(None);
-        Flow { code, stack, frames, depth: 0, base: 0, calls: CALL_LIMIT, jumps: jmpmax, jmpmax }
+        let calls = middle.calls();
+        for (frame, call) in frames[1..].iter_mut().zip(calls) {
+            *frame = Frame::new(call.callee as usize, call.back as usize, 0);
+        }
+        Flow {
+            code: Code::new(program.code, middle.offset),
+            stack,
+            frames,
+            depth: calls.len(),
+            base: 0,
+            calls: CALL_LIMIT.saturating_sub(middle.calls_made),
+            jumps: jmpmax.saturating_sub(middle.jumps),
+            jmpmax,
+        }
+    }
+
+    /// Jumps that were taken, and calls that were made.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> (u32, u32) {
+        (self.jmpmax - self.jumps, CALL_LIMIT - self.calls)
     }
 
     /// Calls that have not returned.

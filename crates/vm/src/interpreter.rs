@@ -5,13 +5,13 @@
 //! until it is dealt with.
 
 use crate::arithmetic as bits;
-use crate::code::Code;
 use crate::flow::Flow;
 use crate::frame::slot;
 use crate::hit::Hit;
 use crate::log::{Log, Token};
 use crate::machine::Machine;
 use crate::outside::outside;
+use crate::resume::{Middle, resume};
 use crate::stack::Stack;
 use crate::state::State;
 use crate::variables::{GLOBAL, LOCAL, Variables};
@@ -40,28 +40,35 @@ pub const HANDLER_LIMIT: u32 = 1024;
 ///
 /// The handler's log is [`State::log`] afterwards, its stack traces are [`State::trace`].
 pub fn run<M: Machine>(program: &Program<'_>, entry: usize, state: &mut State, machine: &mut M) -> Outcome {
-    match program.word {
-        Word::W4 => run_for::<M, false>(program, entry, state, machine),
-        Word::W8 => run_for::<M, true>(program, entry, state, machine),
-    }
+    resume(program, &Middle { offset: entry, ..Middle::default() }, state, machine)
 }
 
-/// [`run`], for one word: 8 bytes if `WIDE`.
-fn run_for<M: Machine, const WIDE: bool>(
+/// [`resume`], for one word: 8 bytes if `WIDE`.
+pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
-    entry: usize,
+    middle: &Middle<'_>,
     state: &mut State,
     machine: &mut M,
 ) -> Outcome {
     let State { words, used, frames, log, aside, .. } = state;
     // All words count as used until the run is over, in case it never is.
-    let stack = Stack::new(words, core::mem::replace(used, words.len()));
-    let mut flow = Flow::<WIDE>::new(Code::new(program.code, entry), stack, frames, program.jmpmax);
-    let mut hit = Hit::<M, WIDE>::new(machine, program.mask, Log::new(log, program.logmax), aside);
+    let mut stack = Stack::new(words, core::mem::replace(used, words.len()));
+    stack.fill(Flow::<WIDE>::WORD, middle.top, middle.elements);
+    let mut flow = Flow::<WIDE>::new(program, middle, stack, frames);
+    let mut log = Log::new(log, program.logmax);
+    log.fill(middle.log, middle.complete);
+    let mut hit = Hit::<M, WIDE>::new(machine, program.mask, log, aside);
+    let code = |number: Option<u32>| number.map(|number| number & 0xffff);
+    (hit.major, hit.minor) = (code(middle.major), code(middle.minor));
     let end = loop {
         let stop = match execute(program, &mut flow, &mut hit) {
             Ok(Stop::End(end)) => break end,
             Ok(stop) => stop,
+            #[cfg(test)]
+            Err(exception) if exception == crate::stopped::STOPPED => {
+                crate::stopped::capture(&mut flow, &mut hit);
+                break End::Abort;
+            }
             Err(exception) => Stop::Exception(exception),
         };
         let end;

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// All that a run starts with.
 #[derive(Clone, Debug)]
-struct Start {
+pub(crate) struct Start {
     word: Word,
     code: Vec<u8>,
-    entry: usize,
+    pub(crate) entry: usize,
     jmpmax: u32,
     logmax: usize,
     mask: u16,
@@ -29,7 +29,7 @@ struct Start {
 
 /// All that a run leaves.
 #[derive(Debug, PartialEq)]
-struct Finish {
+pub(crate) struct Finish {
     outcome: Outcome,
     log: Vec<u8>,
     trace: Vec<u8>,
@@ -40,7 +40,16 @@ struct Finish {
 }
 
 impl Start {
-    fn run(&self, state: &mut State) -> Finish {
+    pub(crate) fn run(&self, state: &mut State) -> Finish {
+        self.run_by(state, |program, state, machine| run(program, self.entry, state, machine))
+    }
+
+    /// Runs it by something else than [`run`].
+    pub(crate) fn run_by(
+        &self,
+        state: &mut State,
+        by: impl FnOnce(&Program<'_>, &mut State, &mut TestMachine) -> Outcome,
+    ) -> Finish {
         let atomic = |values: &[u64]| values.iter().copied().map(AtomicU64::new).collect::<Vec<_>>();
         let plain = |values: &[AtomicU64]| values.iter().map(|value| value.load(Relaxed)).collect();
         let (locals, globals) = (atomic(&self.locals), atomic(&self.globals));
@@ -58,7 +67,7 @@ impl Start {
             heap: self.heap,
             point: Point { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
         };
-        let outcome = run(&program, self.entry, state, &mut machine);
+        let outcome = by(&program, state, &mut machine);
         Finish {
             outcome,
             log: state.log().to_vec(),
@@ -131,7 +140,7 @@ fn interesting(word: Word) -> impl Strategy<Value = u64> {
 }
 
 /// One instruction with an operand that is mostly a sensible one.
-fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
     let distance = -40..40_i64;
     let register = proptest::sample::select(Register::ALL);
     // Pushes are as frequent as all else, so that the stack holds something.
@@ -152,7 +161,7 @@ fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value = Start> {
+pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value = Start> {
     prop_oneof![Just(Word::W4), Just(Word::W8)].prop_flat_map(move |word| {
         let logmax = prop_oneof![0..40_usize, 0..2 * LOG_LIMIT];
         let variables = || vec(any::<u64>(), 0..6);

@@ -4,7 +4,7 @@
 //! meaning ([`run`]), and the [`Machine`] trait: the registers, memory and system values of the place where
 //! a probe fired. The assembler, the printer and every compiler read the same table; there is no second list
 //! of opcodes anywhere. Other engines must agree with the interpreter bit for bit; the case files in
-//! `tests/cases` are theirs too.
+//! `tests/conformance` are theirs too.
 //!
 //! Design constraints:
 //!
@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `opcode`, `register`, `word` | the tables: instructions, registers, the word |
 //! | `program`, `machine`, `exception` | what a run is given, and how it can end |
+//! | `resume` | a run that something else has begun |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
 //! | `interpreter` | [`run`] and the loop, one arm per row of the table |
 //! | `outside` | what leaves the loop: exceptions, and the instructions that are seldom needed |
@@ -97,6 +98,7 @@ mod opcode;
 mod outside;
 mod program;
 mod register;
+mod resume;
 mod stack;
 mod state;
 mod trace;
@@ -112,15 +114,19 @@ pub use machine::{Fault, Machine};
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
 pub use program::{End, Outcome, Point, Program};
 pub use register::{Push, Register, RegisterSet, Shape};
+pub use resume::{Call, Element, Middle, resume};
 pub use stack::STACK_WORDS;
 pub use state::State;
 pub use trace::TRACE_LIMIT;
 pub use word::Word;
 
 #[cfg(test)]
-extern crate self as dprobes_vm;
+extern crate self as vm;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
-#[path = "../tests/support/machine.rs"]
+mod stopped;
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "a library's file")]
+#[path = "../../cases/src/machine.rs"]
 mod test_machine;

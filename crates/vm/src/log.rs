@@ -72,6 +72,23 @@ impl<'s> Log<'s> {
         Log { bytes, length: 0, complete: 0, limit: logmax.min(LOG_LIMIT) }
     }
 
+    /// Makes an empty log that of a run in its middle, which has logged `bytes`, `complete` of them when a logging had
+    /// succeeded last.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, bytes: &[u8], complete: usize) {
+        let fits = bytes.len().min(self.limit);
+        if fits != 0 {
+            self.bytes[..fits].copy_from_slice(&bytes[..fits]);
+        }
+        (self.length, self.complete) = (fits, complete.min(fits));
+    }
+
+    /// What has been logged.
+    #[cfg(test)]
+    pub(crate) fn logged(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     /// Bytes logged: the log pointer.
     pub(crate) fn length(&self) -> usize {
         self.length

@@ -4,6 +4,9 @@
 //! slot 1023 again. A pop only moves the top, so popped words can come round again. To start a hit with zeros
 //! without clearing 8 KiB, the deepest slot written is remembered; only what the last hit wrote is cleared.
 
+use crate::Word;
+use crate::resume::Element;
+
 /// Words of the RPN stack.
 pub const STACK_WORDS: usize = 1024;
 
@@ -24,6 +27,15 @@ impl<'s> Stack<'s> {
             words[STACK_WORDS - used.min(STACK_WORDS)..].fill(0);
         }
         Stack { words, top: 0, used: 0 }
+    }
+
+    /// Makes an empty stack that of a run in its middle.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, word: Word, top: usize, elements: &[Element]) {
+        for element in elements {
+            self.set((element.slot % STACK_WORDS as u64) as usize, word.truncate(element.value));
+        }
+        self.move_top(top);
     }
 
     /// The words, slot by slot.

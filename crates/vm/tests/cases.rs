@@ -1,26 +1,46 @@
-//! The language's meaning, instruction by instruction: every case of `cases/*.case` on every word it names.
+//! The language's meaning, instruction by instruction: every case of `tests/conformance/*.case` of the repository on
+//! every word it names, by the interpreter.
 
-mod support;
-
-use dprobes_vm::{End, Op, Program, State, TABLE, Word, run};
+use cases::{Interpreter, TestMachine};
+use dprobes_vm::{End, Op, Program, TABLE, Word, run};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use support::case::{self, Case};
-use support::machine::TestMachine;
 
-/// All cases of all files.
-fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let entries = std::fs::read_dir(folder).expect("the folder of the cases");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "case"));
-    files.sort();
-    files.iter().flat_map(|path| case::read(path)).collect()
-}
+/// The exceptions of the manual that a run can raise.
+const EXCEPTIONS: [&str; 11] = [
+    "INVALID_ADDR",
+    "SEG_FAULT",
+    "JMP_MAX",
+    "CALL_STACK_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "INVALID_OPERAND",
+    "INVALID_OPCODE",
+    "HEAP_NOMEM",
+    "INVALID_HANDLE",
+    "INVALID_OFFSET",
+    "LOG_OVERFLOW",
+];
 
-/// A state whose last run filled the whole stack and the whole log with rubbish, left a heap block and a stack trace,
-/// and had an exception and a handler set.
-fn dirty() -> Box<State> {
+/// The boundaries of the language, each of which a case says (`SHOWS`) that it is there for.
+const BOUNDARIES: [&str; 14] = [
+    "the stack wraps at 1024",
+    "32 nested calls",
+    "more than 32 nested calls",
+    "jmpmax reached",
+    "jmpmax passed",
+    "logmax reached",
+    "logmax passed",
+    "the highest index",
+    "an index out of range",
+    "division by zero",
+    "the smallest number divided by -1",
+    "excpt_log reached",
+    "excpt_log passed",
+    "a bit position out of range",
+];
+
+/// An interpreter whose last run filled the whole stack and the whole log with rubbish, left a heap block and a stack
+/// trace, and had an exception and a handler set.
+fn dirty() -> Interpreter {
     let mut code = vec![Op::Push as u8, 0xdd, 0xdd, 0xdd, 0xdd];
     code.extend([Op::DupImm as u8, 0xff].repeat(5));
     code.extend([Op::LogImm as u8, 0xff, 0xff]);
@@ -29,25 +49,25 @@ fn dirty() -> Box<State> {
     code.extend([Op::Sx as u8, 1, 0, 0, 0, Op::PushLv as u8]);
     code.extend([Op::Sx as u8, 0, 0, 0, 0, Op::LogSt as u8, Op::Exit as u8]);
     let program = Program { word: Word::W4, code: &code, logmax: usize::MAX, heap: 9, ..Program::default() };
-    let mut state = Box::new(State::new());
-    let end = run(&program, 0, &mut state, &mut TestMachine::default()).end;
+    let mut interpreter = Interpreter::new();
+    let end = run(&program, 0, &mut interpreter.state, &mut TestMachine::default()).end;
     assert_eq!(end, End::Exit);
-    assert_eq!(state.log().len(), dprobes_vm::LOG_LIMIT);
-    assert!(!state.trace().is_empty());
-    assert_eq!(state.element(1000), 0xdddd_dddd);
-    state
+    assert_eq!(interpreter.state.log().len(), dprobes_vm::LOG_LIMIT);
+    assert!(!interpreter.state.trace().is_empty());
+    assert_eq!(interpreter.state.element(1000), 0xdddd_dddd);
+    interpreter
 }
 
 #[test]
 fn every_case_comes_out_as_its_file_says() {
     let mut failures = Vec::new();
     let mut ran = 0;
-    for case in cases() {
+    for case in cases::all() {
         for &word in &case.words {
-            for state in [&mut Box::new(State::new()), &mut dirty()] {
-                failures.extend(case.check(word, state).err());
+            for interpreter in [&mut Interpreter::new(), &mut dirty()] {
+                failures.extend(case.check(word, interpreter).err());
                 // The same again with what this run left behind.
-                failures.extend(case.check(word, state).err());
+                failures.extend(case.check(word, interpreter).err());
                 ran += 1;
             }
         }
@@ -59,11 +79,43 @@ fn every_case_comes_out_as_its_file_says() {
 #[test]
 fn every_instruction_is_in_a_case_on_both_words() {
     for word in [Word::W4, Word::W8] {
-        let cases = cases();
+        let cases = cases::all();
         let on_word = cases.iter().filter(|case| case.words.contains(&word));
         let ops: HashSet<Op> = on_word.flat_map(|case| case.assemble(word).ops).collect();
         let rows = TABLE.iter().filter(|row| !ops.contains(&row.op));
         let missing: Vec<_> = rows.map(|row| (row.name, row.operand)).collect();
         assert!(missing.is_empty(), "{word:?}: {missing:?}");
+    }
+}
+
+#[test]
+fn every_exception_ends_a_case_and_is_taken_in_another_on_both_words() {
+    for word in [Word::W4, Word::W8] {
+        let cases = cases::all();
+        let on_word = || cases.iter().filter(|case| case.words.contains(&word));
+        for name in EXCEPTIONS {
+            assert!(
+                on_word().any(|case| case.ends_with() == Some(name)),
+                "{word:?}: no case ends with {name}"
+            );
+            let taken = format!("{name} taken");
+            assert!(on_word().any(|case| case.shows.contains(&taken)), "{word:?}: no case shows: {taken}");
+        }
+    }
+}
+
+#[test]
+fn every_boundary_is_shown_on_both_words_and_nothing_else_is() {
+    let cases = cases::all();
+    for word in [Word::W4, Word::W8] {
+        let on_word = cases.iter().filter(|case| case.words.contains(&word));
+        let shown: HashSet<&str> = on_word.flat_map(|case| &case.shows).map(String::as_str).collect();
+        let missing: Vec<_> = BOUNDARIES.iter().filter(|boundary| !shown.contains(*boundary)).collect();
+        assert!(missing.is_empty(), "{word:?}: {missing:?}");
+        let known = |shown: &&&str| {
+            BOUNDARIES.contains(shown) || EXCEPTIONS.iter().any(|name| format!("{name} taken") == **shown)
+        };
+        let unknown: Vec<_> = shown.iter().filter(|shown| !known(shown)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 }

@@ -3,7 +3,11 @@
 //! What it calls options are commands here. The first of them among the arguments becomes the subcommand, with its
 //! value, if it has one, in the place of the file. Single-dash long names were never the original's.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+
+use crate::arguments::Arguments;
 
 /// The classic commands: long, short, subcommand.
 const COMMANDS: &[(&str, &str, &str)] = &[
@@ -15,9 +19,31 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("--apply-ppdf", "-p", "apply-ppdf"),
 ];
 
-/// Subcommands after which every option is that command's own.
-fn is_subcommand(argument: &OsStr) -> bool {
-    argument.to_str().is_some_and(|text| !text.starts_with('-') && !text.is_empty())
+/// Options with a value, which may be spelled as a command is.
+const WITH_VALUE: &[&str] = &[
+    "-D",
+    "-I",
+    "-s",
+    "--sym",
+    "-l",
+    "--log",
+    "--log-target",
+    "-o",
+    "--outfile",
+    "--output",
+    "-u",
+    "--group",
+    "-t",
+    "--type",
+    "-n",
+    "--name",
+    "--index",
+];
+
+/// The command that an option of the original is.
+pub(crate) fn classic_name(option: &str) -> Option<&'static str> {
+    let found = COMMANDS.iter().find(|(long, short, _)| option == *long || option == *short);
+    found.map(|(_, _, command)| *command)
 }
 
 /// The arguments with a classic command turned into a subcommand; others as they are.
@@ -27,34 +53,38 @@ pub(crate) fn modern(mut arguments: Vec<OsString>) -> Vec<OsString> {
         arguments[1] = "--version".into();
         return arguments;
     }
-    let mut found = None;
-    let mut skip = false;
-    for (place, argument) in arguments.iter().enumerate().skip(1) {
-        if std::mem::take(&mut skip) {
-            continue;
-        }
-        let Some(text) = argument.to_str() else { break };
-        if text == "--" {
-            break;
-        }
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let command = COMMANDS.iter().find(|(long, short, _)| name == *long || text == *short);
-        if let Some((_, _, command)) = command {
-            found = Some((place, *command, value.map(OsString::from)));
-            break;
-        }
-        // `-D key=value` and the like may stand before the command; a word that is no option's value is a subcommand.
-        skip = matches!(text, "-D" | "-I" | "-s" | "--sym" | "-l" | "--log" | "-o" | "--outfile");
-        if is_subcommand(argument) {
-            break;
-        }
-    }
-    let Some((place, command, value)) = found else { return arguments };
+    let Some((place, command, value)) = find(&arguments) else { return arguments };
     let mut modern = vec![arguments[0].clone(), command.into()];
     modern.extend(arguments[1..place].iter().cloned());
     modern.extend(value);
     modern.extend(arguments[place + 1..].iter().cloned());
     modern
+}
+
+/// Where the classic command stands, which it is, and the value that is joined to it by `=`. Its options may stand before
+/// it. None where the first argument is a subcommand: then every option is that one's own.
+fn find(arguments: &[OsString]) -> Option<(usize, &'static str, Option<OsString>)> {
+    let subcommands = Arguments::command();
+    let mut skip = false;
+    for (place, argument) in arguments.iter().enumerate().skip(1) {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        let text = argument.to_str()?;
+        if text == "--"
+            || subcommands.find_subcommand(text).is_some()
+            || (place == 1 && !text.starts_with('-'))
+        {
+            return None;
+        }
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        // A short one has no `=`: `-i=0-7` is getvars' range.
+        if let Some(command) = classic_name(name).filter(|_| value.is_none() || name.starts_with("--")) {
+            return Some((place, command, value.map(OsString::from)));
+        }
+        skip = WITH_VALUE.contains(&text);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -75,6 +105,9 @@ mod tests {
         assert_eq!(turned("dprobes -q --all -x"), "dprobes query --all -x");
         assert_eq!(turned("dprobes -g -a"), "dprobes getvars -a");
         assert_eq!(turned("dprobes -p a.ppdf --group=x"), "dprobes apply-ppdf a.ppdf --group=x");
+        assert_eq!(turned("dprobes -m -l PID UID -i a.rpn"), "dprobes insert -m -l PID UID a.rpn");
+        assert_eq!(turned("dprobes -n insert -g -i=0-7"), "dprobes getvars -n insert -i=0-7");
+        assert_eq!(turned("dprobes --insert a.rpn --remove"), "dprobes insert a.rpn --remove");
     }
 
     #[test]
@@ -85,6 +118,8 @@ mod tests {
             "dprobes getvars --all -i 1-2",
             "dprobes --help",
             "dprobes -- --insert",
+            "dprobes -D a=1 insert a.rpn -p 1",
+            "dprobes a.rpn -i",
         ] {
             assert_eq!(turned(line), line);
         }

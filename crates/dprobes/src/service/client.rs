@@ -9,15 +9,55 @@ use std::time::{Duration, Instant};
 use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
-use crate::Failure;
-use crate::arguments::{GetVars, Insert, Query, Remove, Session, SessionAction, Which};
+use crate::arguments::{
+    ApplyPpdf, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
+};
+use crate::{Failure, points, ppdf, program, symbols};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Puts a program in and returns; the probes stay.
+/// Puts programs in and returns; the probes stay.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    crate::program::load_to_insert(&arguments.program, &arguments.select, None)?;
+    let programs = points::programs(&arguments.probes);
+    let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
+    if let Some(at) = for_all.filter(|_| arguments.placing.pid.is_empty()) {
+        let module = &at.module;
+        return Err(Failure::new(format!(
+            "`{module}` is a module of every process; name it, or give -p PID"
+        )));
+    }
+    for &pid in &arguments.placing.pid {
+        points::check(&arguments.probes.at, pid)?;
+    }
+    let sym = arguments.sym.as_deref();
+    for program in &programs {
+        let versions = program::load_to_insert(program, &arguments.placing.select, None)?;
+        symbols::of(versions.main(), sym)?;
+    }
+    let mut code = ExitCode::SUCCESS;
+    // `stop_cpus` asks for what the engine does anyway: it answers no hit of a process before all its probes are in.
+    for program in programs {
+        code = place(program, sym, &arguments.placing)?;
+    }
+    Ok(code)
+}
+
+/// Puts the probes of a PPDF in and returns.
+pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
+    let program =
+        Program { file: arguments.file.clone(), text: None, define: Vec::new(), include: Vec::new() };
+    if program.file.is_file() && ppdf::load(&program)?.is_none() {
+        return Err(Failure::new(format!(
+            "{} is no PPDF; `dprobes insert` takes programs, and `dprobes build-ppdf` makes PPDFs of them",
+            program.file.display()
+        )));
+    }
+    program::load_to_insert(&program, &arguments.placing.select, None)?;
+    place(program, None, &arguments.placing)
+}
+
+fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
@@ -26,23 +66,26 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
         (_, true) => Mode::Replace,
         _ => Mode::New,
     };
-    let request = Request::Insert(protocol::Insert {
-        file: absolute(&arguments.program.file)?,
-        defines: arguments.program.define.clone(),
-        includes: arguments
-            .program
-            .include
-            .iter()
-            .map(|path| absolute(path))
-            .collect::<Result<Vec<PathBuf>, _>>()?,
+    let file = match &program.text {
+        Some(_) => program.file,
+        None => absolute(&program.file)?,
+    };
+    let request = Request::Insert(Box::new(protocol::Insert {
+        file,
+        text: program.text,
+        defines: program.define,
+        includes: program.include.iter().map(|path| absolute(path)).collect::<Result<Vec<PathBuf>, _>>()?,
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,
-        items: (!arguments.log.is_empty()).then(|| arguments.log.join(",")),
+        engine: arguments.engine,
+        items: arguments.shown.log.clone(),
+        unformatted: arguments.shown.unformatted_output,
+        symbols: sym.map(absolute).transpose()?,
         mode,
         processes: arguments.pid.clone(),
         output: arguments.output.as_deref().map(absolute).transpose()?,
-    });
+    }));
     let stream = match connect()? {
         Some(stream) => stream,
         None => begin()?,

@@ -11,17 +11,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use engine::{Options, Tracer, Variables};
-use trace::Items;
+use engine::{Options, Tracer, Variables, Versions};
+use process::Machine;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
+use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
 use super::sink::{self, Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select};
+use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary};
+use crate::{Failure, front, program, summary, symbols};
 
+/// How long a removed program's last records are waited for.
+const COMPLETION: Duration = Duration::from_millis(300);
 /// How long an insert waits for its probes to be in.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
@@ -70,8 +73,15 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let mut observer = shared.clone();
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
     tracer.serve();
-    let mut session =
-        Session { tracer, watch, sinks: shared, scanner: Scanner::default(), home, over: false };
+    let mut session = Session {
+        tracer,
+        watch,
+        sinks: shared,
+        scanner: Scanner::default(),
+        refused: Refused::default(),
+        home,
+        over: false,
+    };
     session.serve(&requests);
     session.home.close();
     session.tracer.let_go(&session.watch.control);
@@ -109,6 +119,7 @@ struct Session<'a> {
     watch: Watch,
     sinks: Shared,
     scanner: Scanner,
+    refused: Refused,
     home: Home,
     over: bool,
 }
@@ -165,24 +176,28 @@ impl Session<'_> {
     fn insert(&mut self, insert: &Insert) -> Result<Reply, String> {
         let program = Program {
             file: insert.file.clone(),
+            text: insert.text.clone(),
             define: insert.defines.clone(),
             include: insert.includes.clone(),
         };
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
-        let object =
+        let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let items = insert
-            .items
-            .as_deref()
-            .map_or(Ok(Items::DEFAULT), Items::parse)
-            .map_err(|error| error.to_string())?;
-        let options = Options { verify_opcodes: insert.verify_opcodes, items };
-        let old = self.programs(Some(&object.module));
+        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let symbols = symbols::of(program.main(), insert.symbols.as_deref());
+        let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
+        let options = Options {
+            engine: insert.engine.into(),
+            verify_opcodes: insert.verify_opcodes,
+            items: shown.items(),
+            symbols,
+        };
+        let module = program.main().module.clone();
+        let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
             return Err(format!(
-                "probes are inserted in `{}` already; add --merge to add these to them, or --replace to put these in their \
-                 place",
-                object.module
+                "probes are inserted in `{module}` already; add --merge to add these to them, or --replace to put these in \
+                 their place"
             ));
         }
         let file = insert
@@ -192,40 +207,43 @@ impl Session<'_> {
             .transpose()?;
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
-            own.filter(|&pid| scan::maps_module(pid, &object.module)).collect()
+            self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
         } else {
-            insert.processes.clone()
+            self.admit_named(&program, &options, &insert.processes)?;
+            insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
-        for &pid in &insert.processes {
-            process::Status::read(pid).map_err(|error| error.to_string())?;
-        }
-        for &pid in &processes {
-            self.tracer.check(&object, options, pid).map_err(|error| error.to_string())?;
-        }
-        let points: Vec<String> = object.probes.iter().map(|probe| probe.point.clone()).collect();
+        let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
         match insert.mode {
             Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
             _ => self.take_out_points(&points),
         }
-        let module = object.module.clone();
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
-        let number = self.tracer.insert(object, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, items);
+        let number = self.tracer.insert(program, options, only);
+        self.sinks.0.borrow_mut().direct(number, file, shown.items(), shown.form());
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
-        for pid in processes {
+        for (pid, reason) in processes {
+            if let Some(reason) = reason {
+                self.refused.note(number, pid, reason);
+                continue;
+            }
             match followed.contains(&pid).then_some(()).map_or_else(|| self.tracer.attach(pid), Ok) {
                 Ok(()) => probed += 1,
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
+                    self.let_go_unprobed();
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
             }
         }
+        reply.warnings.extend(self.refused.lines(number));
         let control = Arc::clone(&self.watch.control);
         self.tracer.settle(&control, PATIENCE);
+        if insert.mode == Mode::Replace {
+            self.let_go_unprobed();
+        }
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
             summary::count(points.len() as u64, "probe"),
@@ -236,6 +254,61 @@ impl Session<'_> {
             }
         );
         Ok(reply)
+    }
+
+    /// Which of the processes that map a module a program can be placed in, and why the others are refused. It is for all
+    /// processes of a machine or for none: where a probe cannot stand in one of them, the program is refused to all.
+    ///
+    /// # Errors
+    /// It can be placed in none, for want of something in the module.
+    fn admit(
+        &mut self,
+        program: &mut Versions,
+        options: &Options,
+        processes: Vec<i32>,
+    ) -> Result<Vec<(i32, Option<Refusal>)>, String> {
+        let (mut takes, mut failures) = (false, Vec::new());
+        for machine in [Machine::X86_64, Machine::I386] {
+            let own = processes.iter().filter(|&&pid| process::machine_of_process(pid) == Some(machine));
+            let own: Vec<i32> = own.copied().collect();
+            if own.is_empty() || program.of(machine).is_err() {
+                continue;
+            }
+            let check = |&pid: &i32| match self.tracer.check(program, options.clone(), pid) {
+                Err(engine::Error::Process(error)) if error.is_gone() => Ok(()),
+                result => result,
+            };
+            match own.iter().try_for_each(check) {
+                Ok(()) => takes = true,
+                Err(error) => failures.push((machine, error.to_string())),
+            }
+        }
+        if let (false, Some((_, reason))) = (takes, failures.first()) {
+            return Err(reason.clone());
+        }
+        for (machine, reason) in failures {
+            program.refuse(machine, reason);
+        }
+        Ok(processes.into_iter().map(|pid| (pid, refused::reason(program, pid))).collect())
+    }
+
+    /// Makes sure that a program can be placed in each of the processes that were named.
+    fn admit_named(
+        &mut self,
+        program: &Versions,
+        options: &Options,
+        processes: &[i32],
+    ) -> Result<(), String> {
+        for &pid in processes {
+            process::Status::read(pid).map_err(|error| error.to_string())?;
+            if let Some((machine, reason)) = refused::reason(program, pid) {
+                return Err(format!(
+                    "process {pid} is a program for {machine}, which this is not for: {reason}"
+                ));
+            }
+            self.tracer.check(program, options.clone(), pid).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Removes probes that a file to be merged defines anew.
@@ -258,7 +331,11 @@ impl Session<'_> {
 
     fn take_out(&mut self, number: usize) {
         self.tracer.remove(number);
+        // What was logged before is written before its sink is gone.
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.complete(&control, COMPLETION);
         self.sinks.0.borrow_mut().forget(number);
+        self.refused.forget(number);
     }
 
     fn remove(&mut self, name: Option<&str>) -> Reply {
@@ -269,11 +346,14 @@ impl Session<'_> {
         for number in programs {
             self.take_out(number);
         }
-        if self.tracer.inserted().is_empty() {
-            let control = Arc::clone(&self.watch.control);
-            self.tracer.let_go(&control);
-        }
+        self.let_go_unprobed();
         Reply::done("")
+    }
+
+    /// Lets the processes go that have no probe left.
+    fn let_go_unprobed(&mut self) {
+        let control = Arc::clone(&self.watch.control);
+        self.tracer.let_go_unprobed(&control);
     }
 
     fn query(&self, name: Option<&str>, extended: bool) -> Reply {
@@ -286,6 +366,9 @@ impl Session<'_> {
         let mut text = String::new();
         for program in wanted {
             text.push_str(&summary::program(program));
+            for line in self.refused.lines(program.number) {
+                text.push_str(&format!("  {line}\n"));
+            }
             if extended {
                 text.push_str(&summary::variables("lv", &program.locals));
                 text.push_str(&rpn::disassemble(program.object));
@@ -332,20 +415,27 @@ impl Session<'_> {
         Reply::done(text)
     }
 
-    /// Follows processes of the user that map a probed module and are not followed.
+    /// Follows processes of the user that map a probed module and are not followed, but not those that no program there is
+    /// for.
     fn look_for_processes(&mut self) {
-        let modules: Vec<String> = self
-            .tracer
-            .inserted()
-            .iter()
-            .filter(|program| program.is_for_all)
-            .map(|program| program.object.module.clone())
-            .collect();
-        if modules.is_empty() {
+        if !self.tracer.inserted().iter().any(|program| program.is_for_all) {
             return;
         }
         for pid in self.scanner.due(&self.tracer.followed()) {
-            if !modules.iter().any(|module| scan::maps_module(pid, module)) {
+            let inserted = self.tracer.inserted();
+            let wanted = inserted
+                .iter()
+                .filter(|program| program.probes.iter().any(|(_, state, _)| !state.is_over()))
+                .filter(|program| program.is_for_all && scan::maps_module(pid, &program.object.module));
+            let reasons: Vec<_> =
+                wanted.map(|program| (program.number, refused::reason(program.versions, pid))).collect();
+            let is_wanted = reasons.iter().any(|(_, reason)| reason.is_none());
+            for (number, reason) in reasons {
+                if let Some(reason) = reason {
+                    self.refused.note(number, pid, reason);
+                }
+            }
+            if !is_wanted {
                 continue;
             }
             match self.tracer.attach(pid) {

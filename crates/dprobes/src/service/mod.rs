@@ -9,6 +9,10 @@
 //! that only the user can enter, and it answers that user and root alone. A request is one line of JSON, the answer
 //! another. The session compiles the program itself; the client has done so before, for its messages.
 //!
+//! The program is compiled for both machines that this one runs, x86-64 and i386, and each process gets the version for its own.
+//! Where there is none for it, or it cannot be placed in any process of that machine, those processes are refused; a
+//! query says which and why.
+//!
 //! `modtype = user` without `-p` means every process of the user that maps the module. Children of processes that are
 //! followed are probed from their first instruction. Others are found by looking: see `scan`.
 
@@ -17,9 +21,11 @@ mod client;
 mod daemon;
 mod klog;
 mod protocol;
+mod refused;
 mod scan;
 mod sink;
 mod socket;
 
+pub(crate) use classic::classic_name;
 pub(crate) use classic::modern;
-pub(crate) use client::{getvars, insert, query, remove, session};
+pub(crate) use client::{apply, getvars, insert, query, remove, session};

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::points::Text;
+
 /// Bytes of a message, at most.
 const LIMIT: u64 = 1 << 24;
 
@@ -13,7 +15,7 @@ const LIMIT: u64 = 1 << 24;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Put a program in.
-    Insert(Insert),
+    Insert(Box<Insert>),
     /// Take programs out: those of a module, or all.
     Remove {
         /// The module, as its program names it.
@@ -39,14 +41,21 @@ pub(crate) enum Request {
 pub(crate) struct Insert {
     /// The program's file, absolute.
     pub(crate) file: PathBuf,
+    /// Its text, where it is in no file.
+    pub(crate) text: Option<Text>,
     pub(crate) defines: Vec<(String, String)>,
     pub(crate) includes: Vec<PathBuf>,
     /// The groups and types of which probes are wanted; empty: all.
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
-    /// Header items, by name.
-    pub(crate) items: Option<String>,
+    pub(crate) engine: crate::arguments::Engine,
+    /// Lists of header items, by name; none: those that are usual.
+    pub(crate) items: Vec<String>,
+    /// Whether the logged bytes are written without rows.
+    pub(crate) unformatted: bool,
+    /// The file whose symbols are meant, absolute.
+    pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,
     /// The processes; empty: all of the user's.
     pub(crate) processes: Vec<i32>,

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use process::{Mapping, Status};
+use process::{Mapping, Pattern, Status};
 
 /// Time between two looks at young processes.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
@@ -89,11 +89,19 @@ fn is_among(mappings: &[Mapping], name: &str, root: &str) -> bool {
             path == Path::new(name) || Some(path) == real.as_deref() || Some(path) == inside.as_deref()
         });
     }
-    paths.into_iter().any(|path| {
-        path.file_name().is_some_and(|file| file == name)
-            || path.parent().and_then(|folder| fs::canonicalize(folder.join(name)).ok()).as_deref()
-                == Some(path)
-    })
+    let pattern = Pattern::new(name).ok().filter(|_| Pattern::is_one(name));
+    let is_called = |file: &str| {
+        let versioned = |rest: &str| rest.is_empty() || rest == ".so" || rest.starts_with(".so.");
+        file.strip_prefix(name).is_some_and(versioned)
+            || pattern.as_ref().is_some_and(|pattern| pattern.matches(file))
+    };
+    // What else is called `a.out` is found when the process is looked at.
+    name == "a.out"
+        || paths.into_iter().any(|path| {
+            path.file_name().is_some_and(|file| is_called(&file.to_string_lossy()))
+                || path.parent().and_then(|folder| fs::canonicalize(folder.join(name)).ok()).as_deref()
+                    == Some(path)
+        })
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::rc::Rc;
 
 use engine::{Note, Observer};
-use trace::{Items, Record};
+use trace::{Form, Items, Record, Text};
 
 use super::klog::KernelLog;
 
 /// One program's records.
 struct Sink {
     out: Box<dyn Write>,
-    items: Items,
+    text: Text,
     /// Whether a failure was told.
     failed: bool,
 }
@@ -34,12 +34,12 @@ impl Sinks {
     }
 
     /// Says where the records of a program go: to a file, or the kernel log.
-    pub(crate) fn direct(&mut self, program: usize, file: Option<File>, items: Items) {
+    pub(crate) fn direct(&mut self, program: usize, file: Option<File>, items: Items, form: Form) {
         let out: Box<dyn Write> = match file {
             Some(file) => Box::new(BufWriter::new(file)),
             None => Box::new(KernelLog::open()),
         };
-        self.sinks.insert(program, Sink { out, items, failed: false });
+        self.sinks.insert(program, Sink { out, text: Text::new(items, form), failed: false });
     }
 
     /// Writes out what is kept. What cannot be written is lost, which the log says once for each program.
@@ -83,7 +83,7 @@ pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         match self.0.borrow_mut().sinks.get_mut(&program) {
-            Some(sink) => trace::write_text(record, sink.items, &mut sink.out),
+            Some(sink) => sink.text.write(record, &mut sink.out),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }

@@ -10,17 +10,17 @@ use std::process::Command;
 
 /// What a run left behind. The core files are in its directory.
 #[derive(Debug)]
-struct Dumped {
-    stdout: String,
-    stderr: String,
-    stats: Stats,
-    cores: Vec<PathBuf>,
+pub(crate) struct Dumped {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) stats: Stats,
+    pub(crate) cores: Vec<PathBuf>,
     /// Keeps the files.
     _scratch: ScratchGuard,
 }
 
 /// A scratch directory that can be shown.
-struct ScratchGuard(Scratch);
+pub(crate) struct ScratchGuard(Scratch);
 
 impl std::fmt::Debug for ScratchGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,7 +30,7 @@ impl std::fmt::Debug for ScratchGuard {
 
 /// Runs the target under a probe program; it ends as without.
 #[track_caller]
-fn dumped(probes: &str, words: &[&OsStr]) -> Dumped {
+pub(crate) fn dumped(probes: &str, words: &[&OsStr]) -> Dumped {
     let scratch = Scratch::new();
     let file = scratch.file("program.rpn", probes);
     let stats = scratch.path().join("stats");
@@ -58,7 +58,7 @@ fn number(text: &str, word: &str) -> u64 {
 
 /// What gdb says of a core file.
 #[track_caller]
-fn gdb(debugger: &Path, program: &Path, core: &Path, commands: &[&str]) -> String {
+pub(crate) fn gdb(debugger: &Path, program: &Path, core: &Path, commands: &[&str]) -> String {
     let mut command = Command::new(debugger);
     command.args(["-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"]);
     command.args(["-iex", "set width 0"]);
@@ -72,7 +72,7 @@ fn gdb(debugger: &Path, program: &Path, core: &Path, commands: &[&str]) -> Strin
 
 /// The value of a register in gdb's list.
 #[track_caller]
-fn register(text: &str, name: &str) -> u64 {
+pub(crate) fn register(text: &str, name: &str) -> u64 {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
     let word =
         line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or_else(|| panic!("{name}: {text}"));

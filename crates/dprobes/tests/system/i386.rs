@@ -25,7 +25,7 @@ fn has_m32() -> bool {
 }
 
 /// A program of tests/targets as a 32-bit one, under a name of its own.
-fn target_32(name: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(crate) fn target_32(name: &str, flags: &[&str]) -> Option<PathBuf> {
     has_m32().then_some(())?;
     let flags: Vec<&str> = std::iter::once("-m32").chain(flags.iter().copied()).collect();
     variant(name, &format!("{name}-m32{}", flags[1..].concat()), &flags)
@@ -264,10 +264,25 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
         let outcome = Run::new(&counting(program, ["leaf_work"])).on(["/bin/sh", "-c", &shell]).ended_with(9);
         assert_eq!(outcome.stats.hits(1), calls, "{outcome:#?}");
     }
-    // One that is not is probed where the code is as that of the command; the other is told of, once.
-    let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\nexit\n";
+    // One that is not is probed in both, each time by the program as it is compiled for that machine.
+    let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\npush 1\nlog 1\nexit\n";
     let outcome = Run::new(both).on(["/bin/sh", "-c", &shell]).ended_with(9);
-    assert_eq!(outcome.stderr.matches("is 32-bit code").count(), 1, "{outcome:#?}");
+    let mut rows = record_bytes(&outcome);
+    rows.sort_unstable();
+    let (word, long) = ("01000000", "0100000000000000");
+    assert_eq!(
+        rows,
+        [word, word, long],
+        "two narrow programs and a wide one; the shell does not call it: {outcome:#?}"
+    );
+    assert_eq!(outcome.stats.locals, [3], "{outcome:#?}");
+    // What compiles for the command's machine alone is not in the other's processes, which is told once.
+    let wide_only = both.replace("push 1\n", "push r, r8\n");
+    let outcome = Run::new(&wide_only).on(["/bin/sh", "-c", &shell]).ended_with(9);
+    assert_eq!(outcome.stats.locals, [1], "{outcome:#?}");
+    let told: Vec<_> =
+        outcome.stderr.lines().filter(|line| line.contains("is 32-bit code and is not probed")).collect();
+    assert!(told.len() == 1 && told[0].contains("program.rpn:7:") && told[0].contains("r8"), "{outcome:#?}");
     let launcher = need!("i386", target_32("server", &[]), "gcc -m32");
     let mut server = Server::start(&launcher, [] as [&str; 0]);
     server.line();
@@ -278,28 +293,6 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
     let outcome = attached.end();
     assert_eq!(outcome.stats.hits(1), 40, "{outcome:#?}");
     assert_eq!(server.end().0.code(), Some(5));
-}
-
-/// The manual's first example for IA32, with the module's path and a program whose `main` begins with 0x55.
-#[test]
-fn the_manuals_example_logs_the_segments_in_words_of_four_bytes() {
-    let flags = ["-O0", "-mpreferred-stack-boundary=2"];
-    let program = need!("i386", target_32("leaf", &flags), "gcc -m32");
-    let text = format!(
-        "name = \"{}\"            //appln is the module on which\n                        //probe is put.\n\
-         modtype = user          //appln is a user application.\nmajor = 1               //major number.\n\
-         offset = main           //probe is on function main.\nopcode = 0x55           //0x55 is the opcode present at offset.\n\
-         minor = 2               //minor number.\npush u, cs              //push user context code segment register.\n\
-         push u, ds              //push user context data segment register.\nlog 2                   //log the two registers.\n\
-         exit                    //exit this probe handler.\n",
-        program.display()
-    );
-    let outcome = Run::new(&text).on([program.as_os_str(), "3".as_ref()]).ended_with(7);
-    assert_eq!((outcome.stats.hits(2), outcome.stats.logged(2)), (1, 1), "{outcome:#?}");
-    let rows = record_bytes(&outcome);
-    let mut words = [&rows[0][..8], &rows[0][8..]];
-    words.sort_unstable();
-    assert_eq!((words, rows.len()), (["23000000", "2b000000"], 1), "{outcome:#?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! PPDFs: built once, applied where the module is the same, refused where it is not.
 
+use crate::i386::target_32;
 use crate::support::{
     Outcome, Run, Scratch, Server, attach_file, counting, dprobes, file_offset, find_program, need,
     repository, run, target, text_differences, variant,
@@ -7,6 +8,26 @@ use crate::support::{
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The machines that a PPDF may be for: each promise is made for the programs of both.
+const KINDS: [Kind; 2] = [Kind { narrow: false }, Kind { narrow: true }];
+
+/// The programs of one machine.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// Whether it is i386.
+    narrow: bool,
+}
+
+impl Kind {
+    /// A program under test, built for the machine.
+    fn target(self, name: &str, flags: &[&str]) -> Option<PathBuf> {
+        match self.narrow {
+            true => target_32(name, flags),
+            false => variant(name, &format!("{name}{}", flags.concat()), flags),
+        }
+    }
+}
 
 /// Calls of each function of the target `store` for 20 rounds, in the order of the points below.
 const CALLS: [u64; 4] = [1, 20, 40, 1];
@@ -70,7 +91,13 @@ fn build_id(module: &Path) -> String {
 
 #[test]
 fn counts_are_those_of_the_program_it_was_built_from() {
-    let program = need!("ppdf", target("store"), "gcc");
+    for kind in KINDS {
+        counts_are_those_of_the_program_it_was_built_from_of(kind);
+    }
+}
+
+fn counts_are_those_of_the_program_it_was_built_from_of(kind: Kind) {
+    let program = need!("ppdf", kind.target("store", &[]), "gcc and gcc -m32");
     let text = store(&program.to_string_lossy());
     let scratch = Scratch::new();
     let (ppdf, said) = build(&scratch, &text, &[]);
@@ -101,7 +128,13 @@ fn a_library_is_found_by_its_name_and_the_example_counts_the_same() {
 
 #[test]
 fn it_is_applied_to_a_running_process() {
-    let program = need!("ppdf", target("server"), "gcc");
+    for kind in KINDS {
+        it_is_applied_to_a_running_process_of(kind);
+    }
+}
+
+fn it_is_applied_to_a_running_process_of(kind: Kind) {
+    let program = need!("ppdf", kind.target("server", &[]), "gcc and gcc -m32");
     let scratch = Scratch::new();
     let (ppdf, _) = build(&scratch, &counting(&program, ["server_work"]), &[]);
     let mut server = Server::start(&program, [] as [&str; 0]);
@@ -184,9 +217,15 @@ fn placed(scratch: &Scratch, directory: &str, program: &Path) -> PathBuf {
 
 #[test]
 fn another_build_of_the_module_is_refused_with_both_build_ids() {
-    let program = need!("ppdf", target("store"), "gcc");
-    let changed = need!("ppdf", variant("store", "store-changed", &["-DCHANGED"]), "gcc");
-    let none = need!("ppdf", variant("store", "store-no-id", &["-Wl,--build-id=none"]), "gcc");
+    for kind in KINDS {
+        another_build_of_the_module_is_refused_with_both_build_ids_of(kind);
+    }
+}
+
+fn another_build_of_the_module_is_refused_with_both_build_ids_of(kind: Kind) {
+    let program = need!("ppdf", kind.target("store", &[]), "gcc and gcc -m32");
+    let changed = need!("ppdf", kind.target("store", &["-DCHANGED"]), "gcc and gcc -m32");
+    let none = need!("ppdf", kind.target("store", &["-Wl,--build-id=none"]), "gcc and gcc -m32");
     let scratch = Scratch::new();
     let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
     // The same build somewhere else is the same module.
@@ -227,12 +266,21 @@ fn another_build_of_the_module_is_refused_with_both_build_ids() {
 
 #[test]
 fn another_build_of_a_running_process_is_refused_before_it_is_touched() {
-    let program = need!("ppdf", target("server"), "gcc");
-    let other = need!("ppdf", variant("server", "server-O1", &["-O1", "-Wl,--build-id=sha1"]), "gcc");
+    for kind in KINDS {
+        another_build_of_a_running_process_is_refused_before_it_is_touched_of(kind);
+    }
+}
+
+fn another_build_of_a_running_process_is_refused_before_it_is_touched_of(kind: Kind) {
+    let program = need!("ppdf", kind.target("server", &[]), "gcc and gcc -m32");
+    let other = need!("ppdf", kind.target("server", &["-O1", "-Wl,--build-id=sha1"]), "gcc and gcc -m32");
     let scratch = Scratch::new();
     let text = counting(Path::new("server"), ["server_work"]);
     let (ppdf, _) = build(&scratch, &text, &["--sym".as_ref(), other.as_os_str()]);
-    let mut server = Server::start(&program, [] as [&str; 0]);
+    // As the program names it.
+    let server = scratch.path().join("server");
+    std::fs::copy(&program, &server).expect("a program can be copied");
+    let mut server = Server::start(&server, [] as [&str; 0]);
     server.line();
     let pid = server.pid().to_string();
     let said = refusal(1, [OsStr::new("attach"), "-p".as_ref(), pid.as_ref(), ppdf.as_os_str()]);
@@ -269,7 +317,17 @@ fn another_build_that_is_loaded_later_is_left_alone_and_told() {
 
 #[test]
 fn a_changed_instruction_is_refused_with_both() {
-    let program = need!("ppdf", target("store"), "gcc");
+    for kind in KINDS {
+        a_changed_instruction_is_refused_with_both_of(kind);
+    }
+}
+
+fn a_changed_instruction_is_refused_with_both_of(kind: Kind) {
+    let program = need!(
+        "ppdf",
+        kind.target("store", if kind.narrow { &["-no-pie", "-fno-pie"] } else { &[] }),
+        "gcc and gcc -m32"
+    );
     let scratch = Scratch::new();
     let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
     let patched = placed(&scratch, "patched", &program);
@@ -279,9 +337,10 @@ fn a_changed_instruction_is_refused_with_both() {
         bytes[place..place + 4].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
     };
     let before = shown(&bytes);
-    // mov state(%rip), %rax: another address, the same length.
-    assert_eq!(&before[..8], "48 8b 05", "the target was compiled to something else");
-    bytes[place + 3] ^= 8;
+    // mov state(%rip), %rax, and mov state, %eax: another address, the same length.
+    let opcode = if kind.narrow { "a1" } else { "48 8b 05" };
+    assert!(before.starts_with(opcode), "the target was compiled to something else: {before}");
+    bytes[place + opcode.split(' ').count()] ^= 8;
     std::fs::write(&patched, &bytes).expect("it can be written");
     assert_eq!(build_id(&patched), build_id(&program));
     let words = [OsStr::new("run"), ppdf.as_os_str(), "--".as_ref(), patched.as_os_str()];
@@ -302,7 +361,13 @@ fn a_changed_instruction_is_refused_with_both() {
 
 #[test]
 fn a_stripped_module_is_probed_by_symbols_from_elsewhere() {
-    let program = need!("ppdf", target("store"), "gcc");
+    for kind in KINDS {
+        a_stripped_module_is_probed_by_symbols_from_elsewhere_of(kind);
+    }
+}
+
+fn a_stripped_module_is_probed_by_symbols_from_elsewhere_of(kind: Kind) {
+    let program = need!("ppdf", kind.target("store", &[]), "gcc and gcc -m32");
     let strip = need!("ppdf", find_program("strip"), "binutils");
     let scratch = Scratch::new();
     let stripped = placed(&scratch, "stripped", &program);
@@ -321,7 +386,7 @@ fn a_stripped_module_is_probed_by_symbols_from_elsewhere() {
     let rpn = scratch.file("again.rpn", &text);
     let said = refusal_lines(["build-ppdf".as_ref(), rpn.as_os_str()]);
     assert_eq!(said.lines().filter(|line| line.contains("no symbol `store_")).count(), 4, "{said}");
-    let changed = need!("ppdf", variant("store", "store-changed", &["-DCHANGED"]), "gcc");
+    let changed = need!("ppdf", kind.target("store", &["-DCHANGED"]), "gcc and gcc -m32");
     let said = refusal(1, ["build-ppdf".as_ref(), rpn.as_os_str(), "--sym".as_ref(), changed.as_os_str()]);
     assert!(said.contains(&build_id(&program)) && said.contains(&build_id(&changed)), "{said}");
 }
@@ -342,7 +407,7 @@ fn what_cannot_be_probed_is_refused_when_it_is_built() {
         |point: &str| format!("name = \"{}\"\nmodtype = user\noffset = {point}\nexit\n", program.display());
     let cases = [
         ("store_reed", "no symbol `store_reed`; did you mean `store_read`"),
-        ("store_read + 1", "is inside the instruction at"),
+        ("store_read + 1", "is inside the instruction `"),
         ("store_read\nopcode = 0x90", "opcode 0x90 expected, 0x48 found"),
         ("0x7fffffff", "no code at offset 0x7fffffff"),
     ];
@@ -397,4 +462,41 @@ fn a_damaged_file_gives_one_error_and_starts_nothing() {
     assert!(stdout.contains("  group data  type out\n"), "{stdout}");
     let (status, stdout, _) = run(dprobes().args(["check", "--emit", "asm"]).arg(&ppdf));
     assert!(status.success() && stdout.contains("offset = store_write"), "{stdout}");
+}
+
+#[test]
+fn a_library_is_looked_for_by_the_machine_that_was_asked_for() {
+    let program = need!("ppdf", target_32("leaf", &[]), "gcc -m32");
+    let wide = need!("ppdf", target("leaf"), "gcc");
+    let scratch = Scratch::new();
+    let text = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\npush 1\nlog 1\nexit\n";
+    let [narrow_ppdf, wide_ppdf] = ["i386", "x86-64"].map(|arch| {
+        let scratch = Scratch::new();
+        let (ppdf, said) = build(&scratch, text, &["--arch".as_ref(), arch.as_ref()]);
+        (ppdf, said, scratch)
+    });
+    assert_ne!(narrow_ppdf.1, wide_ppdf.1, "both are of one file");
+    let outcome = Run::file(&narrow_ppdf.0).on([program.as_os_str(), "3".as_ref()]).ended_with(7);
+    assert_eq!(outcome.stats.hits(1), 1, "{outcome:#?}");
+    assert!(outcome.records.contains("0x00000000 : 01000000   "), "{outcome:#?}");
+    let outcome = Run::file(&wide_ppdf.0).on([wide.as_os_str(), "3".as_ref()]).ended_with(7);
+    assert_eq!(outcome.stats.hits(1), 1, "{outcome:#?}");
+    // In the other's processes it is not, which is told.
+    let outcome = Run::file(&narrow_ppdf.0).on([wide.as_os_str(), "3".as_ref()]).ended_with(7);
+    assert_eq!(outcome.stats.hits(1), 0, "{outcome:#?}");
+    assert!(outcome.stderr.contains("is 64-bit code and is not probed: "), "{outcome:#?}");
+    assert!(outcome.stderr.contains(" was built for i386"), "{outcome:#?}");
+
+    // A file that is for the other machine is no file of the module's.
+    let rpn = scratch.file("again.rpn", text);
+    let words = [
+        "build-ppdf".as_ref(),
+        rpn.as_os_str(),
+        "--arch".as_ref(),
+        "i386".as_ref(),
+        "--sym".as_ref(),
+        wide.as_os_str(),
+    ];
+    let said = refusal(1, words);
+    assert!(said.contains("it is for x86-64, and the program is compiled for i386"), "{said}");
 }

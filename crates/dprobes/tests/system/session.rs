@@ -1,83 +1,17 @@
 //! The background session: its whole life, driven from one shell after another.
 
-use crate::support::{Scratch, Server, counting, dprobes, is_traced, need, run, target, text_differences};
+use crate::support::{
+    Session, becomes_traced, counting, is_traced, need, start_server as start, target, text_differences,
+};
 use std::path::Path;
 use std::time::Duration;
-
-/// A session of its own, which is stopped at the end.
-struct Session(Scratch);
-
-impl Session {
-    fn new() -> Session {
-        let scratch = Scratch::new();
-        let home = scratch.path().join("home");
-        std::fs::create_dir(&home).expect("a fresh directory");
-        std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-            .expect("our own");
-        Session(scratch)
-    }
-
-    /// Runs dprobes in a shell of its own: exit status, standard output, standard error.
-    fn say(&self, words: &[&str]) -> (i32, String, String) {
-        let mut command = dprobes();
-        command.env("DPROBES_SESSION_DIR", self.0.path().join("home")).args(words);
-        let (status, out, err) = run(&mut command);
-        (status.code().expect("it was not killed"), out, err)
-    }
-
-    /// The same, of a command that succeeds: standard output.
-    #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
-        let (status, out, err) = self.say(words);
-        assert_eq!((status, err.as_str()), (0, ""), "{words:?}: {out}");
-        out
-    }
-
-    /// The same, of a command that fails: standard error.
-    #[track_caller]
-    fn fails(&self, words: &[&str]) -> String {
-        let (status, out, err) = self.say(words);
-        assert_eq!((status, out.as_str()), (1, ""), "{words:?}: {err}");
-        err
-    }
-
-    fn program(&self, name: &str, text: &str) -> String {
-        self.0.file(name, text).to_str().expect("text").to_owned()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.say(&["session", "stop"]);
-    }
-}
-
-fn start(program: &Path) -> Server {
-    let server = Server::start(program, [] as [&str; 0]);
-    server.line();
-    server
-}
-
-/// Waits until a process is traced, or no longer.
-#[track_caller]
-fn becomes_traced(pid: u32, wanted: bool) {
-    for _ in 0..500 {
-        if is_traced(pid) == wanted {
-            // Its probes are in when the thread that was stopped for it runs again.
-            std::thread::sleep(Duration::from_millis(100));
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("traced: {}", !wanted);
-}
 
 #[test]
 fn from_the_first_insert_to_the_stop() {
     let module = need!("session", target("server"), "gcc");
     // A copy of its own: the session probes every process that maps the module.
     let session = Session::new();
-    let module_copy = session.0.path().join("server");
+    let module_copy = session.path().join("server");
     std::fs::copy(&module, &module_copy).expect("room for a copy");
     let name = module_copy.to_str().expect("text");
     assert_eq!(session.fails(&["query", "--all"]), "dprobes: error: nothing is inserted\n");
@@ -85,7 +19,7 @@ fn from_the_first_insert_to_the_stop() {
     let mut early = start(&module_copy);
     let text = counting(&module_copy, ["server_work"]);
     let program = session.program("count.rpn", &text);
-    let records = session.0.path().join("records");
+    let records = session.path().join("records");
     let records = records.to_str().expect("text");
     let said = session.done(&["--insert", &program, "-o", records]);
     assert_eq!(said, format!("1 probe inserted in `{name}`, which 1 process maps now\n"));
@@ -183,7 +117,7 @@ fn what_cannot_be_placed_is_refused_and_nothing_is_inserted() {
 fn the_selected_probes_of_a_ppdf_are_applied() {
     let module = need!("session", target("server"), "gcc");
     let session = Session::new();
-    let module_copy = session.0.path().join("server");
+    let module_copy = session.path().join("server");
     std::fs::copy(&module, &module_copy).expect("room for a copy");
     let name = module_copy.to_str().expect("text");
     let text = format!(
@@ -191,7 +125,7 @@ fn the_selected_probes_of_a_ppdf_are_applied() {
          offset = server_work\ngroup = a\ninc lv, 0\nexit\noffset = main\ngroup = b\ninc lv, 1\nexit\n"
     );
     let rpn = session.program("server.rpn", &text);
-    let ppdf = session.0.path().join("server.ppdf");
+    let ppdf = session.path().join("server.ppdf");
     let ppdf = ppdf.to_str().expect("text");
     let (status, _, said) = session.say(&["--build-ppdf", &rpn, "-o", ppdf]);
     assert!(status == 0 && said.contains("2 probes in "), "{said}");

@@ -1,8 +1,8 @@
 //! The NT_FILE note: which files are mapped where.
 //!
 //! ```text
-//!   u64 count, u64 page size                       both little-endian, as all of it
-//!   count times: u64 start, u64 end, u64 offset in the file, in pages
+//!   count, page size                               words of the process, little-endian
+//!   count times: start, end, offset in the file in pages
 //!   count times: the path and a NUL
 //! ```
 //!
@@ -36,9 +36,9 @@ const NOTES_AT: u64 = 64 + 8;
 const NOTES_LENGTH: u64 = 64 + 32;
 const NOTES_MEMORY: u64 = 64 + 40;
 
-/// The note's contents for these mappings. Files beyond the limit are left out.
-pub(super) fn note(mappings: &[Mapping]) -> Vec<u8> {
-    let mut places = Vec::new();
+/// The note's contents for these mappings of a process whose word has this many bytes, 4 or 8. Files beyond the limit are left out.
+pub(super) fn note(mappings: &[Mapping], word: usize) -> Vec<u8> {
+    let mut places: Vec<u8> = Vec::new();
     let mut names = Vec::new();
     let mut count = 0u64;
     for mapping in mappings {
@@ -48,15 +48,15 @@ pub(super) fn note(mappings: &[Mapping]) -> Vec<u8> {
         if places.len() + names.len() + name.len() + removed.len() > LIMIT {
             break;
         }
-        for word in [mapping.start, mapping.end, mapping.offset / PAGE] {
-            places.extend(word.to_le_bytes());
+        for value in [mapping.start, mapping.end, mapping.offset / PAGE] {
+            places.extend(&value.to_le_bytes()[..word]);
         }
         names.extend_from_slice(name);
         names.extend_from_slice(removed);
         names.push(0);
         count += 1;
     }
-    let mut note = [count.to_le_bytes(), PAGE.to_le_bytes()].concat();
+    let mut note = [&count.to_le_bytes()[..word], &PAGE.to_le_bytes()[..word]].concat();
     note.extend(places);
     note.extend(names);
     note
@@ -119,14 +119,19 @@ mod tests {
             expected.extend(word.to_le_bytes());
         }
         expected.extend(b"/a\0/b (deleted)\0");
-        assert_eq!(note(&mappings), expected);
+        assert_eq!(note(&mappings, 8), expected);
+        let words = expected[..64].as_chunks::<8>().0;
+        let narrow =
+            [&words.iter().flat_map(|word| word[..4].to_vec()).collect::<Vec<_>>()[..], &expected[64..]]
+                .concat();
+        assert_eq!(note(&mappings, 4), narrow);
     }
 
     #[test]
     fn the_list_is_limited() {
         let name = format!("/{}", "x".repeat(4000));
         let mappings: Vec<_> = (0..5000).map(|number| mapping(number << 16, Some(&name), false)).collect();
-        let note = note(&mappings);
+        let note = note(&mappings, 8);
         assert!(note.len() <= LIMIT + 32, "{}", note.len());
         assert!(note.len() > LIMIT / 2, "{}", note.len());
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use process::{Event, Status, Stop};
 
+use crate::hold::tid_of;
 use crate::tracer::Tracer;
-use crate::tracked::Activity;
 
 /// How long a thread may take to stop: it has to get a processor.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -36,6 +36,7 @@ impl Tracer<'_> {
                 if still.contains(&other) {
                     continue;
                 }
+                // One that is not known yet is new, and stops by itself.
                 if asked.insert(other) {
                     self.ask(other);
                 }
@@ -71,24 +72,6 @@ impl Tracer<'_> {
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
-    }
-
-    /// Asks a thread to stop. One that is not known yet is new, and stops by itself.
-    fn ask(&mut self, tid: i32) {
-        if let Some(tracked) = self.threads.get_mut(&tid)
-            && !tracked.asked
-            && let Activity::Running(running) = &tracked.activity
-        {
-            tracked.asked = running.interrupt().is_ok();
-        }
-    }
-}
-
-/// The thread that an event is of.
-fn tid_of(event: &Event) -> i32 {
-    match event {
-        Event::Stopped(thread, _) => thread.tid(),
-        Event::Ended { tid, .. } => *tid,
     }
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use elfcore::{CoreError, ReadProcessMemory, VaProtection, VaRegion};
 use process::{Mapping, Marked, Memory, Page, PageMap};
 
-use crate::site::INT3;
+use crate::change::{Change, LONGEST};
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
@@ -164,8 +164,8 @@ pub(super) struct Reader<'a> {
     memory: &'a Memory,
     pages: &'a PageMap,
     sparse: Vec<Range<u64>>,
-    /// The probed addresses with their own bytes, by address.
-    originals: Vec<(u64, u8)>,
+    /// What was changed of its code, by address.
+    changes: Vec<Change>,
 }
 
 impl<'a> Reader<'a> {
@@ -173,10 +173,10 @@ impl<'a> Reader<'a> {
         memory: &'a Memory,
         pages: &'a PageMap,
         sparse: Vec<Range<u64>>,
-        mut originals: Vec<(u64, u8)>,
+        mut changes: Vec<Change>,
     ) -> Reader<'a> {
-        originals.sort_unstable();
-        Reader { memory, pages, sparse, originals }
+        changes.sort_unstable_by_key(Change::address);
+        Reader { memory, pages, sparse, changes }
     }
 
     /// Reads what can be read; the rest stays as it is.
@@ -201,15 +201,12 @@ impl<'a> Reader<'a> {
         self.sparse.get(place).is_some_and(|piece| piece.contains(&address))
     }
 
-    /// Puts the probed instructions' own bytes in place of the `int3`s.
+    /// Puts the program's own bytes in place of what was written for probes.
     fn restore(&self, address: u64, bytes: &mut [u8]) {
         let end = address + bytes.len() as u64;
-        let first = self.originals.partition_point(|&(site, _)| site < address);
-        for &(site, original) in self.originals[first..].iter().take_while(|&&(site, _)| site < end) {
-            let byte = &mut bytes[(site - address) as usize];
-            if *byte == INT3 {
-                *byte = original;
-            }
+        let first = self.changes.partition_point(|change| change.address() + (LONGEST as u64) <= address);
+        for change in self.changes[first..].iter().take_while(|change| change.address() < end) {
+            change.hide(address, bytes);
         }
     }
 }
@@ -327,8 +324,10 @@ mod tests {
         let start = mapped(8, &[1, 2, 6]);
         let all = start..start + 8 * PAGE;
         // The second byte of each touched page is cc; that of page 6 was not probed.
-        let originals = vec![(start + 2 * PAGE + 1, 0x22), (start + PAGE + 1, 0x11), (start + PAGE, 0x99)];
-        let mut reader = Reader::new(&memory, &pages, vec![all.clone()], originals);
+        let places = [(2 * PAGE + 1, 0x22), (PAGE + 1, 0x11), (PAGE, 0x99)];
+        let changes =
+            places.map(|(place, original)| Change::new(start + place, &[original], &[0xcc])).to_vec();
+        let mut reader = Reader::new(&memory, &pages, vec![all.clone()], changes);
         let mut bytes = vec![0xff; 8 * PAGE as usize];
         assert_eq!(
             reader.read_process_memory(start as usize, &mut bytes).expect("it never fails"),

@@ -12,12 +12,15 @@
 //!   memory     what belongs to the process alone, and the first page of each ELF file; zeros take no room
 //! ```
 //!
+//! A 32-bit process's file is of 32 bits (`narrow`).
+//!
 //! Nothing of the process is changed, and no page is made that it does not have.
 
 mod file;
 mod files;
 mod hold;
 mod memory;
+mod narrow;
 mod threads;
 
 use std::io::{BufWriter, Read, Write};
@@ -26,6 +29,7 @@ use std::path::PathBuf;
 use elfcore::{CoreDumpBuilder, CoreError, Elf64_Auxv, MappedFile, ProcessInfoSource, ThreadView, VaRegion};
 use process::{Memory, PageMap, Registers, Stopped};
 
+use crate::site::Armed;
 use crate::tracer::Tracer;
 use file::CoreFile;
 use memory::{Layout, PAGE, Reader};
@@ -118,17 +122,29 @@ impl Tracer<'_> {
         let memory = Memory::open(tid).map_err(|error| error.to_string())?;
         let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
         let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
-        let originals = space.sites.iter().map(|(&address, armed)| (address, armed.site().original()));
-        let reader = Reader::new(&memory, &pages, sparse, originals.collect());
+        let changes = space.sites.values().flat_map(Armed::changes);
+        let reader = Reader::new(&memory, &pages, sparse, changes.collect());
         // The format has the process's own data under its first thread's id, which may be gone or not stop.
         let leader = threads.iter().any(|view| view.tid == pid);
+        let pid = if leader { pid } else { tid };
         let auxiliary = auxiliary_vector(tid);
-        let source = Source { pid: if leader { pid } else { tid }, threads, regions, auxiliary };
-        let note = files::note(&mappings);
-        write(file, source, reader, &note).map_err(|error| match error {
-            CoreError::IoError(cause) => cause.to_string(),
-            other => other.to_string(),
-        })?;
+        if registers.is_32_bit() {
+            let files = files::note(&mappings, 4);
+            let source = narrow::Source {
+                pid,
+                threads: &threads,
+                regions: &regions,
+                auxiliary: &auxiliary,
+                files: &files,
+            };
+            narrow::write(file, &source, reader)?;
+        } else {
+            let source = Source { pid, threads, regions, auxiliary: pairs(&auxiliary) };
+            write(file, source, reader, &files::note(&mappings, 8)).map_err(|error| match error {
+                CoreError::IoError(cause) => cause.to_string(),
+                other => other.to_string(),
+            })?;
+        }
         // Memory of a process that is killed meanwhile reads as zeros.
         thread.registers().map_err(|_| "the process was killed meanwhile".to_owned())?;
         Ok(left_out)
@@ -148,13 +164,18 @@ fn write(file: &mut CoreFile, source: Source, reader: Reader<'_>, note: &[u8]) -
     Ok(file.complete()?)
 }
 
-/// The auxiliary vector that the kernel gave to the process's program.
-fn auxiliary_vector(tid: i32) -> Vec<Elf64_Auxv> {
+/// The auxiliary vector that the kernel gave to the process's program: pairs of its words.
+fn auxiliary_vector(tid: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = std::fs::File::open(format!("/proc/{tid}/auxv")) {
         // What cannot be read is not in the dump; a debugger does without it.
         let _ = file.take(AUXILIARY).read_to_end(&mut bytes);
     }
+    bytes
+}
+
+/// The auxiliary vector of a 64-bit process.
+fn pairs(bytes: &[u8]) -> Vec<Elf64_Auxv> {
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let pairs = words.as_chunks().0.iter();
     pairs.map(|&[a_type, a_val]| Elf64_Auxv { a_type, a_val }).collect()
@@ -166,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_auxiliary_vector_tells_the_size_of_a_page() {
-        let vector = auxiliary_vector(std::process::id() as i32);
+        let vector = pairs(&auxiliary_vector(std::process::id() as i32));
         let page = vector.iter().find(|entry| entry.a_type == libc::AT_PAGESZ).expect("every process has it");
         assert_eq!(page.a_val, PAGE);
         assert_eq!(vector.last().map(|entry| entry.a_type), Some(libc::AT_NULL));

@@ -10,6 +10,8 @@ use crate::tracer::Tracer;
 /// Types of notes (include/uapi/linux/elf.h).
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
+const NT_PRXFPREG: u32 = 0x46e6_2b7f;
+const NT_386_TLS: u32 = 0x200;
 
 /// Bytes of the command line that the format has room for, without the NUL that ends it.
 const COMMAND_LINE: usize = 79;
@@ -25,6 +27,8 @@ struct Shown {
     floating_point: Vec<u8>,
     /// Empty where the processor has no such registers.
     extended: Vec<u8>,
+    /// What only threads of 32-bit code have, with its note's type: `fxsave`'s registers, its own segments.
+    narrow: Vec<(u32, Vec<u8>)>,
 }
 
 impl Tracer<'_> {
@@ -104,7 +108,15 @@ impl Shown {
             Err(_) => Vec::new(),
         };
         let floating_point = thread.floating_point()?;
-        Ok(Shown { tid: thread.tid(), status, registers, floating_point, extended })
+        let narrow = match registers.is_32_bit() {
+            true => vec![
+                (NT_PRXFPREG, thread.fxsave_registers()?),
+                // There is none where the kernel cannot tell.
+                (NT_386_TLS, thread.own_segments().unwrap_or_default()),
+            ],
+            false => Vec::new(),
+        };
+        Ok(Shown { tid: thread.tid(), status, registers, floating_point, extended, narrow })
     }
 
     fn view(self, command_line: &str) -> ThreadView {
@@ -122,6 +134,14 @@ impl Shown {
                 note_type: NT_X86_XSTATE,
                 note_name: b"LINUX",
                 data: self.extended,
+            });
+        }
+        for (note_type, data) in self.narrow {
+            components.push(ArchComponentState {
+                name: "32-bit state",
+                note_type,
+                note_name: b"LINUX",
+                data,
             });
         }
         ThreadView {

@@ -1,8 +1,9 @@
-//! One instruction run three ways, from the same state: at its own address, in slots above and below, and emulated.
+//! One instruction run three ways, from the same state: at its own address, in slots above and below, and emulated. A slot goes
+//! on in three ways: to the next instruction, elsewhere, and behind itself.
 
-use dprobes_patch::{Displaced, displace_in};
+use dprobes_patch::{Displaced, Onward, displace_in};
 
-use super::native::{Arena, DATA, DataMemory, End, SITE, SLOT_ABOVE, SLOT_BELOW, Start};
+use super::native::{Arena, DATA, DataMemory, ELSEWHERE, End, SITE, SLOT_ABOVE, SLOT_BELOW, Start};
 
 /// Which of the ways were taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,11 +32,14 @@ pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) 
     // From here on the site is as it is while a probe is armed: whoever runs there is trapped.
     arena.write(SITE, &[0xcc]);
     for slot in [SLOT_ABOVE, SLOT_BELOW] {
-        if displaced.reach().contains(&slot) {
-            let mut end = run_slot(arena, &displaced, slot, &start);
+        for onward in [Onward::Next, Onward::To(ELSEWHERE), Onward::Behind] {
+            if !displaced.reach_to(onward).contains(&slot) {
+                continue;
+            }
+            let mut end = run_slot(arena, &displaced, slot, onward, &start);
             forgive_below_stack(&displaced, &start, &mut end, &expected);
-            assert_same(&displaced, &format!("slot at {slot:#x}"), &start, &end, &expected);
-            ways.slots += 1;
+            assert_same(&displaced, &format!("slot at {slot:#x}, {onward:x?}"), &start, &end, &expected);
+            ways.slots += usize::from(onward == Onward::Next);
         }
     }
     let mut emulated = start.clone();
@@ -54,14 +58,41 @@ pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) 
     if !displaced.may_fault() {
         assert!(!ways.faulted, "{displaced:?} faulted: {:x?}", expected.fault);
     }
+    assert_predicted(&displaced, &start, &expected);
     Some((expected, ways))
 }
 
+/// What is said of the instruction without running it is what it did.
+fn assert_predicted(displaced: &Displaced, start: &Start, end: &End) {
+    if end.fault.is_some() {
+        return;
+    }
+    let next = SITE + displaced.length() as u64;
+    if let Some(delta) = displaced.stack_delta().filter(|_| end.registers.rip == next) {
+        let moved = end.registers.gpr[4].wrapping_sub(start.registers.gpr[4]);
+        let width = u64::MAX >> (64 - displaced.mode().bits());
+        assert_eq!(moved & width, delta.cast_unsigned() & width, "{displaced:?}");
+    }
+    // A transfer may lead to the next instruction as well; what is none leads nowhere else.
+    if !displaced.transfers_control() {
+        assert_eq!(end.registers.rip, next, "{displaced:?}");
+    }
+    if !displaced.falls_through() {
+        assert!(displaced.transfers_control(), "{displaced:?}");
+    }
+}
+
 /// Runs the instruction in its slot, with what surrounds a stop in it.
-fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, start: &Start) -> End {
-    let slot = displaced.slot(address).expect("it is in reach");
-    arena.write(address, &[0xcc; 64]);
+fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, onward: Onward, start: &Start) -> End {
+    let slot = displaced.slot_to(address, onward).expect("it is in reach");
+    arena.write(address, &[0xcc; 96]);
     arena.write(address, &slot.bytes);
+    let behind = address + slot.bytes.len() as u64;
+    match onward {
+        Onward::Next => {}
+        Onward::To(elsewhere) => arena.pad(elsewhere),
+        Onward::Behind => arena.pad(behind),
+    }
     let mut start = start.clone();
     start.registers.rip = address;
     let mut end = arena.run(&start);
@@ -74,6 +105,20 @@ fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, start: &Star
         );
     }
     normalise(&mut end, stopped);
+    let next = SITE + displaced.length() as u64;
+    match onward {
+        Onward::Next => {}
+        Onward::To(elsewhere) if stopped == elsewhere => end.registers.rip = next,
+        Onward::Behind if stopped == behind => {
+            assert!(slot.mend(&mut end.registers), "{displaced:?}: behind is a place, too");
+        }
+        Onward::To(_) | Onward::Behind => {
+            assert!(
+                displaced.transfers_control() || end.fault.is_some(),
+                "{displaced:?} fell through to its next"
+            );
+        }
+    }
     end
 }
 

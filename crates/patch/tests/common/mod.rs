@@ -5,4 +5,6 @@ pub mod compare;
 pub mod encodings;
 pub mod forms;
 pub mod native;
+pub mod program;
 pub mod random;
+pub mod world;

@@ -36,6 +36,8 @@ pub const OPERAND: u64 = DATA + 0x1000;
 pub const FORWARD: u64 = SITE + 0x60;
 pub const BACKWARD: u64 = SITE - 0x60;
 pub const FAR: u64 = CODE + 0x2800;
+/// Where a slot goes on that does not go on to the next instruction.
+pub const ELSEWHERE: u64 = CODE + 0x3800;
 /// An address that is never mapped here.
 pub const NOWHERE: u64 = 0x2200_0000;
 

@@ -103,7 +103,7 @@ impl Image {
     }
 
     /// The stretch of code around an address, taken apart. The last one is kept: probes come in clusters.
-    fn region(&self, vaddr: u64) -> Result<Arc<Region>, Misplaced> {
+    pub(crate) fn region(&self, vaddr: u64) -> Result<Arc<Region>, Misplaced> {
         let mut last = self.region.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = last.as_ref().filter(|region| region.range().contains(&vaddr)) {
             return Ok(Arc::clone(region));

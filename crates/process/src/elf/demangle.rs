@@ -42,7 +42,12 @@ pub(crate) fn is_full(name: &str, wanted: &str) -> bool {
 
 /// Whether `wanted` is the C++ name without its parameters: `ns::f`.
 pub(crate) fn is_without_parameters(name: &str, wanted: &str) -> bool {
-    cpp(name, DemangleOptions::new().no_return_type().no_params()).is_some_and(|text| text == wanted)
+    without_parameters(name).is_some_and(|text| text == wanted)
+}
+
+/// The C++ name without its parameters. Nothing if the name is no mangled one of C++.
+pub(crate) fn without_parameters(name: &str) -> Option<String> {
+    cpp(name, DemangleOptions::new().no_return_type().no_params())
 }
 
 fn rust(name: &str, short: bool) -> Option<String> {

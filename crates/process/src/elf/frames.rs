@@ -1,10 +1,12 @@
-//! Where functions start and end, as the unwinding tables tell: they survive stripping.
+//! Where functions start and end, as the unwinding tables tell: they survive stripping. And where, in a function, the
+//! stack is as at its entry.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Pointer, UnwindSection,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian, Pointer,
+    UnwindContext, UnwindSection,
 };
 
 use super::error::ImageError;
@@ -18,54 +20,119 @@ const EH_FRAME_HDR: u64 = 64;
 /// Distinct CIEs; linkers merge equal ones, glibc has some thirty.
 const CIES: usize = 4096;
 
-/// The ranges of all frame description entries, by address. Damage ends the list early: what was read
-/// up to there holds.
-pub(crate) fn read(source: &Source, headers: &Headers) -> Result<Vec<Range<u64>>, ImageError> {
-    if headers.machine.bitness().is_none() || headers.endian != object::Endianness::Little {
-        return Ok(Vec::new());
-    }
-    let Some((vaddr, offset, size)) = locate(source, headers)? else { return Ok(Vec::new()) };
-    let bytes = source.read(".eh_frame", offset, size, EH_FRAME)?;
-    let mut section = EhFrame::new(&bytes, LittleEndian);
-    section.set_address_size(if headers.is_64 { 8 } else { 4 });
-    let mut bases = BaseAddresses::default().set_eh_frame(vaddr);
-    if let Some(text) = headers.section(".text") {
-        bases = bases.set_text(text.vaddr);
-    }
-    if let Some(got) = headers.section(".got") {
-        bases = bases.set_got(got.vaddr);
-    }
-
-    let mut ranges = Vec::new();
-    let mut cies = HashMap::new();
-    let mut entries = section.entries(&bases);
-    // Each entry is longer than its length field, so the walk ends with the section.
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else { continue };
-        let fde = partial.parse(|section, bases, offset| {
-            if let Some(cie) = cies.get(&offset) {
-                return Clone::clone(cie);
-            }
-            if cies.len() >= CIES {
-                return Err(gimli::Error::TooManyRegisterRules);
-            }
-            let cie = section.cie_from_offset(bases, offset);
-            cies.insert(offset, cie.clone());
-            cie
-        });
-        // The entry of a signal trampoline starts a byte early, in the padding before it, by a convention that lets
-        // an unwinder look one byte before a return address.
-        if let Ok(fde) = fde
-            && !fde.is_empty_range()
-            && !fde.is_signal_trampoline()
-        {
-            ranges.push(fde.initial_address()..fde.end_address());
-        }
-    }
-    ranges.sort_unstable_by_key(|range| (range.start, range.end));
-    Ok(ranges)
+/// Where the stack is at an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    /// As at a function's entry: the return address is on top.
+    AtEntry,
+    /// Elsewhere.
+    Used,
+    /// An expression tells. Linkers write these for the entries of the procedure linkage table, which differ.
+    Computed,
 }
 
+/// The unwinding entries of an image.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    /// The ranges of all frame description entries, by address.
+    pub(crate) ranges: Vec<Range<u64>>,
+    /// Of each, the offset of its entry in the section.
+    offsets: Vec<usize>,
+    bytes: Vec<u8>,
+    bases: BaseAddresses,
+    is_64: bool,
+}
+
+impl Frames {
+    /// Reads the entries. Damage ends the list early: what was read up to there holds.
+    pub(crate) fn read(source: &Source, headers: &Headers) -> Result<Frames, ImageError> {
+        if headers.machine.bitness().is_none() || headers.endian != object::Endianness::Little {
+            return Ok(Frames::default());
+        }
+        let Some((vaddr, offset, size)) = locate(source, headers)? else { return Ok(Frames::default()) };
+        let bytes = source.read(".eh_frame", offset, size, EH_FRAME)?;
+        let mut bases = BaseAddresses::default().set_eh_frame(vaddr);
+        if let Some(text) = headers.section(".text") {
+            bases = bases.set_text(text.vaddr);
+        }
+        if let Some(got) = headers.section(".got") {
+            bases = bases.set_got(got.vaddr);
+        }
+        let mut frames =
+            Frames { ranges: Vec::new(), offsets: Vec::new(), bytes, bases, is_64: headers.is_64 };
+        let mut found = frames.entries();
+        found.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        (frames.ranges, frames.offsets) = found.into_iter().unzip();
+        Ok(frames)
+    }
+
+    fn section(&self) -> EhFrame<EndianSlice<'_, LittleEndian>> {
+        let mut section = EhFrame::new(&self.bytes, LittleEndian);
+        section.set_address_size(if self.is_64 { 8 } else { 4 });
+        section
+    }
+
+    fn entries(&self) -> Vec<(Range<u64>, usize)> {
+        let section = self.section();
+        let mut found = Vec::new();
+        let mut cies = HashMap::new();
+        let mut entries = section.entries(&self.bases);
+        // Each entry is longer than its length field, so the walk ends with the section.
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else { continue };
+            let fde = partial.parse(|section, bases, offset| {
+                if let Some(cie) = cies.get(&offset) {
+                    return Clone::clone(cie);
+                }
+                if cies.len() >= CIES {
+                    return Err(gimli::Error::TooManyRegisterRules);
+                }
+                let cie = section.cie_from_offset(bases, offset);
+                cies.insert(offset, cie.clone());
+                cie
+            });
+            // The entry of a signal trampoline starts a byte early, in the padding before it, by a convention that lets
+            // an unwinder look one byte before a return address.
+            if let Ok(fde) = fde
+                && !fde.is_empty_range()
+                && !fde.is_signal_trampoline()
+            {
+                found.push((fde.initial_address()..fde.end_address(), fde.offset()));
+            }
+        }
+        found
+    }
+
+    /// The number of the entry whose range holds an address.
+    fn index_of(&self, vaddr: u64) -> Option<usize> {
+        let index = self.ranges.partition_point(|range| range.start <= vaddr).checked_sub(1)?;
+        self.ranges.get(index).filter(|range| range.contains(&vaddr)).map(|_| index)
+    }
+
+    /// The range of the entry that holds an address.
+    pub(crate) fn range_of(&self, vaddr: u64) -> Option<&Range<u64>> {
+        self.ranges.get(self.index_of(vaddr)?)
+    }
+
+    /// Where the stack is when control comes to an address. Nothing where no entry tells.
+    pub(crate) fn stack_at(&self, vaddr: u64) -> Option<Stack> {
+        let offset = *self.offsets.get(self.index_of(vaddr)?)?;
+        let section = self.section();
+        let cie = EhFrame::cie_from_offset;
+        let fde = section.fde_from_offset(&self.bases, EhFrameOffset(offset), cie).ok()?;
+        let mut context = UnwindContext::new();
+        let row = fde.unwind_info_for_address(&section, &self.bases, &mut context, vaddr).ok()?;
+        // DWARF's number of the stack pointer, and bytes of the return address (System V ABI, x86-64 and Intel386).
+        let (stack, word) = if self.is_64 { (gimli::X86_64::RSP, 8) } else { (gimli::X86::ESP, 4) };
+        Some(match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } if (*register, *offset) == (stack, word) => {
+                Stack::AtEntry
+            }
+            CfaRule::RegisterAndOffset { .. } => Stack::Used,
+            CfaRule::Expression(_) => Stack::Computed,
+        })
+    }
+}
 /// Address, file offset and size of `.eh_frame`: by its section header, or by the program header PT_GNU_EH_FRAME.
 fn locate(source: &Source, headers: &Headers) -> Result<Option<(u64, u64, u64)>, ImageError> {
     if let Some(section) = headers.section(".eh_frame")

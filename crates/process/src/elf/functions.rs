@@ -119,7 +119,7 @@ impl Symbols {
                 }
             }
         }
-        all.retain(|symbol| headers.is_executable(symbol.vaddr));
+        all.retain(|symbol| headers.is_code(symbol.vaddr));
         for symbol in &mut all {
             symbol.size = symbol.size.min(room(headers, symbol.vaddr));
         }
@@ -194,8 +194,8 @@ fn read_separate(source: &Source) -> Result<Vec<Symbol>, ImageError> {
 
 /// Bytes from an address to the end of its segment: no function is longer.
 fn room(headers: &Headers, vaddr: u64) -> u64 {
-    let segment = headers.executable_segments().find(|segment| segment.offset_of_address(vaddr).is_some());
-    segment.map_or(0, |segment| segment.file_end() - vaddr)
+    let code = headers.executable_segments().map(super::Segment::code).find(|code| code.contains(&vaddr));
+    code.map_or(0, |code| code.end - vaddr)
 }
 
 /// Of several names for one address, which to show: functions before labels, visible ones before hidden ones,

@@ -32,6 +32,19 @@ pub enum Machine {
     Other(u16),
 }
 
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Machine::X86_64 => f.write_str("x86-64"),
+            Machine::I386 => f.write_str("i386"),
+            Machine::Other(20) => f.write_str("ppc"),
+            Machine::Other(21) => f.write_str("ppc64"),
+            Machine::Other(22) => f.write_str("s390"),
+            Machine::Other(number) => write!(f, "another machine (e_machine {number})"),
+        }
+    }
+}
+
 impl Machine {
     /// The mode its instructions are decoded in: 64 or 32 bits; nothing for a foreign one.
     pub fn bitness(self) -> Option<u32> {
@@ -75,6 +88,15 @@ impl Segment {
     pub(crate) fn offset_of_address(&self, vaddr: u64) -> Option<u64> {
         let distance = vaddr.checked_sub(self.vaddr).filter(|d| *d < self.file_size)?;
         self.offset.checked_add(distance)
+    }
+
+    /// The addresses of its bytes that come from the file; of all its bytes where the file has none of them, as one of
+    /// debug information alone has none.
+    pub(crate) fn code(&self) -> std::ops::Range<u64> {
+        match self.file_size {
+            0 => self.vaddr..self.vaddr.saturating_add(self.mem_size),
+            _ => self.vaddr..self.file_end(),
+        }
     }
 
     /// First address after the bytes that come from the file.
@@ -133,7 +155,7 @@ impl Headers {
         if start.get(..4) != Some(&elf::ELFMAG) {
             let found = match start.len() {
                 0 => "the file is empty".to_owned(),
-                _ => format!("it starts with {:02x?}", &start[..start.len().min(4)]),
+                _ => beginning(&start),
             };
             return Err(ImageError::NotElf { path: source.path().to_owned(), found });
         }
@@ -157,6 +179,12 @@ impl Headers {
     /// Whether the byte at an address is loaded from the file and may be executed.
     pub(crate) fn is_executable(&self, vaddr: u64) -> bool {
         self.executable_segments().any(|segment| segment.offset_of_address(vaddr).is_some())
+    }
+
+    /// Whether an address is one of code: of this file's, or, where the file has nothing but the symbols and debug
+    /// information of another, of that one's.
+    pub(crate) fn is_code(&self, vaddr: u64) -> bool {
+        self.executable_segments().any(|segment| segment.code().contains(&vaddr))
     }
 
     /// The file offset of an address, whatever the segment's rights.
@@ -324,6 +352,19 @@ fn read_sections<Elf: FileHeader<Endian = Endianness>>(
         }
     };
     Ok(table.iter().map(section).collect())
+}
+
+/// How a file that is no ELF file begins.
+fn beginning(bytes: &[u8]) -> String {
+    /// Bytes that are shown.
+    const SHOWN: usize = 16;
+    let start = &bytes[..bytes.len().min(SHOWN)];
+    let text = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if !text.is_empty() && text.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return format!("it is text that begins with `{}`", String::from_utf8_lossy(text).trim_end());
+    }
+    let bytes: Vec<String> = start.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("it begins with the bytes {}", bytes.join(" "))
 }
 
 /// The section that holds the section names.

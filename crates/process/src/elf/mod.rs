@@ -10,8 +10,10 @@
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
 //!   table      symbols as they stand         version, debugdata   ... and where else they stand
 //!   functions  all tables merged             demangle, lookup     from a typed name to functions
+//!   separate   symbols in another file
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region     one stretch taken apart       boundary  does an instruction start here?
+//!   outline    one function taken apart      selection functions by name or pattern
 //! ```
 
 mod boundary;
@@ -23,12 +25,17 @@ mod frames;
 mod functions;
 mod headers;
 mod lookup;
+mod outline;
 mod region;
+mod relocations;
+mod selection;
+mod separate;
 mod source;
 mod starts;
 mod table;
 mod version;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
@@ -45,11 +52,15 @@ pub use self::error::ImageError;
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
 pub use self::lookup::{Lookup, NameKind};
+pub use self::outline::{Exit, Outline};
+pub use self::selection::Selected;
+pub use self::separate::Foreign;
 pub use self::source::FileId;
 pub(crate) use self::source::open_regular;
 pub use self::version::Version;
 
 use self::dynamic::Dynamic;
+use self::frames::Frames;
 use self::functions::Symbols;
 use self::headers::Headers;
 use self::region::Region;
@@ -73,7 +84,9 @@ pub struct Image {
     dynamic: OnceLock<Dynamic>,
     names: OnceLock<Names>,
     symbols: OnceLock<Symbols>,
-    starts: OnceLock<(Starts, Option<ImageError>)>,
+    frames: OnceLock<(Frames, Option<ImageError>)>,
+    starts: OnceLock<Starts>,
+    relocations: OnceLock<HashMap<u64, u64>>,
     region: Mutex<Option<Arc<Region>>>,
 }
 
@@ -123,7 +136,9 @@ impl Image {
             dynamic: OnceLock::new(),
             names: OnceLock::new(),
             symbols: OnceLock::new(),
+            frames: OnceLock::new(),
             starts: OnceLock::new(),
+            relocations: OnceLock::new(),
             region: Mutex::new(None),
         })
     }
@@ -204,6 +219,12 @@ impl Image {
         &self.symbols().functions
     }
 
+    /// Whether a name is one of data. Reads the symbol tables again: it is there for the message that no probe can stand
+    /// on it. A file without section headers does not tell.
+    pub fn is_data(&self, name: &str) -> bool {
+        table::has_data(&self.source, &self.headers, name)
+    }
+
     /// The function an address lies in: the innermost that claims it by its size, or one without a size that starts
     /// last before it.
     pub fn function_at(&self, vaddr: u64) -> Option<&Function> {
@@ -231,9 +252,10 @@ impl Image {
 
     /// Tables of the file that are damaged and were left out. Reads all of them.
     pub fn problems(&self) -> Vec<&ImageError> {
-        let starts = self.starts.get_or_init(|| self.collect_starts());
+        self.starts();
         let symbols = self.symbols();
-        self.headers.problem.iter().chain(&symbols.problems).chain(&starts.1).collect()
+        let frames = self.frames.get().and_then(|(_, problem)| problem.as_ref());
+        self.headers.problem.iter().chain(&symbols.problems).chain(frames).collect()
     }
 
     fn dynamic(&self) -> &Dynamic {
@@ -247,15 +269,22 @@ impl Image {
     }
 
     fn starts(&self) -> &Starts {
-        &self.starts.get_or_init(|| self.collect_starts()).0
+        self.starts.get_or_init(|| {
+            Starts::collect(&self.headers, self.dynamic(), self.symbols(), &self.frames().ranges)
+        })
     }
 
-    fn collect_starts(&self) -> (Starts, Option<ImageError>) {
-        let (frames, problem) = match frames::read(&self.source, &self.headers) {
+    fn frames(&self) -> &Frames {
+        let read = || match Frames::read(&self.source, &self.headers) {
             Ok(frames) => (frames, None),
-            Err(problem) => (Vec::new(), Some(problem)),
+            Err(problem) => (Frames::default(), Some(problem)),
         };
-        (Starts::collect(&self.headers, self.dynamic(), self.symbols(), &frames), problem)
+        &self.frames.get_or_init(read).0
+    }
+
+    /// The addresses that the dynamic linker writes into tables of pointers.
+    fn relocations(&self) -> &HashMap<u64, u64> {
+        self.relocations.get_or_init(|| relocations::relative(&self.source, &self.headers))
     }
 
     fn names(&self) -> &Names {

@@ -256,7 +256,7 @@ impl Region {
 }
 
 /// Where a direct near branch or call goes.
-fn branch_target(instruction: &Instruction) -> Option<u64> {
+pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     if instruction.op_count() == 0 {
         return None;
     }

@@ -38,12 +38,40 @@ pub(crate) enum SymbolKind {
     Data,
 }
 
+/// Which symbols are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Places in code.
+    Code,
+    /// Data, wherever it is.
+    Data,
+}
+
 /// Reads the symbols of the table that `section` describes.
 pub(crate) fn read_section(
     source: &Source,
     headers: &Headers,
     section: &Section,
     dynamic: Option<&Dynamic>,
+) -> Result<Vec<Symbol>, ImageError> {
+    read_wanted(source, headers, section, dynamic, Wanted::Code)
+}
+
+/// Whether one of the tables that sections describe has data of that name. What is damaged has been told of before.
+pub(crate) fn has_data(source: &Source, headers: &Headers, name: &str) -> bool {
+    let tables =
+        headers.sections.iter().filter(|it| it.kind == elf::SHT_DYNSYM || it.kind == elf::SHT_SYMTAB);
+    tables
+        .flat_map(|section| read_wanted(source, headers, section, None, Wanted::Data))
+        .any(|symbols| symbols.iter().any(|symbol| symbol.name == name))
+}
+
+fn read_wanted(
+    source: &Source,
+    headers: &Headers,
+    section: &Section,
+    dynamic: Option<&Dynamic>,
+    wanted: Wanted,
 ) -> Result<Vec<Symbol>, ImageError> {
     let what = format!("symbol table {}", section.name);
     let strings = headers.sections.get(section.link as usize).ok_or_else(|| {
@@ -57,7 +85,9 @@ pub(crate) fn read_section(
     let strings = source.read("string table", strings.offset, strings.size, STRINGS)?;
     let count = section.size / entry_size(headers);
     let versions = dynamic.map(|dynamic| Versions::read(source, headers, dynamic, &strings, count));
-    read_entries(source, headers, &what, section.offset, &table, &strings, &versions.unwrap_or_default())
+    let versions = versions.unwrap_or_default();
+    let symbols = read_entries(headers, &table, &strings, &versions, wanted);
+    symbols.map_err(|cause| source.damaged(&what, section.offset, cause))
 }
 
 /// Reads the dynamic symbols of a file without section headers.
@@ -77,7 +107,8 @@ pub(crate) fn read_dynamic(
     let bytes = source.read(what, table, count.saturating_mul(entry_size(headers)), TABLE)?;
     let strings = source.read("dynamic strings", strings, dynamic.strings_size, STRINGS)?;
     let versions = Versions::read(source, headers, dynamic, &strings, count);
-    read_entries(source, headers, what, table, &bytes, &strings, &versions)
+    let symbols = read_entries(headers, &bytes, &strings, &versions, Wanted::Code);
+    symbols.map_err(|cause| source.damaged(what, table, cause))
 }
 
 fn entry_size(headers: &Headers) -> u64 {
@@ -85,21 +116,18 @@ fn entry_size(headers: &Headers) -> u64 {
 }
 
 fn read_entries(
-    source: &Source,
     headers: &Headers,
-    what: &str,
-    offset: u64,
     table: &[u8],
     strings: &[u8],
     versions: &Versions,
-) -> Result<Vec<Symbol>, ImageError> {
+    wanted: Wanted,
+) -> Result<Vec<Symbol>, String> {
     let whole = &table[..table.len() / entry_size(headers) as usize * entry_size(headers) as usize];
-    let symbols = if headers.is_64 {
-        read_class::<Sym64<Endianness>>(headers, whole, strings, versions)
+    if headers.is_64 {
+        read_class::<Sym64<Endianness>>(headers, whole, strings, versions, wanted)
     } else {
-        read_class::<Sym32<Endianness>>(headers, whole, strings, versions)
-    };
-    symbols.map_err(|cause| source.damaged(what, offset, cause))
+        read_class::<Sym32<Endianness>>(headers, whole, strings, versions, wanted)
+    }
 }
 
 fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
@@ -107,13 +135,18 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
     table: &[u8],
     strings: &[u8],
     versions: &Versions,
+    wanted: Wanted,
 ) -> Result<Vec<Symbol>, String> {
     let endian = headers.endian;
     let entries = pod::slice_from_all_bytes::<Entry>(table).map_err(|()| "cut short".to_owned())?;
     let mut budget = strings.len() as u64 * SHARING + 4096;
     let mut symbols = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
-        let Some(kind) = code_kind(headers, entry) else { continue };
+        let kind = match wanted {
+            Wanted::Code => code_kind(headers, entry),
+            Wanted::Data => is_data(headers, entry).then_some(SymbolKind::Data),
+        };
+        let Some(kind) = kind else { continue };
         let at = entry.st_name(endian) as usize;
         // A name outside the string table leaves its symbol without one; the others are still good.
         let Some(name) = strings.get(at..).filter(|name| !name.is_empty()) else { continue };
@@ -144,6 +177,18 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
         });
     }
     Ok(symbols)
+}
+
+/// Whether the symbol names data: in a section that is no code, or declared to be an object.
+fn is_data<Entry: Sym<Endian = Endianness>>(headers: &Headers, entry: &Entry) -> bool {
+    let kind = entry.st_type();
+    let section = headers.sections.get(usize::from(entry.st_shndx(headers.endian).0));
+    section.is_some_and(|section| section.allocated)
+        && match kind {
+            elf::STT_OBJECT | elf::STT_TLS | elf::STT_COMMON => true,
+            elf::STT_NOTYPE => section.is_some_and(|section| !section.executable),
+            _ => false,
+        }
 }
 
 /// What kind of code or data in code the symbol names; nothing if it is neither.

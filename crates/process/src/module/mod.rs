@@ -98,7 +98,9 @@ impl Module {
     ///
     /// With a slash, the name is a path: it means the file it leads to, symbolic links followed, seen from the
     /// process's root and from our own place; or, where that file is gone, the path itself. Without a slash it is
-    /// the file's own name, the name the library gives itself (DT_SONAME), or a link in the file's directory.
+    /// the file's own name, the name the library gives itself (DT_SONAME), a link in the file's directory, or one of
+    /// these without its version (`libc` for `libc.so.6`); `a.out` is the process's own program, whatever it is
+    /// called; and a pattern ([`crate::Pattern`]) means all whose names match.
     pub fn is_named(&self, name: &str, root: &Path) -> bool {
         naming::is_named(self, name, root)
     }

@@ -1,5 +1,6 @@
 //! Whether a name means a module.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -9,15 +10,20 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, fstat};
 
 use super::Module;
+use crate::pattern::Pattern;
 
 pub(super) fn is_named(module: &Module, name: &str, root: &Path) -> bool {
     if name.is_empty() {
         return false;
     }
     if !name.contains('/') {
-        return module.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
+        let own = module.path.file_name().unwrap_or_default();
+        return own.as_bytes() == name.as_bytes()
             || module.image.soname() == Some(name)
-            || is_link_beside(module, name, root);
+            || is_without_version(module, name)
+            || is_link_beside(module, name, root)
+            || name == PROGRAM && is_program(module, root)
+            || matches_pattern(module, name);
     }
     let path = Path::new(name);
     leads_to(module, path, root)
@@ -26,6 +32,36 @@ pub(super) fn is_named(module: &Module, name: &str, root: &Path) -> bool {
             is_file(module, found.dev(), found.ino())
         })
         || module.path == path
+}
+
+/// What DTrace's `pid` provider calls the process's own program.
+const PROGRAM: &str = "a.out";
+
+/// The names of a module: its file's, and the one it gives itself.
+fn names(module: &Module) -> impl Iterator<Item = Cow<'_, str>> {
+    let own = module.path.file_name().map(|own| own.to_string_lossy());
+    own.into_iter().chain(module.image.soname().map(Cow::Borrowed))
+}
+
+/// Whether a name is a library's without `.so` and its version.
+fn is_without_version(module: &Module, name: &str) -> bool {
+    names(module)
+        .any(|own| own.strip_prefix(name).is_some_and(|rest| rest == ".so" || rest.starts_with(".so.")))
+}
+
+/// Whether a module is the program that its process executes.
+fn is_program(module: &Module, root: &Path) -> bool {
+    std::fs::metadata(root.with_file_name("exe")).is_ok_and(|found| {
+        use std::os::unix::fs::MetadataExt;
+        is_file(module, found.dev(), found.ino())
+    })
+}
+
+/// Whether a name is a pattern that a module's name matches. The kernel's module has no file, and no pattern means it.
+fn matches_pattern(module: &Module, name: &str) -> bool {
+    Pattern::is_one(name)
+        && module.path.is_absolute()
+        && Pattern::new(name).is_ok_and(|pattern| names(module).any(|own| pattern.matches(&own)))
 }
 
 /// A link of that name in the module's directory, as `libc.so.6` is to `libc-2.31.so`.

@@ -17,6 +17,9 @@ use crate::spellings::{Known, forms, is_reserved, pieces};
 impl Parser<'_> {
     pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
         let first = self.cursor.peek();
+        if self.is_sugar() {
+            return self.sugar();
+        }
         let matching = forms(&first.text).iter().filter(|form| self.matches(&form.pieces));
         let Some(form) = matching.max_by_key(|form| form.pieces.len()) else {
             return Err(unknown(first, self.cursor.peek_at(1), self.arch));

@@ -4,6 +4,7 @@
 //! name before `=` is a statement's key, a name before `:` a label, any other the start of an instruction.
 //! After a mistake, reading goes on with the next line, so that one run finds all of them.
 
+mod argument;
 mod instruction;
 mod statement;
 

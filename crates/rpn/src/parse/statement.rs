@@ -4,9 +4,11 @@ use super::instruction::begins_instruction;
 use super::{Parser, Within};
 use crate::ast::{Item, Statement, Value};
 use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
-use crate::expression::{self, Grammar, Name};
+use crate::expression::{self, Grammar, Name, Node};
 use crate::keys::{Key, Takes};
 use crate::lex::{Kind, Token};
+use crate::object::Point;
+use crate::source::Place;
 
 impl Parser<'_> {
     pub(super) fn statement(&mut self) -> Result<(), Diagnostic> {
@@ -99,7 +101,21 @@ impl Parser<'_> {
         match key.takes() {
             Takes::Name => self.name(key).map(Value::Name),
             Takes::Names => self.names(key).map(Value::Names),
-            Takes::Number | Takes::Point => self.number(key).map(Value::Number),
+            Takes::Number => self.number(key).map(Value::Number),
+            Takes::Point => {
+                let place = self.number(key)?;
+                // `offset = main label: ...` has a name before its colon.
+                if !self.cursor.eat(":") {
+                    return Ok(Value::Number(place));
+                }
+                let Node::Symbol(function) = place.node else {
+                    return Err(Diagnostic::error(place.place, "a point of what is no function")
+                        .label("expected a function's name before the `:`")
+                        .help("a point is `FUNCTION:entry`; an instruction by its address is `offset = ...` alone"));
+                };
+                let (point, at) = self.point()?;
+                Ok(Value::Point(function, point, at))
+            }
             Takes::Range => {
                 let first = self.number(key)?;
                 // `address = 1 label: ...` has a name before its colon.
@@ -115,6 +131,28 @@ impl Parser<'_> {
     fn number(&mut self, key: Key) -> Result<expression::Expression, Diagnostic> {
         self.check_there(key)?;
         expression::parse(&mut self.cursor, Grammar::Constant, key.what(), self.messages)
+    }
+
+    /// Where in a function: after its name and `:`.
+    fn point(&mut self) -> Result<(Point, Place), Diagnostic> {
+        const WHAT: &str = "`entry`, `return`, `*`, or an offset in hexadecimal";
+        let first = self.cursor.peek();
+        let plus = self.cursor.eat("+");
+        let token = self.cursor.peek();
+        let is_point = matches!(token.kind, Kind::Name | Kind::Number) || (!plus && token.is("*"));
+        if !is_point || token.starts_line {
+            return Err(self.cursor.expected(WHAT));
+        }
+        let text = if plus { format!("+{}", token.text) } else { token.text.to_string() };
+        let point = Point::parse(&text).filter(|point| !plus || matches!(point, Point::Offset(_)));
+        let place = first.place.to(token.place);
+        self.cursor.skip(1);
+        let point = point.ok_or_else(|| {
+            Diagnostic::error(place, format!("{} is no point of a function", quote(&text)))
+                .label(format!("expected {WHAT}"))
+                .suggest(nearest(&text, ["entry", "return"]))
+        })?;
+        Ok((point, place))
     }
 
     /// A value is missing where the next thing is a statement or a label.

@@ -7,7 +7,9 @@ use super::error::Damaged;
 use super::places::{Places, Source};
 use super::tag::{Tag, head, probe};
 use crate::arch::Arch;
-use crate::object::{Access, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch};
+use crate::object::{
+    Access, Location, ModuleFile, ModuleKind, Object, Point, Probe, Proc, Site, SymbolUse, Watch,
+};
 use crate::source::{Position, SourceId, Span};
 
 /// The major and minor codes there are.
@@ -144,8 +146,10 @@ fn probe_record(mut fields: Fields<'_>, object: &Object) -> Result<Probe, Damage
         let name = names.get(place).cloned();
         name.ok_or_else(|| here.wrong(what, place.to_string(), format!("less than {}", names.len())))
     };
+    let location = location(&mut fields)?;
+    let sites = sites_of(&location, &mut fields, object.file.is_some())?;
     let probe = Probe {
-        location: location(&mut fields)?,
+        location,
         point: fields.get(probe::POINT, |value, what| value.text(what))?,
         watch: fields.find(probe::WATCH, watch)?,
         opcode: fields.find(probe::OPCODE, |value, what| value.up_to(object.arch.largest_opcode(), what))?,
@@ -160,14 +164,23 @@ fn probe_record(mut fields: Fields<'_>, object: &Object) -> Result<Probe, Damage
         entry: 0,
         end: 0,
         span: fields.find(probe::SPAN, span)?.unwrap_or_default(),
-        site: fields.find(probe::SITE, |value, what| site(value, object.file.is_some(), what))?,
+        sites,
     };
     let (entry, end) = fields.get(probe::HANDLER, |value, what| range(value, object.code.len(), what))?;
     fields.end()?;
     Ok(Probe { entry, end, ..probe })
 }
 
-/// The one of four fields that says where a probe is.
+/// Where a probe was found: one site, or those of a function's points.
+fn sites_of(location: &Location, fields: &mut Fields<'_>, has_file: bool) -> Result<Vec<Site>, Damaged> {
+    if let Location::Points { .. } = location {
+        let found = fields.find(probe::SITES, |value, what| sites(value, has_file, what))?;
+        return Ok(found.unwrap_or_default());
+    }
+    Ok(fields.find(probe::SITE, |value, what| site(value, has_file, what))?.into_iter().collect())
+}
+
+/// The one of five fields that says where a probe is.
 fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
     let number = |value: &mut Cursor<'_>, what: &str| value.u64(what);
     let symbol = |value: &mut Cursor<'_>, what: &str| Ok((value.i64(what)?, value.text(what)?));
@@ -177,12 +190,50 @@ fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
         Location::Address(address)
     } else if let Some((addend, name)) = fields.find(probe::ADDRESS_SYMBOL, symbol)? {
         Location::AddressSymbol { name, addend }
+    } else if let Some((point, function)) = fields.find(probe::POINTS, points)? {
+        Location::Points { function, point }
     } else {
         let (addend, name) = fields.get(probe::SYMBOL, symbol)?;
         Location::Symbol { name, addend }
     };
     // A second one is left over, and required: it is refused at the end.
     Ok(found)
+}
+
+fn points(value: &mut Cursor<'_>, what: &str) -> Result<(Point, String), Damaged> {
+    let here = *value;
+    let (kind, offset) = (value.u8(what)?, value.u64(what)?);
+    let point = match (kind, offset) {
+        (0, 0) => Point::Entry,
+        (1, 0) => Point::Return,
+        (2, offset) => Point::Offset(offset),
+        (3, 0) => Point::Each,
+        _ => return Err(here.wrong(what, format!("point {kind} with offset {offset:#x}"), "a point")),
+    };
+    Ok((point, value.text(what)?))
+}
+
+fn sites(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Vec<Site>, Damaged> {
+    if !has_file {
+        return Err(value.wrong(what, "sites and no section `FILE`", "both or none"));
+    }
+    // Grown as they are read: a site has some thirty bytes.
+    let mut sites = Vec::new();
+    while value.len() > 0 {
+        let (offset, vaddr) = (value.u64(what)?, value.u64(what)?);
+        let here = *value;
+        let length = usize::from(value.u8(what)?);
+        if !(1..=INSTRUCTION).contains(&length) {
+            let found = super::bytes::bytes(length);
+            return Err(here.wrong(what, found, format!("an instruction of 1 to {INSTRUCTION} bytes")));
+        }
+        let bytes = value.take(length, what)?.all().to_vec();
+        sites.push(Site { offset, vaddr, bytes, function: value.string(what)? });
+    }
+    if sites.is_empty() {
+        return Err(value.wrong(what, "no site", "one at least"));
+    }
+    Ok(sites)
 }
 
 fn watch(value: &mut Cursor<'_>, what: &str) -> Result<Watch, Damaged> {
@@ -204,7 +255,7 @@ fn site(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Site, Dama
         let found = super::bytes::bytes(value.len());
         return Err(value.wrong(what, found, format!("an instruction of 1 to {INSTRUCTION} bytes")));
     }
-    Ok(Site { offset, vaddr, bytes: value.all().to_vec() })
+    Ok(Site { offset, vaddr, bytes: value.all().to_vec(), function: String::new() })
 }
 
 /// Entry and end of a handler or procedure in `code` bytes of code. It has at least one instruction.

@@ -86,11 +86,12 @@ pub(super) mod probe {
     use super::Tag;
     tags! {
         POINT = b"Pont",
-        /// Exactly one of these four says where the probe is.
+        /// Exactly one of these five says where the probe is.
         OFFSET = b"Offs",
         SYMBOL = b"Symb",
         ADDRESS = b"Addr",
         ADDRESS_SYMBOL = b"Asym",
+        POINTS = b"Func",
         WATCH = b"Wtch",
         OPCODE = b"Opcd",
         MINOR = b"Minr",
@@ -103,6 +104,8 @@ pub(super) mod probe {
         HEAP = b"Hpmx",
         HANDLER = b"Hndl",
         SITE = b"Site",
+        /// The sites of `Func`.
+        SITES = b"Sits",
         /// Where `offset =` stands in the source.
         SPAN = b"span",
     }

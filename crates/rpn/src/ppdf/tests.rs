@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::places::Source;
 use super::*;
-use crate::object::{Access, Location, ModuleFile, ModuleKind, Probe, Proc, Site, SymbolUse, Watch};
+use crate::object::{Access, Location, ModuleFile, ModuleKind, Point, Probe, Proc, Site, SymbolUse, Watch};
 use crate::source::{Position, SourceId, Span};
 
 fn text() -> impl Strategy<Value = String> {
@@ -31,12 +31,23 @@ fn location() -> impl Strategy<Value = Location> {
         any::<u64>().prop_map(Location::Address),
         symbol().prop_map(|(name, addend)| Location::Symbol { name, addend }),
         symbol().prop_map(|(name, addend)| Location::AddressSymbol { name, addend }),
+        (text(), point()).prop_map(|(function, point)| Location::Points { function, point }),
     ]
+}
+
+fn point() -> impl Strategy<Value = Point> {
+    let offset = any::<u64>().prop_map(Point::Offset);
+    prop_oneof![Just(Point::Entry), Just(Point::Return), Just(Point::Each), offset]
 }
 
 fn site() -> impl Strategy<Value = Site> {
     let bytes = prop::collection::vec(any::<u8>(), 1..=15);
-    (any::<u64>(), any::<u64>(), bytes).prop_map(|(offset, vaddr, bytes)| Site { offset, vaddr, bytes })
+    (any::<u64>(), any::<u64>(), bytes, text()).prop_map(|(offset, vaddr, bytes, function)| Site {
+        offset,
+        vaddr,
+        bytes,
+        function,
+    })
 }
 
 fn watch() -> impl Strategy<Value = Watch> {
@@ -46,13 +57,14 @@ fn watch() -> impl Strategy<Value = Watch> {
 
 /// A probe; the indices say which group and type of the object, and which part of its code, if there are any.
 fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
-    let options = (prop::option::of(watch()), prop::option::of(0..=0xffu32), prop::option::of(site()));
+    let options =
+        (prop::option::of(watch()), prop::option::of(0..=0xffu32), prop::collection::vec(site(), 0..4));
     let numbers = (0..=0xffffu32, any::<u64>(), any::<u64>(), any::<bool>(), any::<u16>());
     (text(), location(), options, numbers, span(), any::<[prop::sample::Index; 4]>()).prop_map(
         |(
             point,
             location,
-            (watch, opcode, site),
+            (watch, opcode, sites),
             (minor, ignore, maxhits, logonfault, mask),
             span,
             indices,
@@ -73,7 +85,7 @@ fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
                 entry: 0,
                 end: 0,
                 span,
-                site,
+                sites,
             };
             (probe, indices)
         },
@@ -135,7 +147,14 @@ fn object() -> impl Strategy<Value = Object> {
                 probe.kind = pick(&object.types, kind);
                 (probe.entry, probe.end) = part(length, one, other);
                 probe.heap = one.index(heapmax + 1);
-                probe.site = probe.site.filter(|_| object.file.is_some());
+                if object.file.is_none() {
+                    probe.sites.clear();
+                }
+                if !matches!(probe.location, Location::Points { .. }) {
+                    // One at most, whose function is in the location.
+                    probe.sites.truncate(1);
+                    probe.sites.iter_mut().for_each(|site| site.function.clear());
+                }
                 object.probes.push(probe);
             }
             for (name, addend, [one, other]) in rest {
@@ -365,10 +384,17 @@ fn an_object_that_no_compiler_makes_is_not_written() {
             .contains("expected text without control characters, found \\n")
     );
     assert!(broken(|object| object.major = 65536).contains("expected at most 65535, found 65536"));
-    let site = Site { offset: 0, vaddr: 0, bytes: vec![0x90] };
+    let site = Site { offset: 0, vaddr: 0, bytes: vec![0x90], function: String::new() };
     let mut ppdf = sound.clone();
-    ppdf.object.probes[0].site = Some(site);
+    ppdf.object.probes[0].sites = vec![site.clone()];
     assert!(write(&ppdf).expect_err("there is no file").to_string().contains("expected both or none"));
+    ppdf.object.file = Some(ModuleFile { path: "a".into(), build_id: Vec::new(), size: 1 });
+    assert!(write(&ppdf).is_ok());
+    // Only points of functions have several sites.
+    ppdf.object.probes[0].sites = vec![site.clone(), site];
+    assert!(matches!(write(&ppdf), Err(Unwritable::Different)));
+    ppdf.object.probes[0].location = Location::Points { function: "f*".into(), point: Point::Return };
+    assert!(write(&ppdf).is_ok());
     let mut ppdf = sound;
     ppdf.object.lines.push(ppdf.object.lines[0]);
     assert!(matches!(write(&ppdf), Err(Unwritable::Invalid(_))));

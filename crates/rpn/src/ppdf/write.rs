@@ -4,7 +4,7 @@ use super::error::Unwritable;
 use super::program::NOT_INCLUDED;
 use super::tag::{Tag, head, probe, section};
 use super::{CHECKSUM, HEADER, LARGEST, MAGIC, Ppdf, REVISION, ROW, VERSION, checksum, read};
-use crate::object::{Access, Location, ModuleKind, Object, Probe};
+use crate::object::{Access, Location, ModuleKind, Object, Point, Probe};
 
 /// Writes a PPDF. The same [`Ppdf`] always gives the same bytes.
 ///
@@ -198,7 +198,7 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         entry,
         end,
         span,
-        site,
+        sites,
     } = probe;
     let mut bytes = Bytes::default();
     bytes.field(probe::POINT, |it| it.raw(point.as_bytes()));
@@ -211,9 +211,31 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         Location::AddressSymbol { name, addend } => {
             bytes.field(probe::ADDRESS_SYMBOL, |it| it.raw(&addend.to_le_bytes()).raw(name.as_bytes()))
         }
+        Location::Points { function, point } => {
+            let (kind, offset) = match point {
+                Point::Entry => (0, 0),
+                Point::Return => (1, 0),
+                Point::Offset(offset) => (2, *offset),
+                Point::Each => (3, 0),
+            };
+            bytes.field(probe::POINTS, |it| it.u8(kind).u64(offset).raw(function.as_bytes()))
+        }
     };
-    if let Some(site) = site {
-        bytes.field(probe::SITE, |it| it.u64(site.offset).u64(site.vaddr).raw(&site.bytes));
+    match (location, sites.as_slice()) {
+        (_, []) => {}
+        (Location::Points { .. }, sites) => {
+            bytes.field(probe::SITES, |it| {
+                for site in sites {
+                    it.u64(site.offset).u64(site.vaddr).u8(site.bytes.len() as u8).raw(&site.bytes);
+                    it.string(&site.function);
+                }
+                it
+            });
+        }
+        // Others have one; what else they have is missed when the file is read back.
+        (_, [site, ..]) => {
+            bytes.field(probe::SITE, |it| it.u64(site.offset).u64(site.vaddr).raw(&site.bytes));
+        }
     }
     if let Some(watch) = watch {
         let access = Access::ALL.iter().position(|access| *access == watch.access).unwrap_or(usize::MAX);

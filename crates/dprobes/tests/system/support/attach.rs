@@ -1,6 +1,6 @@
 //! `dprobes attach`, from the moment its probes are in to its end.
 
-use super::run::{Outcome, finish, outcome};
+use super::run::{Outcome, engine, finish, outcome};
 use super::{Scratch, dprobes, file_offset, memory, site_address};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn attach_file(pid: u32, file: &Path, options: &[&str]) -> Attached {
 fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Attached {
     let mut command = dprobes();
     command.arg("attach").arg("-p").arg(pid.to_string()).arg("-o").arg(scratch.path().join("records"));
-    command.arg("--stats").arg(scratch.path().join("stats")).args(options).arg(file);
+    command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).args(options).arg(file);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     Attached { child: Some(command.spawn().expect("dprobes starts")), scratch }
 }

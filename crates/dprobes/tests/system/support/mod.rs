@@ -5,6 +5,7 @@ mod elf;
 mod program;
 mod run;
 mod server;
+mod session;
 mod stats;
 mod targets;
 
@@ -13,6 +14,7 @@ pub(crate) use elf::{file_offset, is_traced, memory, site_address, symbol_addres
 pub(crate) use program::counting;
 pub(crate) use run::{Outcome, Run, dprobes, run};
 pub(crate) use server::Server;
+pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::Stats;
 pub(crate) use targets::{Scratch, find_program, repository, skipped, target, variant};
 

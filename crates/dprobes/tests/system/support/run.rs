@@ -17,6 +17,11 @@ pub(crate) fn dprobes() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dprobes"))
 }
 
+/// The option that names the engine to be tested: `DPROBES_TEST_ENGINE`, or none.
+pub(crate) fn engine() -> Option<String> {
+    std::env::var("DPROBES_TEST_ENGINE").ok().map(|engine| format!("--engine={engine}"))
+}
+
 /// What a run of the command left behind.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -63,9 +68,19 @@ impl Run {
     }
 
     fn with(scratch: Scratch, file: &Path) -> Self {
+        let run = Self::bare(scratch);
+        run.option(file)
+    }
+
+    /// With points of functions, each as `--at` has it.
+    pub(crate) fn at<'a>(points: impl IntoIterator<Item = &'a str>) -> Self {
+        points.into_iter().fold(Self::bare(Scratch::new()), |run, point| run.option("--at").option(point))
+    }
+
+    fn bare(scratch: Scratch) -> Self {
         let mut command = dprobes();
         command.arg("run").arg("-o").arg(scratch.path().join("records"));
-        command.arg("--stats").arg(scratch.path().join("stats")).arg(file).current_dir(scratch.path());
+        command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).current_dir(scratch.path());
         Run { scratch, command }
     }
 

@@ -10,6 +10,17 @@ pub(crate) struct Stats {
     pub(crate) probes: Vec<Probe>,
     pub(crate) locals: Vec<u64>,
     pub(crate) globals: Vec<u64>,
+    pub(crate) holds: Holds,
+}
+
+/// How long processes were held.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Holds {
+    pub(crate) count: usize,
+    pub(crate) least: u64,
+    pub(crate) median: u64,
+    pub(crate) greatest: u64,
 }
 
 /// One probepoint.
@@ -22,6 +33,8 @@ pub(crate) struct Probe {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) engine: String,
+    pub(crate) tactic: Option<String>,
+    pub(crate) why_trapped: Option<String>,
     pub(crate) hits: u64,
     pub(crate) runs: u64,
     pub(crate) ignored: u64,
@@ -29,6 +42,17 @@ pub(crate) struct Probe {
     pub(crate) logged: u64,
     pub(crate) dropped: u64,
     pub(crate) state: String,
+    pub(crate) places: Option<Vec<Place>>,
+}
+
+/// A function in which a probe has sites.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    pub(crate) module: String,
+    pub(crate) function: String,
+    pub(crate) sites: usize,
+    pub(crate) hits: u64,
 }
 
 impl Stats {
@@ -44,7 +68,19 @@ impl Stats {
                 "a hit is unaccounted for: {probe:?}"
             );
             assert!(probe.logged + probe.dropped <= probe.runs, "more records than runs: {probe:?}");
-            assert_eq!(probe.engine, "trap", "{probe:?}");
+            let engine = match (&probe.tactic, &probe.why_trapped) {
+                (Some(_), Some(_)) => "jump+trap",
+                (Some(_), None) => "jump",
+                (None, _) => "trap",
+            };
+            assert_eq!(probe.engine, engine, "{probe:?}");
+            if let Some(places) = &probe.places {
+                let sum: u64 = places.iter().map(|place| place.hits).sum();
+                assert_eq!(sum, probe.hits, "{probe:?}");
+                let named =
+                    |place: &Place| !place.module.is_empty() && !place.function.is_empty() && place.sites > 0;
+                assert!(places.iter().all(named), "{probe:?}");
+            }
             assert!(
                 !probe.module.is_empty() && !probe.point.is_empty() && !probe.state.is_empty(),
                 "{probe:?}"
@@ -52,6 +88,9 @@ impl Stats {
             // A probe whose module never came has no address.
             assert!(probe.hits == 0 || probe.address.is_some(), "{probe:?}");
         }
+        let holds = &stats.holds;
+        assert!(holds.least <= holds.median && holds.median <= holds.greatest, "{holds:?}");
+        assert_eq!(holds.count == 0, stats.probes.iter().all(|probe| probe.tactic.is_none()), "{stats:?}");
         Some(stats)
     }
 

@@ -1,0 +1,194 @@
+//! Builds the agent's own code: the module `inside` with the interpreter, compiled alone, linked to one piece of memory that runs
+//! at any address (`blob.ld`), and written to `OUT_DIR` as what it is:
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `agent.bin` | the bytes, as linked for address 0 |
+//! | `agent.rs` | an `Image` of them: entry points, fault table, the words that an address is to be added to |
+//!
+//! It needs rustc and a C compiler to link with, as every Rust program does, and nothing else: always optimised, whatever the
+//! rest of the workspace is.
+
+use std::env;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::elf::{self, R_X86_64_RELATIVE};
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What the image may have, at most: it is mapped into each probed process.
+const LIMIT: usize = 128 << 10;
+
+fn main() -> Result<()> {
+    println!("cargo::rustc-check-cfg=cfg(dprobes_image)");
+    let (system, processor) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
+    if (&*system, &*processor) != ("linux", "x86_64") {
+        return Err(format!("dprobes is for Linux on x86-64, not for {system} on {processor}").into());
+    }
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let interpreter = here.join("../vm/src");
+    for source in ["src", "../vm/src", "blob.ld", "build.rs"] {
+        println!("cargo::rerun-if-changed={}", here.join(source).display());
+    }
+    for name in ["RUSTC_LINKER", "CC"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let vm = out.join("libvm.rlib");
+    compile(&interpreter.join("lib.rs"), "vm", "rlib", &vm, &[])?;
+    let archive = out.join("libagent.a");
+    let with_vm = format!("vm={}", vm.display());
+    compile(
+        &here.join("src/lib.rs"),
+        "dprobes_agent",
+        "staticlib",
+        &archive,
+        &["--extern", &with_vm, "-Clto=fat", "--cfg", "dprobes_image"],
+    )?;
+    let linked = out.join("agent.elf");
+    link(&archive, &here.join("blob.ld"), &linked)?;
+    write_image(&linked, &out)
+}
+
+fn variable(name: &str) -> Result<String> {
+    env::var(name).map_err(|_| format!("cargo has not set {name}").into())
+}
+
+/// Compiles one crate for the agent: no floating point, no vector registers beyond SSE2, no panics that unwind.
+fn compile(source: &Path, name: &str, kind: &str, output: &Path, more: &[&str]) -> Result<()> {
+    let mut rustc = Command::new(variable("RUSTC")?);
+    rustc
+        .args([
+            "--edition=2024",
+            "--crate-name",
+            name,
+            "--crate-type",
+            kind,
+            "--target",
+            &variable("TARGET")?,
+        ])
+        .args(["-Copt-level=3", "-Cpanic=abort", "-Crelocation-model=pic", "-Ccode-model=small"])
+        .args(["-Ctarget-cpu=x86-64", "-Ccodegen-units=1", "-Cdebuginfo=0", "-Coverflow-checks=off"])
+        .args([
+            "-Cdebug-assertions=off",
+            "-Cforce-unwind-tables=no",
+            "-Cembed-bitcode=yes",
+            "--cap-lints=allow",
+        ])
+        .args(more)
+        .arg("-o")
+        .args([output, source]);
+    run(rustc)
+}
+
+/// Links the archive to one piece.
+fn link(archive: &Path, script: &Path, output: &Path) -> Result<()> {
+    let linker = env::var("RUSTC_LINKER").or_else(|_| env::var("CC")).unwrap_or_else(|_| "cc".to_owned());
+    let mut cc = Command::new(linker);
+    cc.args(["-nostdlib", "-nostartfiles", "-static-pie"])
+        .args(["-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,norelro", "-Wl,-z,noexecstack"])
+        .args([
+            "-Wl,-e,dprobes_resume",
+            "-Wl,-u,dprobes_wait",
+            "-Wl,-u,dprobes_give_up",
+            "-Wl,--no-undefined",
+        ])
+        .arg(format!("-Wl,-T,{}", script.display()))
+        .arg("-o")
+        .args([output, archive]);
+    run(cc)
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let output = command.output().map_err(|cause| format!("{command:?}: {cause}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?}: {}\n{said}", output.status).into());
+    }
+    Ok(())
+}
+
+/// Checks what has been linked, and writes it as bytes and tables.
+fn write_image(linked: &Path, out: &Path) -> Result<()> {
+    let bytes = fs::read(linked)?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes)?;
+    let image =
+        file.section_by_name(".image").ok_or("the agent has no code")?.uncompressed_data()?.into_owned();
+    if image.len() > LIMIT {
+        return Err(format!("the agent has {} bytes; {LIMIT} are allowed", image.len()).into());
+    }
+    if file.section_by_name(".writable").is_some_and(|section| section.size() != 0) {
+        return Err("the agent has writable data".into());
+    }
+    for header in file.elf_program_headers() {
+        if header.p_type(Endianness::Little) == elf::PT_TLS {
+            return Err("the agent has thread-local data".into());
+        }
+    }
+    let mut text =
+        String::from("Image {\n    bytes: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/agent.bin\")),\n");
+    text.push_str("    entries: &[\n");
+    for symbol in file.symbols().filter(|symbol| symbol.is_global() && symbol.is_definition()) {
+        let name = symbol.name()?;
+        if let Some(name) = name.strip_prefix("dprobes_") {
+            writeln!(text, "        ({name:?}, {:#x}),", symbol.address())?;
+        }
+    }
+    let place = |name| {
+        let found = file.symbols().find(|symbol| symbol.name() == Ok(name));
+        found.map(|symbol| symbol.address()).ok_or_else(|| format!("the agent has no {name}"))
+    };
+    writeln!(text, "    ],\n    code: {:#x},", place("dprobes_code_end")?)?;
+    writeln!(text, "    settings: {:#x},", place("dprobes_settings")?)?;
+    text.push_str("    faults: &[\n");
+    for (from, to) in faults(&file)? {
+        writeln!(text, "        ({from:#x}, {to:#x}),")?;
+    }
+    text.push_str("    ],\n    relocations: &[\n");
+    for (place, value) in relocations(&file, image.len() as u64)? {
+        writeln!(text, "        ({place:#x}, {value:#x}),")?;
+    }
+    text.push_str("    ],\n}\n");
+    fs::write(out.join("agent.bin"), image)?;
+    fs::write(out.join("agent.rs"), text)?;
+    Ok(())
+}
+
+/// The fault table: pairs of distances, each from its own place.
+fn faults(file: &ElfFile64<'_, Endianness>) -> Result<Vec<(u64, u64)>> {
+    let section = file.section_by_name(".dprobes_faults").ok_or("the agent has no fault table")?;
+    let mut table = Vec::new();
+    for (number, entry) in section.uncompressed_data()?.chunks_exact(8).enumerate() {
+        let at = section.address() + 8 * number as u64;
+        let distance = |bytes: &[u8]| bytes.try_into().map(i32::from_le_bytes).map(i64::from);
+        let from = at.wrapping_add_signed(distance(&entry[..4])?);
+        let to = (at + 4).wrapping_add_signed(distance(&entry[4..])?);
+        table.push((from, to));
+    }
+    table.sort_unstable();
+    Ok(table)
+}
+
+/// The words to which the address is added where the image is mapped, as place and value. A linker makes no other relocations
+/// of a program that needs no library.
+fn relocations(file: &ElfFile64<'_, Endianness>, size: u64) -> Result<Vec<(u64, u64)>> {
+    /// Bytes of an `Elf64_Rela`: place, symbol and type, value.
+    const ENTRY: usize = 24;
+    let Some(section) = file.section_by_name(".rela.dyn") else { return Ok(Vec::new()) };
+    let mut places = Vec::new();
+    for entry in section.uncompressed_data()?.chunks_exact(ENTRY) {
+        let word = |at: usize| entry[at..at + 8].try_into().map(u64::from_le_bytes);
+        let (place, kind, value) = (word(0)?, word(8)?, word(16)?);
+        if kind != u64::from(R_X86_64_RELATIVE.0) || place + 8 > size {
+            return Err(format!("a relocation of type {kind:#x} at {place:#x} cannot be applied").into());
+        }
+        places.push((place, value));
+    }
+    Ok(places)
+}

@@ -1,0 +1,198 @@
+//! Access to memory that may not be there.
+//!
+//! Each instruction that may fault has an entry in the section `.dprobes_faults`: two 4-byte distances, each from its own
+//! place, to the instruction and to where the thread goes on. The tracer, which sees the SIGSEGV or SIGBUS before the program
+//! does, puts the thread there (and the address that faulted in rax; nothing here needs it: a processor gives no address
+//! for one that is not canonical).
+
+use core::arch::asm;
+
+/// An entry of the fault table: from the instruction at the label `$from` the thread goes on at `$to`.
+macro_rules! fault_entry {
+    ($from:literal, $to:literal) => {
+        concat!(
+            ".pushsection .dprobes_faults, \"a\", @progbits\n",
+            ".balign 4\n",
+            ".long ",
+            $from,
+            " - .\n",
+            ".long ",
+            $to,
+            " - .\n",
+            ".popsection"
+        )
+    };
+}
+pub(super) use fault_entry;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Copies memory of the program: all of `into`, or the first address that cannot be read.
+pub(super) fn read(address: u64, into: &mut [u8]) -> Result<(), u64> {
+    let value = match into.len() {
+        1 => load_1(address),
+        2 => load_2(address),
+        4 => load_4(address),
+        8 => load_8(address),
+        _ => None,
+    };
+    if let Some(value) = value {
+        into.copy_from_slice(&value.to_le_bytes()[..into.len()]);
+        return Ok(());
+    }
+    // Byte by byte, as far as the processor promises: where it stops is the first that cannot be read.
+    let (place, left): (u64, usize);
+    // SAFETY: the destination is `into`, whole; the source is read under a fault table entry.
+    unsafe {
+        asm!(
+            "2:",
+            "rep movsb",
+            "3:",
+            fault_entry!("2b", "3b"),
+            inout("rcx") into.len() => left,
+            inout("rdi") into.as_mut_ptr() => _,
+            inout("rsi") address => place,
+            // The tracer puts the address there.
+            out("rax") _,
+            options(nostack),
+        );
+    }
+    if left == 0 { Ok(()) } else { Err(place) }
+}
+
+macro_rules! load {
+    ($name:ident, $instruction:literal) => {
+        /// The bytes at an address, if they can be read at once.
+        #[inline(always)]
+        fn $name(address: u64) -> Option<u64> {
+            let (value, failed): (u64, u32);
+            // SAFETY: the one access is under a fault table entry.
+            unsafe {
+                asm!(
+                    "mov {failed:e}, 1",
+                    "2:",
+                    $instruction,
+                    "xor {failed:e}, {failed:e}",
+                    "3:",
+                    fault_entry!("2b", "3b"),
+                    address = in(reg) address,
+                    failed = out(reg) failed,
+                    out("rax") value,
+                    options(nostack, readonly),
+                );
+            }
+            (failed == 0).then_some(value)
+        }
+    };
+}
+
+load!(load_1, "movzx eax, byte ptr [{address}]");
+load!(load_2, "movzx eax, word ptr [{address}]");
+load!(load_4, "mov eax, [{address}]");
+load!(load_8, "mov rax, [{address}]");
+
+/// Writes 1, 2, 4 or 8 bytes at once: all, or none and the first address that cannot be written.
+pub(super) fn write(address: u64, from: &[u8]) -> Result<(), u64> {
+    let mut bytes = [0; 8];
+    let count = from.len().min(8);
+    bytes[..count].copy_from_slice(&from[..count]);
+    let value = u64::from_le_bytes(bytes);
+    let stored = match from.len() {
+        1 => store_1(address, value),
+        2 => store_2(address, value),
+        4 => store_4(address, value),
+        8 => store_8(address, value),
+        _ => false,
+    };
+    if stored {
+        return Ok(());
+    }
+    // What can be accessed changes from page to page: it is the first page or the second.
+    if verify(address, true) { Err((address | (PAGE - 1)).wrapping_add(1)) } else { Err(address) }
+}
+
+macro_rules! store {
+    ($name:ident, $instruction:literal) => {
+        /// Stores the bytes at an address, if all can be written. Whether they were.
+        #[inline(always)]
+        fn $name(address: u64, value: u64) -> bool {
+            let failed: u32;
+            // SAFETY: the handler asks for this store into the program's memory; the access is under a fault table entry.
+            unsafe {
+                asm!(
+                    "mov {failed:e}, 1",
+                    "2:",
+                    $instruction,
+                    "xor {failed:e}, {failed:e}",
+                    "3:",
+                    fault_entry!("2b", "3b"),
+                    address = in(reg) address,
+                    in("rdx") value,
+                    failed = out(reg) failed,
+                    out("rax") _,
+                    options(nostack),
+                );
+            }
+            failed == 0
+        }
+    };
+}
+
+store!(store_1, "mov [{address}], dl");
+store!(store_2, "mov [{address}], dx");
+store!(store_4, "mov [{address}], edx");
+store!(store_8, "mov [{address}], rdx");
+
+/// Whether a byte can be read and, if `write`, also written. Changes nothing.
+pub(super) fn verify(address: u64, write: bool) -> bool {
+    if load_1(address).is_none() {
+        return false;
+    }
+    if !write {
+        return true;
+    }
+    let failed: u32;
+    // SAFETY: writes the byte that is there, in one step with reading it; under a fault table entry.
+    unsafe {
+        asm!(
+            "mov {failed:e}, 1",
+            "2:",
+            "lock or byte ptr [{address}], 0",
+            "xor {failed:e}, {failed:e}",
+            "3:",
+            fault_entry!("2b", "3b"),
+            address = in(reg) address,
+            failed = out(reg) failed,
+            out("rax") _,
+            options(nostack),
+        );
+    }
+    failed == 0
+}
+
+/// What `cpuid` says of a leaf, its subleaf 0. `None` where the process has forbidden itself the instruction.
+pub(super) fn cpuid(leaf: u32) -> Option<[u32; 4]> {
+    let (eax, ebx, ecx, edx): (u32, u64, u32, u32);
+    let failed: u32;
+    // SAFETY: the instruction reads and writes registers alone; that it may fault is in the table. rbx is the compiler's own.
+    unsafe {
+        asm!(
+            "mov r8d, 1",
+            "mov r9, rbx",
+            "2:",
+            "cpuid",
+            "xor r8d, r8d",
+            "3:",
+            "xchg r9, rbx",
+            fault_entry!("2b", "3b"),
+            inout("eax") leaf => eax,
+            out("r9") ebx,
+            inout("ecx") 0 => ecx,
+            out("edx") edx,
+            out("r8") failed,
+            options(nostack),
+        );
+    }
+    (failed == 0).then_some([eax, ebx as u32, ecx, edx])
+}

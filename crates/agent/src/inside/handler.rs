@@ -1,0 +1,181 @@
+//! A run of the interpreter on a context, from where compiled code has left off to its record.
+
+use core::slice::from_raw_parts;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use vm::{End, Middle, Outcome, Point, Program, State, Word};
+
+use super::machine::Thread;
+use super::ring::{Ring, record_size};
+use super::{kernel, settings};
+use crate::layout::{
+    Context, HandlerInfo, Header, NO_LOG, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved, UNSET, state,
+};
+
+/// Goes on with the run in a context to its end, and makes its record: the address of its state where it is tentative, else a
+/// word that may be overwritten. Called by the entry, on the context's stack.
+///
+/// # Safety
+/// The context is claimed by this thread; it, the handler's description and all that they lead to are as the tracer has set
+/// them up, and stay so until this returns.
+pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const HandlerInfo) -> u64 {
+    let region = context.cast::<u8>();
+    // SAFETY: these parts of a context do not overlap; the thread that has claimed it is the only one that uses them, and the
+    // tracer does not write them meanwhile. All bytes are values of their types, but for the interpreter's working memory, which
+    // nobody but the interpreter has written since it was all zeros.
+    let (resume, saved, state, registers) = unsafe {
+        (
+            &*region.add(RESUME as usize).cast::<Resume>(),
+            &mut *region.add(SAVED as usize).cast::<Saved>(),
+            &mut *region.add(STATE as usize).cast::<State>(),
+            &mut (*context).registers,
+        )
+    };
+    // SAFETY: the tracer has set it up.
+    let handler = unsafe { &*handler };
+    let (rsp, site) = (registers.general[4], registers.rip);
+    let mut thread =
+        Thread { registers, vectors: &saved.vectors, descriptor: &mut saved.descriptor, float: None };
+    // SAFETY: the description leads to memory that is there.
+    let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
+    // SAFETY: as above; its registers are not used any more.
+    let context = unsafe { &*context };
+    let tid = context.holder.load(Ordering::Relaxed);
+    let record = Record { handler, outcome, time: resume.time, tid, rsp, site };
+    // SAFETY: as above.
+    let made = unsafe { record.make(context, state) };
+    made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)
+}
+
+/// Goes on with the run.
+///
+/// # Safety
+/// What the description leads to is there: bytecode and name are not written meanwhile, variables only as atomic words.
+unsafe fn interpret(
+    handler: &HandlerInfo,
+    resume: &Resume,
+    state: &mut State,
+    thread: &mut Thread<'_>,
+) -> Outcome {
+    let bytes = |address: u64, length: u32| match length {
+        0 => &[][..],
+        // SAFETY: the tracer, or compiled code, has put that many bytes there.
+        length => unsafe { from_raw_parts(address as *const u8, length as usize) },
+    };
+    let words = |address: u32, count: u32| match count {
+        0 => &[][..],
+        // SAFETY: the tracer has put that many words there, aligned to 8.
+        count => unsafe { from_raw_parts(address as usize as *const AtomicU64, count as usize) },
+    };
+    let code = |number: u32| (number != UNSET).then_some(number);
+    let program = Program {
+        word: Word::W8,
+        code: bytes(handler.code.into(), handler.code_length),
+        jmpmax: handler.jmpmax,
+        logmax: handler.logmax as usize,
+        mask: handler.mask as u16,
+        locals: words(handler.locals, handler.local_count),
+        globals: words(handler.globals, handler.global_count),
+        excpt_log: handler.excpt_log as usize,
+        autostacktrace: handler.autostacktrace != 0,
+        heap: handler.heap as usize,
+        point: Point {
+            module: bytes(handler.module.into(), handler.module_length),
+            offset: handler.point,
+            id: handler.id,
+            major: handler.major,
+            minor: handler.minor,
+        },
+    };
+    let middle = Middle {
+        offset: resume.offset as usize,
+        top: resume.top as usize,
+        elements: &resume.elements[..(resume.element_count as usize).min(RESUME_ELEMENTS)],
+        calls: &resume.calls[..(resume.call_count as usize).min(resume.calls.len())],
+        calls_made: resume.calls_made,
+        jumps: resume.jumps,
+        log: bytes(resume.log, resume.log_length),
+        complete: resume.complete as usize,
+        major: code(resume.major),
+        minor: code(resume.minor),
+    };
+    vm::resume(&program, &middle, state, thread)
+}
+
+/// What a record is made of, besides what the interpreter's working memory has.
+struct Record<'a> {
+    handler: &'a HandlerInfo,
+    outcome: Outcome,
+    time: u64,
+    tid: u32,
+    rsp: u64,
+    site: u64,
+}
+
+impl Record<'_> {
+    /// Puts the record of a run into the ring, if it makes one and there is room: the address of its state, if that is
+    /// tentative.
+    ///
+    /// # Safety
+    /// The context is claimed by this thread, and its ring is there.
+    unsafe fn make(&self, context: &Context, state: &State) -> Option<u64> {
+        let handler = self.handler;
+        if self.outcome.end == End::Remove && self.is_removed() {
+            return None;
+        }
+        // `logmax = 0`: nothing is logged at all.
+        let log = (self.outcome.end != End::Abort && handler.logmax > 0).then(|| state.log());
+        let trace = state.trace();
+        if log.is_none() && trace.is_empty() {
+            return None;
+        }
+        let data = log.unwrap_or(&[]);
+        let size = record_size(data.len() + trace.len());
+        let Some((place, head)) = Ring::of(context).room(size, handler.lossless != 0) else {
+            if log.is_some() {
+                count(handler.dropped);
+            }
+            return None;
+        };
+        let header = Header {
+            state: AtomicU32::new(handler.record),
+            size: size as u32,
+            time: self.time,
+            probe: handler.probe,
+            processor: kernel::processor(),
+            pid: settings::process(),
+            tid: self.tid,
+            major: self.outcome.major.unwrap_or(handler.major),
+            minor: self.outcome.minor.unwrap_or(handler.minor),
+            rsp: self.rsp,
+            site: self.site,
+            log_length: log.map_or(NO_LOG, |log| log.len() as u32),
+            trace_length: trace.len() as u32,
+        };
+        // SAFETY: there are `size` bytes at `place`, which nobody reads before `head` is behind them.
+        unsafe {
+            place.cast::<Header>().write(header);
+            let body = place.add(size_of::<Header>());
+            body.copy_from_nonoverlapping(data.as_ptr(), data.len());
+            body.add(data.len()).copy_from_nonoverlapping(trace.as_ptr(), trace.len());
+        }
+        context.head.store(head, Ordering::Release);
+        (handler.record == state::TENTATIVE).then_some(place as u64)
+    }
+
+    /// Notes that the handler has removed its probe, and says whether one had before.
+    fn is_removed(&self) -> bool {
+        let word = self.handler.removed as usize as *const AtomicU32;
+        // SAFETY: an address that is not 0 is that of a word which the tracer has put there.
+        unsafe { word.as_ref() }.is_some_and(|word| word.swap(1, Ordering::Relaxed) != 0)
+    }
+}
+
+/// Counts in a counter that processes share.
+fn count(counter: u32) {
+    let counter = counter as usize as *const AtomicU64;
+    // SAFETY: an address that is not 0 is that of a counter which the tracer has put there.
+    if let Some(counter) = unsafe { counter.as_ref() } {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}

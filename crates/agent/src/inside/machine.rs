@@ -1,0 +1,134 @@
+//! The thread that hit a probe, as the machine that its handler runs on.
+//!
+//! It answers as the tracer's own machine does (room `engine`), which looks at the same thread from outside.
+
+use vm::{Fault, Machine, Register, RegisterSet, Shape};
+
+use super::float::FloatRegisters;
+use super::{guarded, kernel, segment, settings};
+use crate::layout::Registers;
+
+/// The thread's registers as compiled code has stored them, and its memory.
+pub(super) struct Thread<'a> {
+    pub(super) registers: &'a mut Registers,
+    /// xmm0 to xmm15 as the program has them.
+    pub(super) vectors: &'a [u128; 16],
+    /// Memory below 4 GiB that the kernel may write a description of a segment to.
+    pub(super) descriptor: &'a mut [u32; 4],
+    /// The floating-point registers, once a handler has asked for one. No handler can change them.
+    pub(super) float: Option<FloatRegisters>,
+}
+
+/// Where a register's name stands in the order of [`Registers::general`].
+fn general(register: Register) -> Option<usize> {
+    Some(match register {
+        Register::Rax | Register::Eax => 0,
+        Register::Rcx | Register::Ecx => 1,
+        Register::Rdx | Register::Edx => 2,
+        Register::Rbx | Register::Ebx => 3,
+        Register::Rsp | Register::Esp => 4,
+        Register::Rbp | Register::Ebp => 5,
+        Register::Rsi | Register::Esi => 6,
+        Register::Rdi | Register::Edi => 7,
+        Register::R8 => 8,
+        Register::R9 => 9,
+        Register::R10 => 10,
+        Register::R11 => 11,
+        Register::R12 => 12,
+        Register::R13 => 13,
+        Register::R14 => 14,
+        Register::R15 => 15,
+        _ => return None,
+    })
+}
+
+impl Machine for Thread<'_> {
+    fn register(&mut self, register: Register) -> u64 {
+        if let Some(place) = general(register) {
+            return self.registers.general[place];
+        }
+        match register {
+            Register::Cs => segment::cs(),
+            Register::Ds => segment::ds(),
+            Register::Es => segment::es(),
+            Register::Fs => segment::fs(),
+            Register::Gs => segment::gs(),
+            Register::Ss => segment::ss(),
+            Register::Rip | Register::Eip => self.registers.rip,
+            Register::Rflags | Register::Eflags => self.registers.rflags,
+            Register::FsBase => segment::fs_base(),
+            Register::GsBase => segment::gs_base(),
+            // The interpreter asks for no other: every register of this shape is either general or named above.
+            _ => 0,
+        }
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        if let Some(place) = general(register) {
+            self.registers.general[place] = value;
+            return;
+        }
+        match register {
+            Register::Ds => segment::set_ds(value as u16),
+            Register::Es => segment::set_es(value as u16),
+            Register::Fs => segment::set_fs(value as u16),
+            Register::Gs => segment::set_gs(value as u16),
+            // The assembler lets no other register be popped, and the interpreter checks that.
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        guarded::read(address, into).map_err(|address| Fault { address })
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        guarded::write(address, from).map_err(|address| Fault { address })
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        guarded::verify(address, write)
+    }
+
+    fn pid(&mut self) -> u64 {
+        settings::process().into()
+    }
+
+    fn processor(&mut self) -> u64 {
+        (kernel::processor() & crate::layout::PROCESSOR_MASK).into()
+    }
+
+    fn wide_register(&mut self, register: Register) -> Option<u128> {
+        let numbered = |first: Register| usize::from(register as u16 - first as u16);
+        if register.shape() == Shape::Vector {
+            let number = match register.set() {
+                RegisterSet::Both => numbered(Register::Xmm0),
+                RegisterSet::Long => 8 + numbered(Register::Xmm8),
+            };
+            return self.vectors.get(number).copied();
+        }
+        let float = self.float.get_or_insert_with(FloatRegisters::now);
+        Some(match register {
+            Register::Fcw => float.control().into(),
+            Register::Fsw => float.status().into(),
+            Register::Ftw => float.tags().into(),
+            Register::Fip => float.instruction().into(),
+            Register::Fdp => float.operand().into(),
+            // A 64-bit kernel does not keep these two; as it does itself for i386, they are the thread's.
+            Register::Fcs => segment::cs().into(),
+            Register::Fds => segment::ds().into(),
+            Register::Mxcsr => float.mxcsr().into(),
+            _ if register.shape() == Shape::Float => float.stack(numbered(Register::Fr0)),
+            // The others are the kernel's.
+            _ => return None,
+        })
+    }
+
+    fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
+        guarded::cpuid(leaf)
+    }
+
+    fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
+        segment::base(selector, self.descriptor).map(|base| base.wrapping_add(offset))
+    }
+}

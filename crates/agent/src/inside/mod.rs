@@ -1,0 +1,26 @@
+//! The agent's own code: what runs inside a probed process besides trampolines.
+//!
+//! The workspace's build compiles this module a second time, alone with the interpreter, to a piece of memory that runs at any
+//! address below 2 GiB (`build.rs`); [`crate::image`] is that piece. There it has no libc, no thread-local storage, no writable
+//! data of its own and no state but what [`crate::layout`] describes; it is called by compiled handlers and returns to them.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `entry` | where compiled code comes in: registers saved, the stack changed |
+//! | `handler`, `ring` | a run of the interpreter, and its record |
+//! | `machine` | the thread, as the interpreter sees it |
+//! | `guarded`, `segment`, `float` | its memory and its rarer registers |
+//! | `kernel`, `settings` | the few system calls; what it is told of the process |
+//! | `memory` | what the compiler takes for granted |
+
+pub mod entry;
+mod float;
+mod guarded;
+mod handler;
+mod kernel;
+mod machine;
+#[cfg(dprobes_image)]
+mod memory;
+mod ring;
+mod segment;
+mod settings;

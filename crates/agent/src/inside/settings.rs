@@ -1,0 +1,41 @@
+//! What the agent is told when it is put into an address space: constants in its memory, written by [`crate::image`].
+
+use core::sync::atomic::Ordering;
+
+use super::kernel;
+use crate::layout::Identity;
+
+/// The constants. They are read as what can change, so that the compiler does not put these values in their place.
+#[cfg_attr(dprobes_image, unsafe(no_mangle))]
+#[allow(non_upper_case_globals, reason = "it is a symbol of the image, beside the entries")]
+pub(super) static dprobes_settings: Settings = Settings { identity: 0, yields: 0 };
+
+/// What [`dprobes_settings`] has.
+#[repr(C)]
+pub(super) struct Settings {
+    /// The address of the [`Identity`].
+    pub(super) identity: u64,
+    /// 1 where a thread that waits may make the system call sched_yield.
+    pub(super) yields: u64,
+}
+
+/// The identity of the process.
+pub(super) fn identity() -> &'static Identity {
+    // SAFETY: the constant is there; its value is the address of a page that is mapped as long as the agent is, whose
+    // fields are atomic.
+    unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.identity) as *const Identity) }
+}
+
+/// The process id: the tracer's word, or else the kernel's.
+pub(super) fn process() -> u32 {
+    match identity().pid.load(Ordering::Relaxed) {
+        0 => kernel::process(),
+        pid => pid,
+    }
+}
+
+/// Whether a thread that waits may make the system call sched_yield.
+pub(super) fn yields() -> bool {
+    // SAFETY: the constant is there.
+    unsafe { core::ptr::read_volatile(&raw const dprobes_settings.yields) != 0 }
+}

@@ -1,0 +1,287 @@
+//! The agent, put into the test's own process, with what a tracer sets up for it.
+//!
+//! A signal handler stands for the tracer: it puts a thread that faults in the agent where the fault table says.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+
+use std::collections::BTreeMap;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dprobes_agent::image::{Entry, Settings, image};
+use dprobes_agent::layout::{
+    CONTEXT_SIZE, Context, HandlerInfo, Header, Identity, LOW_END, RESUME, RING_SIZE, Resume, SCRATCH,
+    SCRATCH_SIZE, STATE, UNSET, state,
+};
+use libc::{c_int, c_void, siginfo_t};
+use vm::{Program, State};
+
+/// Maps fresh memory below 2 GiB, at a multiple of `align`.
+pub fn low(size: u64, align: u64) -> u64 {
+    // SAFETY: fresh anonymous memory; what is too much of it stays unused.
+    let place = unsafe {
+        libc::mmap(
+            null_mut(),
+            (size + align) as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(place, libc::MAP_FAILED, "there is room below 2 GiB");
+    let place = (place as u64).next_multiple_of(align);
+    assert!(place + size <= LOW_END);
+    place
+}
+
+/// Changes the protection of memory that [`low`] gave.
+pub fn protect(address: u64, size: u64, protection: c_int) {
+    // SAFETY: the memory is the test's own.
+    let result = unsafe { libc::mprotect(address as *mut c_void, size as usize, protection) };
+    assert_eq!(result, 0);
+}
+
+/// The agent as it is in this process.
+pub struct Loaded {
+    pub base: u64,
+    pub end: u64,
+    pub identity: u64,
+    faults: BTreeMap<u64, u64>,
+}
+
+static LOADED: OnceLock<Loaded> = OnceLock::new();
+
+/// Puts the agent into this process, once.
+pub fn loaded() -> &'static Loaded {
+    LOADED.get_or_init(|| {
+        let image = image();
+        let base = low(image.size() as u64, 4096);
+        let identity = low(4096, 4096);
+        let bytes = image.at(base, Settings { identity: identity as u32, yields: true });
+        // SAFETY: the memory is fresh and has that size.
+        unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        protect(base, bytes.len() as u64, libc::PROT_READ | libc::PROT_EXEC);
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            // SAFETY: all zeros are a sigaction; the handler has the type that SA_SIGINFO asks for.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = repair as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+                assert_eq!(libc::sigaction(signal, &action, null_mut()), 0);
+            }
+        }
+        Loaded { base, end: base + image.size() as u64, identity, faults: image.faults(base).collect() }
+    })
+}
+
+/// What the tracer does with a fault in the agent.
+extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes what SA_SIGINFO promises.
+    unsafe {
+        let context = &mut *context.cast::<libc::ucontext_t>();
+        let registers = &mut context.uc_mcontext.gregs;
+        let rip = registers[libc::REG_RIP as usize] as u64;
+        match LOADED.get().and_then(|loaded| loaded.faults.get(&rip)) {
+            Some(&to) => {
+                registers[libc::REG_RIP as usize] = to as i64;
+                registers[libc::REG_RAX as usize] = (*info).si_addr() as i64;
+            }
+            None if LOADED.get().is_some_and(|loaded| (loaded.base..loaded.end).contains(&rip)) => {
+                let way_out = image().entry(Entry::GiveUp, LOADED.get().expect("just found").base);
+                registers[libc::REG_RIP as usize] = way_out as i64;
+            }
+            None => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
+/// A context with its ring, and room for descriptions of handlers. A copy is the same, for the thread that reads.
+#[derive(Clone)]
+pub struct Bench {
+    pub context: u64,
+    pub ring: u64,
+    info: u64,
+    /// The counter of dropped records, and the word that `remove` sets.
+    pub dropped: &'static AtomicU64,
+    pub removed: &'static AtomicU64,
+    /// Room for bytecode, a name, and variables.
+    room: u64,
+}
+
+/// Where the room of a [`Bench`] has what.
+const NAME: u64 = 0x10_0000;
+const LOCALS: u64 = 0x11_0000;
+const GLOBALS: u64 = 0x19_0000;
+const ROOM: u64 = 0x21_0000;
+
+/// What a run has left.
+#[derive(Debug)]
+pub struct Left {
+    /// What the entry gave back.
+    pub result: u64,
+    /// The elements pushed and not popped, top first.
+    pub stack: Vec<u64>,
+    pub log: Vec<u8>,
+    pub trace: Vec<u8>,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        loaded();
+        let context = low(CONTEXT_SIZE, CONTEXT_SIZE);
+        let ring = low(RING_SIZE, 4096);
+        let info = low(4096, 4096);
+        let bench = Bench {
+            context,
+            ring,
+            info,
+            // SAFETY: the words are there as long as the process is.
+            dropped: unsafe { &*((info + 2048) as *const AtomicU64) },
+            // SAFETY: likewise.
+            removed: unsafe { &*((info + 2056) as *const AtomicU64) },
+            room: low(ROOM, 4096),
+        };
+        bench.context().ring.store(ring, Ordering::Relaxed);
+        bench
+    }
+
+    pub fn context(&self) -> &Context {
+        // SAFETY: fresh memory of that size.
+        unsafe { &*(self.context as *const Context) }
+    }
+
+    pub fn registers(&mut self) -> &mut dprobes_agent::layout::Registers {
+        // SAFETY: as above; nothing else uses them between runs.
+        unsafe { &mut (*(self.context as *mut Context)).registers }
+    }
+
+    pub fn resume(&mut self) -> &mut Resume {
+        // SAFETY: as above.
+        unsafe { &mut *((self.context + RESUME) as *mut Resume) }
+    }
+
+    pub fn state(&self) -> &State {
+        // SAFETY: the agent's interpreter is the one that this test is built with, and its state was all zeros.
+        unsafe { &*((self.context + STATE) as *const State) }
+    }
+
+    /// The description of a program, whose bytes and variables are put below 2 GiB.
+    pub fn describe(&self, program: &Program<'_>, entry: usize) -> HandlerInfo {
+        assert!(program.code.len() as u64 <= NAME && program.point.module.len() <= 0x1_0000);
+        let copy = |at: u64, bytes: &[u8]| {
+            // SAFETY: there is room for that many bytes there.
+            unsafe { ((self.room + at) as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            (self.room + at) as u32
+        };
+        let words = |at: u64, values: &[AtomicU64]| {
+            let values: Vec<u8> =
+                values.iter().flat_map(|value| value.load(Ordering::Relaxed).to_le_bytes()).collect();
+            copy(at, &values)
+        };
+        HandlerInfo {
+            point: program.point.offset,
+            code: copy(0, program.code),
+            code_length: program.code.len() as u32,
+            entry: entry as u32,
+            jmpmax: program.jmpmax,
+            logmax: program.logmax.min(u32::MAX as usize) as u32,
+            excpt_log: program.excpt_log.min(u32::MAX as usize) as u32,
+            heap: program.heap.min(u32::MAX as usize) as u32,
+            mask: program.mask.into(),
+            autostacktrace: program.autostacktrace.into(),
+            locals: words(LOCALS, program.locals),
+            local_count: program.locals.len() as u32,
+            globals: words(GLOBALS, program.globals),
+            global_count: program.globals.len() as u32,
+            module: copy(NAME, program.point.module),
+            module_length: program.point.module.len() as u32,
+            id: program.point.id,
+            major: program.point.major,
+            minor: program.point.minor,
+            probe: 7,
+            record: state::COMMITTED,
+            lossless: 0,
+            dropped: std::ptr::from_ref(self.dropped) as u32,
+            removed: std::ptr::from_ref(self.removed) as u32,
+        }
+    }
+
+    /// Takes the variables back.
+    pub fn take_variables(&self, program: &Program<'_>) {
+        for (at, values) in [(LOCALS, program.locals), (GLOBALS, program.globals)] {
+            for (number, value) in values.iter().enumerate() {
+                // SAFETY: `describe` has put them there.
+                let now = unsafe { *((self.room + at + 8 * number as u64) as *const u64) };
+                value.store(now, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Makes the context ready for the start of a run.
+    pub fn begin(&mut self, info: &HandlerInfo) -> u64 {
+        // SAFETY: the page is the test's.
+        unsafe { (self.info as *mut HandlerInfo).write(*info) };
+        let resume = self.resume();
+        (resume.time, resume.log, resume.log_length, resume.complete) = (99, 0, 0, 0);
+        (resume.offset, resume.top, resume.jumps, resume.calls_made) = (info.entry, 0, 0, 0);
+        (resume.major, resume.minor) = (UNSET, UNSET);
+        (resume.element_count, resume.call_count) = (0, 0);
+        self.info
+    }
+
+    /// Runs a handler from its start.
+    pub fn run(&mut self, info: &HandlerInfo) -> Left {
+        let info = self.begin(info);
+        let result = self.call(info);
+        let state = self.state();
+        Left {
+            result,
+            stack: (0..state.depth()).map(|below| state.element(below)).collect(),
+            log: state.log().to_vec(),
+            trace: state.trace().to_vec(),
+        }
+    }
+
+    /// Goes on with the run that is in the context.
+    pub fn call(&self, info: u64) -> u64 {
+        let entry = image().entry(Entry::Resume, loaded().base);
+        // SAFETY: the entry is mapped, and its arguments are what it asks for.
+        unsafe {
+            let resume: extern "C" fn(u64, u64) -> u64 = std::mem::transmute(entry as *const ());
+            resume(self.context, info)
+        }
+    }
+
+    /// The header of the record at a place in the ring, and its data.
+    pub fn record(&self, place: u64) -> (&Header, &[u8], &[u8]) {
+        // SAFETY: the ring is mapped; the lengths are looked at.
+        unsafe {
+            let header = &*((self.ring + place % RING_SIZE) as *const Header);
+            let log = header.log_length as usize;
+            let log = if header.log_length == dprobes_agent::layout::NO_LOG { 0 } else { log };
+            assert!(place % RING_SIZE + u64::from(header.size) <= RING_SIZE);
+            assert!(size_of::<Header>() + log + header.trace_length as usize <= header.size as usize);
+            let data = (self.ring + place % RING_SIZE + size_of::<Header>() as u64) as *const u8;
+            let slice = |at, length| std::slice::from_raw_parts(data.add(at), length);
+            (header, slice(0, log), slice(log, header.trace_length as usize))
+        }
+    }
+
+    /// The stack that the agent may use.
+    pub fn stack(&mut self) -> &mut [u8] {
+        let start = SCRATCH + SCRATCH_SIZE;
+        // SAFETY: it is part of the context, and nobody else looks at it between runs.
+        unsafe {
+            std::slice::from_raw_parts_mut((self.context + start) as *mut u8, (CONTEXT_SIZE - start) as usize)
+        }
+    }
+}
+
+/// The identity page of this process.
+pub fn identity() -> &'static Identity {
+    // SAFETY: it is mapped as long as the process is.
+    unsafe { &*(loaded().identity as *const Identity) }
+}

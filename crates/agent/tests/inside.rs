@@ -1,0 +1,281 @@
+//! The agent's own code, as it was built for other processes, in this one: it means what the interpreter means, and the thread
+//! that calls it finds everything as it was.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cases::{Execution, Ran, TestMachine};
+use common::Bench;
+use dprobes_agent::image::{Entry, Settings, image};
+use dprobes_agent::layout::HEADER;
+use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Register as IcedRegister};
+use vm::{End, Fault, Machine, Program, Register, State, Word};
+
+#[test]
+fn the_image_is_small_and_has_its_entries() {
+    let image = image();
+    println!("the agent has {} bytes", image.size());
+    assert!(image.size() < 64 << 10);
+    for entry in Entry::ALL {
+        let place = image.entry(entry, 0x1000);
+        assert!((0x1000..0x1000 + image.size() as u64).contains(&place));
+    }
+    let faults: Vec<_> = image.faults(0).collect();
+    assert!(faults.is_sorted_by(|one, other| one.0 < other.0));
+    assert!(faults.iter().all(|&(from, to)| from != to && to < image.size() as u64));
+}
+
+/// The agent as a way of running programs. What it does not tell (how a run ended) is the interpreter's; all else that it
+/// leaves is compared with that.
+struct Agent {
+    bench: Bench,
+    runs: usize,
+}
+
+#[test]
+fn the_code_uses_nothing_that_is_not_saved() {
+    let image = image();
+    let bytes = image.at(0x1000, Settings { identity: 0x2000, yields: false });
+    let mut decoder = Decoder::with_ip(64, &bytes[..image.code_size()], 0x1000, DecoderOptions::NONE);
+    let mut decoded = 0;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let at = instruction.ip();
+        assert!(!instruction.is_invalid(), "{at:#x}");
+        decoded += 1;
+        // No vectors beyond SSE2's, no floating point but to store it as it is, nothing relative to fs or gs.
+        let allowed = instruction.cpuid_features().iter().all(|feature| {
+            matches!(
+                feature,
+                CpuidFeature::INTEL8086
+                    | CpuidFeature::INTEL186
+                    | CpuidFeature::INTEL286
+                    | CpuidFeature::INTEL386
+                    | CpuidFeature::INTEL486
+                    | CpuidFeature::X64
+                    | CpuidFeature::CMOV
+                    | CpuidFeature::CPUID
+                    | CpuidFeature::SYSCALL
+                    | CpuidFeature::SSE
+                    | CpuidFeature::SSE2
+                    | CpuidFeature::MULTIBYTENOP
+                    | CpuidFeature::PAUSE
+                    | CpuidFeature::FXSR
+                    | CpuidFeature::FSGSBASE
+            )
+        });
+        // The compiler writes it where bsf, which older processors take it for, gives the same.
+        let allowed = allowed || matches!(instruction.code(), Code::Tzcnt_r32_rm32 | Code::Tzcnt_r64_rm64);
+        assert!(allowed, "{:?} at {at:#x}: {:?}", instruction.code(), instruction.cpuid_features());
+        assert!(matches!(instruction.segment_prefix(), IcedRegister::None | IcedRegister::CS), "{at:#x}");
+    }
+    println!("{decoded} instructions in {} bytes", image.code_size());
+    assert!(decoded > 3000);
+}
+
+/// A case's machine, and whether it was asked for what a real process does not answer as that does.
+struct Watched<'a> {
+    machine: &'a mut TestMachine,
+    odd: bool,
+}
+
+impl Watched<'_> {
+    /// Notes an access to memory: nothing is mapped at a process's lowest addresses and in the upper half, as in the machine of
+    /// a case that has no memory there.
+    fn access(&mut self, address: u64, length: usize) {
+        let unmapped = address >= 1 << 63 || address < 0x1_0000 - length as u64;
+        self.odd |= !unmapped || !self.machine.memory.is_empty();
+    }
+}
+
+impl Machine for Watched<'_> {
+    fn register(&mut self, register: Register) -> u64 {
+        self.odd |= place(register).is_none();
+        self.machine.register(register)
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        self.odd |= place(register).is_none();
+        self.machine.set_register(register, value);
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.access(address, into.len());
+        self.machine.read(address, into)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        self.access(address, from.len());
+        self.machine.write(address, from)
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        self.access(address, 1);
+        self.machine.verify(address, write)
+    }
+
+    fn pid(&mut self) -> u64 {
+        self.odd = true;
+        self.machine.pid()
+    }
+
+    fn processor(&mut self) -> u64 {
+        self.odd = true;
+        self.machine.processor()
+    }
+
+    fn wide_register(&mut self, register: Register) -> Option<u128> {
+        self.odd = true;
+        self.machine.wide_register(register)
+    }
+
+    fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
+        self.odd = true;
+        self.machine.cpuid(leaf)
+    }
+
+    // What the agent refuses, as the tracer does, is refused by the machine of most cases.
+    fn model_specific_register(&mut self, number: u32) -> Option<u64> {
+        let answer = self.machine.model_specific_register(number);
+        self.odd |= answer.is_some();
+        answer
+    }
+
+    fn task(&mut self) -> Option<u64> {
+        let answer = self.machine.task();
+        self.odd |= answer.is_some();
+        answer
+    }
+
+    fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
+        self.odd = true;
+        self.machine.linear_address(selector, offset)
+    }
+
+    fn read_port(&mut self, port: u16, size: usize) -> Option<u32> {
+        let answer = self.machine.read_port(port, size);
+        self.odd |= answer.is_some();
+        answer
+    }
+
+    fn write_port(&mut self, port: u16, size: usize, value: u32) -> bool {
+        let answer = self.machine.write_port(port, size, value);
+        self.odd |= answer;
+        answer
+    }
+
+    fn call_kernel_modules(&mut self) -> bool {
+        let answer = self.machine.call_kernel_modules();
+        self.odd |= answer;
+        answer
+    }
+}
+
+/// Where a general register is kept, whichever name it has.
+fn place(register: Register) -> Option<usize> {
+    const NAMES: [[&str; 2]; 16] = [
+        ["rax", "eax"],
+        ["rcx", "ecx"],
+        ["rdx", "edx"],
+        ["rbx", "ebx"],
+        ["rsp", "esp"],
+        ["rbp", "ebp"],
+        ["rsi", "esi"],
+        ["rdi", "edi"],
+        ["r8", ""],
+        ["r9", ""],
+        ["r10", ""],
+        ["r11", ""],
+        ["r12", ""],
+        ["r13", ""],
+        ["r14", ""],
+        ["r15", ""],
+    ];
+    NAMES.iter().position(|names| names.contains(&register.name()))
+}
+
+/// The general registers of a test's machine, where each is named by one name alone.
+fn general(machine: &TestMachine) -> [u64; 16] {
+    let mut values = [0; 16];
+    for (&register, &value) in &machine.registers {
+        values[Register::from_index(register).and_then(place).expect("no other is there")] = value;
+    }
+    values
+}
+
+impl Execution for Agent {
+    fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran {
+        let before = |values: &[AtomicU64]| {
+            values.iter().map(|value| value.load(Ordering::Relaxed)).collect::<Vec<_>>()
+        };
+        let (locals, globals) = (before(program.locals), before(program.globals));
+        let whole = machine.clone();
+        let mut watched = Watched { machine, odd: false };
+        let mut state = Box::<State>::default();
+        let outcome = vm::run(program, entry, &mut state, &mut watched);
+        let ran = Ran::of(outcome, &state);
+        if watched.odd
+            || !whole.registers.keys().all(|&it| Register::from_index(it).and_then(place).is_some())
+        {
+            return ran;
+        }
+        let cells = |values: &[u64]| values.iter().map(|&value| AtomicU64::new(value)).collect::<Vec<_>>();
+        let (locals, globals) = (cells(&locals), cells(&globals));
+        let copy = Program { locals: &locals, globals: &globals, ..*program };
+        let info = self.bench.describe(&copy, entry);
+        self.bench.registers().general = general(&whole);
+        let head = self.bench.context().head.load(Ordering::Relaxed);
+        self.bench.removed.store(0, Ordering::Relaxed);
+        self.bench.context().tail.0.store(head, Ordering::Relaxed);
+        let left = self.bench.run(&info);
+        self.bench.take_variables(&copy);
+        assert_eq!(left.stack, ran.stack);
+        assert_eq!(left.log, ran.log);
+        assert_eq!(left.trace, ran.trace);
+        assert_eq!(before(&locals), before(program.locals));
+        assert_eq!(before(&globals), before(program.globals));
+        assert_eq!(self.bench.registers().general, general(machine));
+        self.record(program, &ran, head);
+        self.runs += 1;
+        ran
+    }
+}
+
+impl Agent {
+    /// Compares the record of a run, which begins behind `head`, with what the interpreter says.
+    fn record(&self, program: &Program<'_>, ran: &Ran, head: u64) {
+        let made = self.bench.context().head.load(Ordering::Relaxed) - head;
+        let logs = ran.outcome.end != End::Abort && program.logmax > 0;
+        if !logs && ran.trace.is_empty() {
+            assert_eq!(made, 0);
+            return;
+        }
+        let size = (HEADER + ran.log.len() + ran.trace.len()).next_multiple_of(8) as u64;
+        let place = head + (made - size);
+        let (header, log, trace) = self.bench.record(place);
+        assert_eq!(u64::from(header.size), size);
+        assert_eq!((log, trace), (&*ran.log, &*ran.trace));
+        assert_eq!(header.major, ran.outcome.major.unwrap_or(program.point.major));
+        assert_eq!(header.minor, ran.outcome.minor.unwrap_or(program.point.minor));
+        assert_eq!((header.time, header.probe), (99, 7));
+    }
+}
+
+#[test]
+fn every_case_that_a_process_can_be_comes_out_as_in_the_interpreter() {
+    let mut agent = Agent { bench: Bench::new(), runs: 0 };
+    agent.bench.stack().fill(0xa5);
+    let mut failures = Vec::new();
+    for case in cases::all() {
+        if case.words.contains(&Word::W8) {
+            failures.extend(case.check(Word::W8, &mut agent).err());
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let unused = agent.bench.stack().iter().take_while(|&&byte| byte == 0xa5).count();
+    let used = agent.bench.stack().len() - unused;
+    println!("{} cases; at most {used} bytes of {} of stack", agent.runs, agent.bench.stack().len());
+    assert!(agent.runs > 150, "only {} cases", agent.runs);
+    assert!(used < 16 << 10, "{used} bytes of stack");
+}

@@ -1,0 +1,226 @@
+//! Records in a ring: whole, in order, dropped and counted where there is no room, or waited for.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cases::assemble;
+use common::{Bench, identity};
+use dprobes_agent::image::{Entry, image};
+use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, NO_LOG, RING_SIZE, UNSET, state};
+use vm::{Call, Element, Program, Word};
+
+fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {
+    let code = assemble(&text.lines().map(str::to_owned).collect::<Vec<_>>(), Word::W8).code;
+    let point = vm::Point { major: 11, minor: 12, ..vm::Point::default() };
+    bench.describe(&Program { code: &code, logmax, point, ..Program::default() }, 0)
+}
+
+#[test]
+fn a_record_says_all_of_its_hit() {
+    let mut bench = Bench::new();
+    let mut info = describe(&bench, "push 5\nlog 1\nsetmaj 3\nexit", 1024);
+    info.record = state::TENTATIVE;
+    identity().pid.store(4242, Ordering::Relaxed);
+    bench.context().holder.store(4343, Ordering::Relaxed);
+    bench.registers().rip = 0x77;
+    bench.registers().general[4] = 0x88;
+    let left = bench.run(&info);
+    identity().pid.store(0, Ordering::Relaxed);
+    assert_eq!(left.result, bench.ring, "a tentative record is the caller's to commit");
+    let (header, log, trace) = bench.record(0);
+    assert_eq!((log, trace), (&5u64.to_le_bytes()[..], &[][..]));
+    assert_eq!(header.state.load(Ordering::Relaxed), state::TENTATIVE);
+    assert_eq!((header.size, header.time, header.probe), (HEADER as u32 + 8, 99, 7));
+    assert_eq!((header.pid, header.tid, header.major, header.minor), (4242, 4343, 3, 12));
+    assert_eq!((header.rsp, header.site, header.log_length, header.trace_length), (0x88, 0x77, 8, 0));
+    // SAFETY: a system call without arguments.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    assert!(i64::from(header.processor & 0xfff) < processors);
+    assert_eq!(bench.context().head.load(Ordering::Relaxed), HEADER as u64 + 8);
+}
+
+#[test]
+fn what_makes_no_record_makes_none() {
+    let mut bench = Bench::new();
+    let nothing = std::ptr::from_ref(&identity().nothing) as u64;
+    let head = |bench: &Bench| bench.context().head.load(Ordering::Relaxed);
+    let run = |bench: &mut Bench, text: &str, logmax| {
+        let info = describe(bench, text, logmax);
+        bench.run(&info).result
+    };
+    assert_eq!(run(&mut bench, "push 5\nlog 1\nabort", 1024), nothing);
+    assert_eq!(run(&mut bench, "push 5\nlog st\nabort", 1024), nothing);
+    assert_eq!(run(&mut bench, "exit", 0), nothing);
+    assert_eq!(head(&bench), 0);
+    // The first that removes the probe has its record, the next has none.
+    assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
+    assert_eq!((head(&bench), bench.removed.load(Ordering::Relaxed)), (72, 1));
+    assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
+    assert_eq!(head(&bench), 72);
+    // An empty log is a record, and stack traces alone are one that has no log.
+    assert_eq!(run(&mut bench, "exit", 1024), nothing);
+    assert_eq!((head(&bench), bench.record(72).0.log_length), (136, 0));
+    assert_eq!(run(&mut bench, "log st\nexit", 0), nothing);
+    assert_eq!(bench.record(136).0.log_length, NO_LOG);
+    assert!(!bench.record(136).2.is_empty());
+    assert_eq!(bench.dropped.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_run_goes_on_where_compiled_code_has_left_off() {
+    let mut bench = Bench::new();
+    let text = "push 1\ncall p\nlog 3\nexit\np: nop\nmiddle: push 30\nret";
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let assembled = assemble(&lines, Word::W8);
+    let info = describe(&bench, text, 1024);
+    let info_place = bench.begin(&info);
+    // It has logged 3 bytes, at the place of the record that will be made; pushed 10 and 20; and is in the procedure.
+    let log = bench.ring + HEADER as u64;
+    // SAFETY: the ring is the test's.
+    unsafe { (log as *mut [u8; 3]).write([1, 2, 3]) };
+    let back = assembled.code.len() as u32 - 9 - 1 - 1 - 1 - 3;
+    let resume = bench.resume();
+    (resume.log, resume.log_length, resume.complete, resume.time) = (log, 3, 3, 5);
+    (resume.offset, resume.top) = (assembled.labels["middle"] as u32, 1022);
+    (resume.elements[0], resume.elements[1]) =
+        (Element { slot: 1023, value: 10 }, Element { slot: 1022, value: 20 });
+    (resume.element_count, resume.call_count, resume.calls_made) = (2, 1, 1);
+    resume.calls[0] = Call { callee: assembled.labels["p"] as u32, back };
+    (resume.major, resume.minor) = (UNSET, 9);
+    bench.call(info_place);
+    let (header, log, _) = bench.record(0);
+    let words: Vec<u8> = [30u64, 20, 10].iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(log, [&[1, 2, 3], &words[..]].concat());
+    assert_eq!((header.major, header.minor, header.time), (11, 9, 5));
+}
+
+/// A handler that logs 3,000 bytes and a number, which is in rax.
+const LOGS: &str = "push r rax\nlog 1\nrepeat 375\npush 6\nend\nlog 375\nexit";
+
+/// Bytes of its record.
+const SIZE: u64 = HEADER as u64 + 8 + 3000;
+
+/// Takes all records out: their numbers.
+fn take(bench: &Bench) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    let mut tail = bench.context().tail.0.load(Ordering::Relaxed);
+    while tail < bench.context().head.load(Ordering::Acquire) {
+        // SAFETY: the first 8 bytes of what is in the ring are always there.
+        let (kind, size) = unsafe {
+            let start = (bench.ring + tail % RING_SIZE) as *const [u32; 2];
+            (start.read()[0], u64::from(start.read()[1]))
+        };
+        if kind == state::SKIP {
+            assert_eq!(tail % RING_SIZE + size, RING_SIZE);
+        } else {
+            let (header, log, _) = bench.record(tail);
+            assert_eq!((kind, size), (state::COMMITTED, SIZE));
+            assert_eq!(u64::from(header.size), SIZE);
+            assert!(log[8..].chunks_exact(8).all(|word| word == 6u64.to_le_bytes()));
+            numbers.push(u64::from_le_bytes(log[..8].try_into().expect("8 bytes")));
+        }
+        tail += size;
+    }
+    bench.context().tail.0.store(tail, Ordering::Release);
+    numbers
+}
+
+#[test]
+fn a_full_ring_drops_and_counts_and_what_is_in_it_stays() {
+    let mut bench = Bench::new();
+    let info = describe(&bench, LOGS, 20_000);
+    let fits = RING_SIZE / SIZE;
+    let mut next = 0;
+    let mut dropped = 0;
+    for round in 0..5 {
+        let from = next;
+        for _ in 0..fits + 10 {
+            bench.registers().general[0] = next;
+            bench.run(&info);
+            next += 1;
+        }
+        let now = bench.dropped.load(Ordering::Relaxed);
+        let numbers = take(&bench);
+        assert_eq!(numbers.len() as u64 + (now - dropped), fits + 10, "round {round}");
+        // The end of the ring may have no room for one.
+        assert!((fits - 1..=fits).contains(&(numbers.len() as u64)), "{}", numbers.len());
+        assert!(numbers.iter().copied().eq(from..from + numbers.len() as u64));
+        dropped = now;
+    }
+}
+
+#[test]
+fn with_lossless_nothing_is_dropped() {
+    let mut bench = Bench::new();
+    let mut info = describe(&bench, LOGS, 20_000);
+    info.lossless = 1;
+    let total = 4 * RING_SIZE / SIZE;
+    std::thread::scope(|scope| {
+        let reading = bench.clone();
+        let reader = scope.spawn(move || {
+            let mut numbers = Vec::new();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while (numbers.len() as u64) < total {
+                numbers.extend(take(&reading));
+                std::thread::sleep(Duration::from_millis(1));
+                assert!(Instant::now() < deadline, "only {}", numbers.len());
+            }
+            numbers
+        });
+        for number in 0..total {
+            bench.registers().general[0] = number;
+            bench.run(&info);
+        }
+        assert!(reader.join().expect("it reads").into_iter().eq(0..total));
+    });
+    assert_eq!(bench.dropped.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn nobody_waits_for_a_reader_that_is_gone() {
+    let mut bench = Bench::new();
+    let mut info = describe(&bench, LOGS, 20_000);
+    info.lossless = 1;
+    for _ in 0..RING_SIZE / SIZE {
+        bench.run(&info);
+    }
+    let leaving = bench.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            leaving.context().tail.0.store(ABANDONED, Ordering::Release);
+        });
+        let began = Instant::now();
+        bench.run(&info);
+        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
+        bench.run(&info);
+    });
+    assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn compiled_code_waits_for_room_by_the_other_entry() {
+    let mut bench = Bench::new();
+    let info = describe(&bench, LOGS, 20_000);
+    for _ in 0..RING_SIZE / SIZE {
+        bench.run(&info);
+    }
+    // SAFETY: the entry is mapped and takes these arguments.
+    let wait: extern "C" fn(u64, u64) =
+        unsafe { std::mem::transmute(image().entry(Entry::Wait, common::loaded().base) as *const ()) };
+    let reading = bench.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            take(&reading);
+        });
+        let began = Instant::now();
+        wait(bench.context, 100_000);
+        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
+    });
+    let context = bench.context();
+    assert_eq!(context.seen_tail.load(Ordering::Relaxed), context.tail.0.load(Ordering::Relaxed));
+    assert_eq!(context.head.load(Ordering::Relaxed), context.tail.0.load(Ordering::Relaxed));
+}

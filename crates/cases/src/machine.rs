@@ -1,0 +1,162 @@
+//! A machine made of a few regions of memory and a register file, which checks that the interpreter keeps to
+//! the contract of [`Machine`].
+
+use std::collections::BTreeMap;
+use vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
+
+/// A range of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The address of its first byte.
+    pub start: u64,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// Whether it can be written.
+    pub writable: bool,
+}
+
+/// Registers, memory and system values. Whatever is not set is 0, not there or refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestMachine {
+    /// The word of the program it is made for.
+    pub word: Word,
+    /// The registers of the register file that are not 0, by their index: all 64 bits.
+    pub registers: BTreeMap<u16, u64>,
+    /// All the memory there is. The regions do not overlap.
+    pub memory: Vec<Region>,
+    /// The process id.
+    pub pid: u64,
+    /// The number of the processor.
+    pub processor: u64,
+    /// The address of the task structure, where it is not refused.
+    pub task: Option<u64>,
+    /// Registers that are not in the register file.
+    pub wide: BTreeMap<u16, u128>,
+    /// eax, ebx, ecx and edx of each leaf.
+    pub cpuid: BTreeMap<u32, [u32; 4]>,
+    /// The model-specific registers.
+    pub model_specific: BTreeMap<u32, u64>,
+    /// The base of each selector's segment.
+    pub segments: BTreeMap<u16, u64>,
+    /// What each port holds.
+    pub ports: BTreeMap<u16, u32>,
+    /// Calls of kernel modules, where they can be called.
+    pub calls: Option<u64>,
+}
+
+impl TestMachine {
+    /// The byte at an address, if it can be read (and written).
+    fn byte(&mut self, address: u64, write: bool) -> Option<&mut u8> {
+        self.memory.iter_mut().find_map(|region| {
+            let offset = usize::try_from(address.checked_sub(region.start)?).ok()?;
+            let writable = region.writable;
+            region.bytes.get_mut(offset).filter(|_| writable || !write)
+        })
+    }
+
+    /// The contract: a range is not empty and ends within the address space.
+    fn check(&self, address: u64, length: usize) {
+        let last = self.word.truncate(u64::MAX);
+        assert!(length > 0, "an empty access at {address:#x}");
+        assert!(address <= last, "{address:#x} is no address");
+        assert!(length as u64 - 1 <= last - address, "{length} bytes at {address:#x} pass the end");
+    }
+}
+
+impl Machine for TestMachine {
+    fn register(&mut self, register: Register) -> u64 {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert_eq!(register.shape(), Shape::General);
+        self.registers.get(&(register as u16)).copied().unwrap_or(0)
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert!(register.can_pop());
+        assert!(register.set() == RegisterSet::Long || value <= u32::MAX.into());
+        self.registers.insert(register as u16, value);
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.check(address, into.len());
+        assert!(into.len() <= LOG_LIMIT);
+        for (offset, place) in into.iter_mut().enumerate() {
+            let address = address + offset as u64;
+            // What was read before a fault is not to be used.
+            *place = *self.byte(address, false).ok_or(Fault { address })?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        self.check(address, from.len());
+        assert!(from.len() <= 8);
+        let mut addresses = (0..from.len() as u64).map(|offset| address + offset);
+        if let Some(address) = addresses.find(|&address| self.byte(address, true).is_none()) {
+            return Err(Fault { address });
+        }
+        for (offset, &byte) in from.iter().enumerate() {
+            *self.byte(address + offset as u64, true).expect("it was there above") = byte;
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        self.check(address, 1);
+        self.byte(address, write).is_some()
+    }
+
+    fn pid(&mut self) -> u64 {
+        self.pid
+    }
+
+    fn processor(&mut self) -> u64 {
+        self.processor
+    }
+
+    fn task(&mut self) -> Option<u64> {
+        self.task
+    }
+
+    fn wide_register(&mut self, register: Register) -> Option<u128> {
+        assert!(self.word == Word::W8 || register.set() == RegisterSet::Both);
+        assert!(!matches!(register.shape(), Shape::General | Shape::Cpuid | Shape::ModelSpecific));
+        self.wide.get(&(register as u16)).copied()
+    }
+
+    fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
+        self.cpuid.get(&leaf).copied()
+    }
+
+    fn model_specific_register(&mut self, number: u32) -> Option<u64> {
+        self.model_specific.get(&number).copied()
+    }
+
+    fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
+        self.segments.get(&selector).map(|base| base.wrapping_add(offset))
+    }
+
+    fn read_port(&mut self, port: u16, size: usize) -> Option<u32> {
+        assert!([1, 2, 4].contains(&size));
+        // More than was asked for: the rest is not to be used.
+        self.ports.get(&port).copied()
+    }
+
+    fn write_port(&mut self, port: u16, size: usize, value: u32) -> bool {
+        assert!([1, 2, 4].contains(&size));
+        assert!(u64::from(value) < 1 << (8 * size));
+        match self.ports.get_mut(&port) {
+            Some(held) => *held = value,
+            None => return false,
+        }
+        true
+    }
+
+    fn call_kernel_modules(&mut self) -> bool {
+        match &mut self.calls {
+            Some(calls) => *calls += 1,
+            None => return false,
+        }
+        true
+    }
+}

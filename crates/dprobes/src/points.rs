@@ -1,0 +1,298 @@
+//! `--at MODULE:FUNCTION:POINT` and `--do 'STATEMENTS'`: probes without a program's file.
+//!
+//! They are written as a program's text, one for each module, and go the way of all programs from there:
+//!
+//! ```text
+//! --at libc.so.6:malloc:entry --at libc.so.6:free:entry --do 'push arg, 0; log 1'
+//!
+//!     name = "libc.so.6"                  --do:    push arg, 0
+//!     vars = 64                                     log 1
+//!     gvars = 64
+//!     offset = "malloc":entry
+//!     #include "--do"
+//!     offset = "free":entry
+//!     #include "--do"
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use process::{ImageCache, Module, Pattern};
+use rpn::Point;
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::arguments::{Probes, Program};
+
+/// What the generated program is called in messages.
+const AT: &str = "--at";
+/// What its handler is called.
+const DO: &str = "--do";
+/// The local and the global variables that a handler may use.
+const VARIABLES: u32 = 64;
+/// Without a handler, hits are counted and nothing is recorded.
+const COUNT: &str = "abort\n";
+
+/// A probepoint of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    /// The module's name, or a pattern.
+    pub(crate) module: String,
+    /// The function's name, or a pattern.
+    pub(crate) function: String,
+    pub(crate) point: Point,
+}
+
+/// A program's text that is in no file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Text {
+    program: String,
+    handler: String,
+}
+
+impl Text {
+    /// The path that the program has.
+    pub(crate) fn path() -> PathBuf {
+        AT.into()
+    }
+
+    /// The same with the first of its probepoints only.
+    pub(crate) fn first(&self) -> Text {
+        let end = self.program.match_indices('\n').map(|(at, _)| at + 1);
+        let mut lines = end.map(|end| &self.program[..end]);
+        let first = lines.find(|text| text.contains("#include")).unwrap_or(&self.program);
+        Text { program: first.to_owned(), handler: self.handler.clone() }
+    }
+
+    /// The text at a path, if it is one of this program's.
+    pub(crate) fn at(&self, path: &Path) -> Option<&str> {
+        [(AT, &self.program), (DO, &self.handler)]
+            .into_iter()
+            .find_map(|(name, text)| (path == Path::new(name)).then_some(text.as_str()))
+    }
+}
+
+/// Reads a probepoint as DTrace's `pid` provider has it.
+///
+/// What is left out or empty means any; fields count from the right. A provider before them (`pid`, `pid123`) is
+/// passed over. `::` within a function's name is C++'s and Rust's.
+pub(crate) fn parse(text: &str) -> Result<At, String> {
+    const HOW: &str = "MODULE:FUNCTION:POINT expected, as in libc.so.6:malloc:entry";
+    let all = without_provider(text);
+    let (rest, point) = all.rsplit_once(':').ok_or_else(|| HOW.to_owned())?;
+    let point = Point::parse(point).ok_or_else(|| {
+        format!("`{point}` is no point of a function: entry, return, * or an offset in hexadecimal expected; {HOW}")
+    })?;
+    let rest = rest.trim_start_matches(':');
+    // `libc.so.6::entry`: the function is empty.
+    let (module, function) = match rest.strip_suffix(':') {
+        Some(module) => (module, ""),
+        None => single_colon(rest).map_or(("", rest), |at| (&rest[..at], &rest[at + 1..])),
+    };
+    if module.contains(':') || single_colon(function).is_some() {
+        return Err(format!("too many fields; {HOW}"));
+    }
+    let any = |field: &str| if field.is_empty() { "*".to_owned() } else { field.to_owned() };
+    for field in [module, function] {
+        if field.contains(|character: char| character.is_control()) {
+            return Err(format!("`{}` is no name; {HOW}", field.escape_debug()));
+        }
+        if Pattern::is_one(field) && !field.contains("operator") {
+            Pattern::new(field)?;
+        }
+    }
+    Ok(At { module: any(module), function: any(function), point })
+}
+
+/// The fields after DTrace's provider, if one is there.
+fn without_provider(text: &str) -> &str {
+    let provider = text.strip_prefix("pid").and_then(|rest| {
+        let rest = rest
+            .strip_prefix("$target")
+            .unwrap_or_else(|| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        rest.strip_prefix(':')
+    });
+    // Two fields must follow at least; `pid:main:entry` is a module.
+    match provider {
+        Some(rest)
+            if rest.starts_with(':')
+                || rest.rsplit_once(':').is_some_and(|(rest, _)| single_colon(rest).is_some()) =>
+        {
+            rest
+        }
+        _ => text,
+    }
+}
+
+/// Where the first colon is that has none beside it.
+fn single_colon(text: &str) -> Option<usize> {
+    let double = |at: usize| text[at + 1..].starts_with(':') || text[..at].ends_with(':');
+    text.match_indices(':').map(|(at, _)| at).find(|at| !double(*at))
+}
+
+/// The programs of a command line: the one of its file, or one for each module of its `--at`s.
+pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
+    if let Some(file) = &probes.file {
+        return vec![Program {
+            file: file.clone(),
+            define: probes.define.clone(),
+            include: probes.include.clone(),
+            text: None,
+        }];
+    }
+    let mut modules: Vec<(&str, Vec<&At>)> = Vec::new();
+    for at in &probes.at {
+        match modules.iter_mut().find(|(module, _)| *module == at.module) {
+            Some((_, ats)) if ats.contains(&at) => {}
+            Some((_, ats)) => ats.push(at),
+            None => modules.push((&at.module, vec![at])),
+        }
+    }
+    let handler = probes.handler.as_deref().map_or_else(|| COUNT.to_owned(), lines);
+    let program = |(module, ats): (&str, Vec<&At>)| Program {
+        file: Text::path(),
+        define: probes.define.clone(),
+        include: probes.include.clone(),
+        text: Some(Text { program: text(module, &ats, probes.handler.is_some()), handler: handler.clone() }),
+    };
+    modules.into_iter().map(program).collect()
+}
+
+fn text(module: &str, ats: &[&At], has_handler: bool) -> String {
+    let mut text = format!("name = {}\n", quoted(module));
+    if has_handler {
+        text += &format!("vars = {VARIABLES}\ngvars = {VARIABLES}\n");
+    }
+    for at in ats {
+        text += &format!("offset = {}:{}\n#include \"{DO}\"\n", quoted(&at.function), at.point);
+    }
+    text
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The statements of a handler, a line each: `;` separates them, but not within quotes.
+fn lines(statements: &str) -> String {
+    let mut quoted = false;
+    let mut lines: String = statements
+        .chars()
+        .map(|character| {
+            quoted ^= character == '"';
+            if character == ';' && !quoted { '\n' } else { character }
+        })
+        .collect();
+    lines.push('\n');
+    lines
+}
+
+/// Makes sure that something in a process is meant by those probepoints whose module is a pattern: others name theirs, and
+/// are waited for or refused when it is mapped.
+///
+/// # Errors
+/// A probepoint that nothing matches, with names that are near.
+pub(crate) fn check(ats: &[At], pid: i32) -> Result<(), Failure> {
+    if ats.iter().all(|at| !Pattern::is_one(&at.module)) {
+        return Ok(());
+    }
+    let modules = process::modules(pid, &mut ImageCache::new()).map_err(Failure::new)?;
+    for at in ats.iter().filter(|at| Pattern::is_one(&at.module)) {
+        check_one(at, pid, &modules).map_err(|reason| {
+            Failure::new(format!("{}:{}:{}: {reason}", at.module, at.function, at.point))
+        })?;
+    }
+    Ok(())
+}
+
+fn check_one(at: &At, pid: i32, modules: &[Module]) -> Result<(), String> {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let mut named = modules.iter().filter(|module| module.is_named(&at.module, &root)).peekable();
+    if named.peek().is_none() {
+        return Err(format!("no module of process {pid} matches; `dprobes list -p PID` shows them"));
+    }
+    let mut reasons = Vec::new();
+    for module in named {
+        match engine::survey(&at.function, at.point, None, &module.image, &module.image, true) {
+            Ok(_) => return Ok(()),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    // The one that has a hint, if one has.
+    reasons.sort_by_key(|reason| !reason.contains("did you mean"));
+    Err(format!("in no module that matches: {}", reasons.swap_remove(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(module: &str, function: &str, point: Point) -> Result<At, String> {
+        Ok(At { module: module.into(), function: function.into(), point })
+    }
+
+    #[test]
+    fn probepoints_are_read_as_dtrace_reads_them() {
+        let entry = Point::Entry;
+        for (text, module, function, point) in [
+            ("libc.so.6:malloc:entry", "libc.so.6", "malloc", entry),
+            ("libc:mem*:return", "libc", "mem*", Point::Return),
+            ("a.out:main:a4", "a.out", "main", Point::Offset(0xa4)),
+            ("a.out:main:+0x10", "a.out", "main", Point::Offset(0x10)),
+            ("a.out:main:10", "a.out", "main", Point::Offset(0x10)),
+            ("a.out:main:*", "a.out", "main", Point::Each),
+            ("malloc:entry", "*", "malloc", entry),
+            (":malloc:entry", "*", "malloc", entry),
+            ("::malloc:entry", "*", "malloc", entry),
+            ("libc::entry", "libc", "*", entry),
+            (":::entry", "*", "*", entry),
+            ("::entry", "*", "*", entry),
+            ("a.out:ns::f:entry", "a.out", "ns::f", entry),
+            ("a.out:ns::f(int, b::c<d::e>):entry", "a.out", "ns::f(int, b::c<d::e>)", entry),
+            ("ns::f:entry", "*", "ns::f", entry),
+            ("a.out:operator[]:entry", "a.out", "operator[]", entry),
+            ("pid123:libc:malloc:entry", "libc", "malloc", entry),
+            ("pid$target::malloc:entry", "*", "malloc", entry),
+            ("pid$target:libc::entry", "libc", "*", entry),
+            ("pid:main:entry", "pid", "main", entry),
+        ] {
+            assert_eq!(parse(text), at(module, function, point), "{text}");
+        }
+        for text in [
+            "",
+            "malloc",
+            "libc:malloc",
+            "libc:malloc:",
+            "a:b:c:entry",
+            "libc:m[:entry",
+            "libc:f:entry2",
+            ":::",
+        ] {
+            assert!(parse(text).is_err(), "{text}: {:?}", parse(text));
+        }
+    }
+
+    #[test]
+    fn a_module_has_one_program_and_statements_a_line_each() {
+        let ats = ["libc:malloc:entry", "a.out:f\"g:return", "libc:free:entry", "libc:malloc:entry"];
+        let probes = Probes {
+            file: None,
+            at: ats.iter().map(|text| parse(text).expect("it is one")).collect(),
+            handler: Some("push arg, 0; log 1".into()),
+            define: Vec::new(),
+            include: Vec::new(),
+        };
+        let texts: Vec<String> = programs(&probes)
+            .iter()
+            .map(|program| program.text.clone().expect("it is no file").program)
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "name = \"libc\"\nvars = 64\ngvars = 64\noffset = \"malloc\":entry\n#include \"--do\"\n\
+                 offset = \"free\":entry\n#include \"--do\"\n",
+                "name = \"a.out\"\nvars = 64\ngvars = 64\noffset = \"f\\\"g\":return\n#include \"--do\"\n"
+            ]
+        );
+        assert_eq!(lines("a; b \"c;d\"; e"), "a\n b \"c;d\"\n e\n");
+    }
+}

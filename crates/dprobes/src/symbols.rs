@@ -1,0 +1,72 @@
+//! The files that a program needs beside itself: its module, and the one that `--sym` names.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use process::{Image, ImageError};
+use rpn::Object;
+
+use crate::Failure;
+
+/// Makes sure that the file which `name =` leads to, if there is one, can be a module: one that is none would be waited
+/// for in vain. What is not there may come yet, and a name without a slash is looked for in the processes.
+///
+/// # Errors
+/// It is no ELF file, or no file.
+pub(crate) fn check_module(object: &Object, program: &Path) -> Result<(), Failure> {
+    let refuse = |error: &ImageError| {
+        Failure::new(format!(
+            "{}: `name = {}`: {error}; name a program or a shared library",
+            program.display(),
+            object.module
+        ))
+    };
+    if !object.module.contains('/') {
+        return Ok(());
+    }
+    match Image::open(Path::new(&object.module)) {
+        Err(error @ ImageError::NotElf { .. }) => Err(refuse(&error)),
+        // A directory, a pipe, a device.
+        Err(error @ ImageError::Io { .. }) if is_no_file(&error) => Err(refuse(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn is_no_file(error: &ImageError) -> bool {
+    matches!(error, ImageError::Io { cause, .. } if cause.kind() == ErrorKind::InvalidInput)
+}
+
+/// The file whose symbols are meant by a program, where `--sym` gives one.
+///
+/// # Errors
+/// It cannot be read, is no ELF file, or has no symbols of code; it is of another build than the module, where that is
+/// named by its path; or the program is a PPDF, which needs no symbols.
+pub(crate) fn of(object: &Object, sym: Option<&Path>) -> Result<Option<Arc<Image>>, Failure> {
+    let Some(sym) = sym else { return Ok(None) };
+    if object.file.is_some() {
+        return Err(Failure::new("a PPDF has its symbols resolved already: --sym is given when it is built"));
+    }
+    let symbols = Image::open(sym).map_err(|error| Failure::new(format!("--sym: {error}")))?;
+    check(&symbols)?;
+    if object.module.contains('/')
+        && let Ok(module) = Image::open(Path::new(&object.module))
+    {
+        engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
+    }
+    Ok(Some(Arc::new(symbols)))
+}
+
+/// Makes sure that a file that is to give symbols has any.
+///
+/// # Errors
+/// It has none.
+pub(crate) fn check(symbols: &Image) -> Result<(), Failure> {
+    match symbols.functions().is_empty() {
+        false => Ok(()),
+        true => Err(Failure::new(format!(
+            "--sym: {} has no symbols of code: it was stripped, too, or holds something else",
+            symbols.path().display()
+        ))),
+    }
+}

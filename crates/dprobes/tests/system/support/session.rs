@@ -1,0 +1,83 @@
+//! A background session, and processes for it.
+
+use super::{Scratch, Server, dprobes, is_traced, run};
+use std::path::Path;
+use std::time::Duration;
+
+/// A session of its own, which is stopped at the end.
+pub(crate) struct Session {
+    scratch: Scratch,
+}
+
+impl Session {
+    /// Not begun: the first insert begins it.
+    pub(crate) fn new() -> Session {
+        let scratch = Scratch::new();
+        let home = scratch.path().join("home");
+        std::fs::create_dir(&home).expect("a fresh directory");
+        std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .expect("our own");
+        Session { scratch }
+    }
+
+    /// Runs dprobes in a shell of its own: exit status, standard output, standard error.
+    pub(crate) fn say(&self, words: &[&str]) -> (i32, String, String) {
+        let mut command = dprobes();
+        command.env("DPROBES_SESSION_DIR", self.scratch.path().join("home")).args(words);
+        let (status, out, err) = run(&mut command);
+        (status.code().expect("it was not killed"), out, err)
+    }
+
+    /// The same, of a command that succeeds: standard output.
+    #[track_caller]
+    pub(crate) fn done(&self, words: &[&str]) -> String {
+        let (status, out, err) = self.say(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words:?}: {out}");
+        out
+    }
+
+    /// The same, of a command that fails: standard error.
+    #[track_caller]
+    pub(crate) fn fails(&self, words: &[&str]) -> String {
+        let (status, out, err) = self.say(words);
+        assert_eq!((status, out.as_str()), (1, ""), "{words:?}: {err}");
+        err
+    }
+
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Writes a file: its path.
+    pub(crate) fn program(&self, name: &str, text: &str) -> String {
+        self.scratch.file(name, text).to_str().expect("text").to_owned()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.say(&["session", "stop"]);
+    }
+}
+
+/// Starts a program under test, and waits for its first line.
+pub(crate) fn start_server(program: &Path) -> Server {
+    let server = Server::start(program, [] as [&str; 0]);
+    server.line();
+    server
+}
+
+/// Waits until a process is traced, or no longer.
+#[track_caller]
+pub(crate) fn becomes_traced(pid: u32, wanted: bool) {
+    for _ in 0..500 {
+        if is_traced(pid) == wanted {
+            // Its probes are in when the thread that was stopped for it runs again.
+            std::thread::sleep(Duration::from_millis(100));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("traced: {}", !wanted);
+}

@@ -1,0 +1,249 @@
+//! Bytes of a program's code that are changed, and how they are changed back.
+//!
+//! One byte can be written at any time: threads that execute it see the old instruction or the new one. More bytes are written
+//! only while all threads of the address space are held ([`Held`]), many at once: what lies close together is read, changed,
+//! and written in one go.
+
+use std::io;
+
+use process::Memory;
+
+use crate::hold::Held;
+
+/// The longest instruction of the processor, in bytes.
+pub(crate) const LONGEST: usize = 15;
+
+/// Bytes that lie closer together than this are written together.
+const CLOSE: u64 = 4096;
+/// The longest piece that is written in one go.
+const PIECE: u64 = 1 << 16;
+
+/// A few bytes of code, replaced by others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    address: u64,
+    length: u8,
+    original: [u8; LONGEST],
+    written: [u8; LONGEST],
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Change({:#x}: {:02x?} for {:02x?})", self.address, self.written(), self.original())
+    }
+}
+
+impl Change {
+    /// The change of `original` at `address` to `written`, of the same length.
+    ///
+    /// # Panics
+    /// The lengths differ, or are not 1 to [`LONGEST`].
+    pub(crate) fn new(address: u64, original: &[u8], written: &[u8]) -> Change {
+        assert!(
+            original.len() == written.len() && (1..=LONGEST).contains(&original.len()),
+            "the lengths of a change"
+        );
+        let mut change =
+            Change { address, length: original.len() as u8, original: [0; LONGEST], written: [0; LONGEST] };
+        change.original[..original.len()].copy_from_slice(original);
+        change.written[..written.len()].copy_from_slice(written);
+        change
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The bytes that the program has there.
+    pub(crate) fn original(&self) -> &[u8] {
+        &self.original[..usize::from(self.length)]
+    }
+
+    /// The bytes that stand there instead.
+    pub(crate) fn written(&self) -> &[u8] {
+        &self.written[..usize::from(self.length)]
+    }
+
+    /// Whether what is in memory there is what was written.
+    pub(crate) fn is_in(&self, memory: &Memory) -> bool {
+        self.found(memory).is_some_and(|found| found[..self.written().len()] == *self.written())
+    }
+
+    fn found(&self, memory: &Memory) -> Option<[u8; LONGEST]> {
+        let mut found = [0; LONGEST];
+        memory.peek(self.address, &mut found[..usize::from(self.length)]).ok()?;
+        Some(found)
+    }
+
+    /// Puts the program's bytes in place of those written wherever the two meet in `bytes`, which were read at `address`.
+    pub(crate) fn hide(&self, address: u64, bytes: &mut [u8]) {
+        for (place, (original, written)) in self.original().iter().zip(self.written()).enumerate() {
+            let here =
+                (self.address + place as u64).checked_sub(address).and_then(|at| bytes.get_mut(at as usize));
+            if let Some(byte) = here.filter(|byte| **byte == *written) {
+                *byte = *original;
+            }
+        }
+    }
+
+    /// Writes a change of one byte. Others need their threads held: [`Batch`].
+    pub(crate) fn write_byte(&self, memory: &Memory) -> io::Result<()> {
+        debug_assert_eq!(self.length, 1, "one byte is written while threads run");
+        memory.poke(self.address, &self.written()[..1])
+    }
+
+    /// Puts the byte of a change of one byte back, unless something else is there by now.
+    pub(crate) fn restore_byte(&self, memory: &Memory) {
+        debug_assert_eq!(self.length, 1, "one byte is written while threads run");
+        if self.is_in(memory) {
+            // It fails only if the process is gone or has unmapped the page meanwhile.
+            let _ = memory.poke(self.address, &self.original()[..1]);
+        }
+    }
+}
+
+/// Changes to be made, or to be undone, all in one go.
+#[derive(Debug, Default)]
+pub(crate) struct Batch(Vec<(Change, Direction)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    In,
+    Out,
+}
+
+impl Batch {
+    /// A change is to be made.
+    pub(crate) fn put_in(&mut self, change: Change) {
+        self.0.push((change, Direction::In));
+    }
+
+    /// A change is to be undone, as far as it is there: a byte that is not the one written stays.
+    pub(crate) fn take_out(&mut self, change: Change) {
+        self.0.push((change, Direction::Out));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Makes the changes. What cannot be written does not keep the rest from being written.
+    ///
+    /// # Errors
+    /// The first that could not.
+    pub(crate) fn write(mut self, memory: &Memory, _held: &Held) -> io::Result<()> {
+        self.0.sort_by_key(|(change, _)| change.address);
+        let mut result = Ok(());
+        let mut rest = &self.0[..];
+        let mut bytes = Vec::new();
+        while let Some((first, _)) = rest.first() {
+            let start = first.address;
+            let mut end = start;
+            let count = rest
+                .iter()
+                .take_while(|(change, _)| {
+                    let near =
+                        end == start || (change.address < end + CLOSE && change.address - start < PIECE);
+                    if near {
+                        end = end.max(change.address + u64::from(change.length));
+                    }
+                    near
+                })
+                .count();
+            let (piece, others) = rest.split_at(count);
+            rest = others;
+            bytes.resize((end - start) as usize, 0);
+            if let Err(error) = write_piece(memory, start, &mut bytes, piece) {
+                // One of them may be where nothing is mapped any more.
+                let single = piece.iter().map(|one| {
+                    let length = usize::from(one.0.length);
+                    write_piece(memory, one.0.address, &mut bytes[..length], std::slice::from_ref(one))
+                });
+                let failed = single.filter(Result::is_err).count();
+                if failed > 0 && result.is_ok() {
+                    result = Err(error);
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Makes changes that lie in one piece of memory.
+fn write_piece(
+    memory: &Memory,
+    start: u64,
+    bytes: &mut [u8],
+    piece: &[(Change, Direction)],
+) -> io::Result<()> {
+    memory.peek(start, bytes)?;
+    for (change, direction) in piece {
+        match direction {
+            Direction::Out => change.hide(start, bytes),
+            Direction::In => {
+                let at = (change.address - start) as usize;
+                bytes[at..at + change.written().len()].copy_from_slice(change.written());
+            }
+        }
+    }
+    memory.poke(start, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_made_and_undone_together() {
+        let mut code: Vec<u8> = (0..20_000u32).map(|byte| (byte % 251) as u8).collect();
+        code.shrink_to_fit();
+        let before = code.clone();
+        let base = code.as_ptr() as u64;
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let places = [3usize, 8, 4100, 12_000, 19_990];
+        let changes: Vec<Change> = places
+            .iter()
+            .map(|&place| {
+                Change::new(base + place as u64, &before[place..place + 5], &[0xe9, 1, 2, 3, place as u8])
+            })
+            .collect();
+        let held = Held::of_one();
+        let mut batch = Batch::default();
+        changes.iter().rev().for_each(|change| batch.put_in(*change));
+        batch.write(&memory, &held).expect("own memory");
+        assert!(changes.iter().all(|change| change.is_in(&memory)));
+        let mut seen = vec![0; before.len()];
+        memory.peek(base, &mut seen).expect("own memory");
+        let mut expected = before.clone();
+        for &place in &places {
+            expected[place..place + 5].copy_from_slice(&[0xe9, 1, 2, 3, place as u8]);
+        }
+        assert!(seen == expected, "all are there, and nothing else");
+        for change in &changes {
+            change.hide(base, &mut seen);
+        }
+        assert_eq!(seen, before);
+        // Somebody else has written over a byte of one: that byte stays.
+        memory.poke(base + 4101, &[0x90]).expect("own memory");
+        let mut batch = Batch::default();
+        changes.iter().for_each(|change| batch.take_out(*change));
+        batch.write(&memory, &held).expect("own memory");
+        memory.peek(base, &mut seen).expect("own memory");
+        let differ: Vec<usize> = (0..seen.len()).filter(|&at| seen[at] != before[at]).collect();
+        assert_eq!(differ, [4101]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_does_not_keep_the_rest() {
+        let code = [0x55u8; 64];
+        let base = code.as_ptr() as u64;
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let mut batch = Batch::default();
+        batch.put_in(Change::new(0x10, &[1], &[2]));
+        batch.put_in(Change::new(base, &[0x55], &[0xcc]));
+        assert!(batch.write(&memory, &Held::of_one()).is_err());
+        let mut byte = [0];
+        memory.peek(base, &mut byte).expect("own memory");
+        assert_eq!(byte, [0xcc]);
+    }
+}

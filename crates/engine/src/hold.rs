@@ -1,0 +1,205 @@
+//! All threads of an address space are stopped at once, so that more than one byte of its code can be changed.
+//!
+//! Each is asked to stop. What it says is kept ([`Tracer::held`](crate::tracer::Tracer)) and answered afterwards, in its turn, which lets it go on:
+//! so threads that stop for a reason of their own are not stopped a second time. A thread that cannot stop, because the
+//! kernel keeps it in an uninterruptible wait (the parent of a vfork child, say), is as good as stopped: it was asked to, and it
+//! executes nothing of the program before it has answered. So is one that is being born: it begins stopped.
+//!
+//! How long threads are held is measured, from the first that is asked to the last that goes on.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use process::{Event, Status, Stop};
+
+use crate::tracer::Tracer;
+use crate::tracked::Activity;
+
+/// How long a thread may take to stop: it has to get a processor.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Looks without news before the tracer lets others have the processor for longer.
+const BRISK: u32 = 50;
+/// The pause between two looks then.
+const PAUSE: Duration = Duration::from_micros(30);
+/// Looks without news after which threads are looked for that cannot stop.
+const LOOK_AFTER: u32 = 100;
+
+/// The proof that no thread executes an address space's code.
+#[derive(Debug)]
+pub(crate) struct Held(());
+
+impl Held {
+    /// For an address space whose only thread is stopped.
+    pub(crate) fn of_one() -> Held {
+        Held(())
+    }
+}
+
+/// How often, and how long, threads were held.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    /// When the first thread was asked, while threads are held.
+    since: Option<Instant>,
+    times: Vec<Duration>,
+}
+
+/// The times for which address spaces were held: least, median, greatest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldTimes {
+    /// How often.
+    pub count: usize,
+    /// The shortest.
+    pub least: Duration,
+    /// The median.
+    pub median: Duration,
+    /// The longest.
+    pub greatest: Duration,
+}
+
+impl Holds {
+    /// All that were held go on.
+    pub(crate) fn released(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.times.push(since.elapsed());
+        }
+    }
+
+    /// The times so far.
+    pub(crate) fn times(&self) -> HoldTimes {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        match (times.first(), times.get(times.len() / 2), times.last()) {
+            (Some(&least), Some(&median), Some(&greatest)) => {
+                HoldTimes { count: times.len(), least, median, greatest }
+            }
+            _ => HoldTimes::default(),
+        }
+    }
+}
+
+impl Tracer<'_> {
+    /// Stops all threads of an address space, but for one that is being answered: it is stopped already.
+    ///
+    /// # Errors
+    /// A thread does not stop, or the process ends or replaces its program just now.
+    pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
+        self.holds.since.get_or_insert_with(Instant::now);
+        let start = Instant::now();
+        let stopped: HashSet<i32> = self.held.iter().map(tid_of).collect();
+        let mut moving = HashSet::new();
+        for (&tid, tracked) in &mut self.threads {
+            if tracked.space != Some(number) || stopped.contains(&tid) {
+                continue;
+            }
+            if let Activity::Running(running) = &tracked.activity {
+                // One that is gone says so when it is waited for.
+                tracked.asked = tracked.asked || running.interrupt().is_ok();
+                moving.insert(tid);
+            }
+        }
+        if self.held.iter().any(|event| self.ends(event, number)) {
+            return Err(REPLACED.to_owned());
+        }
+        let mut idle = 0;
+        while !moving.is_empty() {
+            match process::wait(false) {
+                Ok(Some(event)) => {
+                    idle = 0;
+                    moving.remove(&tid_of(&event));
+                    let ends = self.ends(&event, number);
+                    self.held.push_back(event);
+                    if ends {
+                        return Err(REPLACED.to_owned());
+                    }
+                }
+                Ok(None) => {
+                    idle += 1;
+                    if idle % LOOK_AFTER == 0 {
+                        moving.retain(|&tid| !is_as_good_as_stopped(tid));
+                    }
+                    if start.elapsed() > PATIENCE {
+                        return Err("its threads could not be stopped all at once".to_owned());
+                    }
+                    if idle < BRISK { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(Held(()))
+    }
+
+    /// Gives the memory of trampolines back that no site leads to, and in which no thread of an address space is.
+    pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
+        if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {
+            return;
+        }
+        let mut places = Vec::new();
+        for tid in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
+            let tid = tid.identity.tid;
+            match process::blocked_at(tid).ok().flatten() {
+                Some(rip) => places.push(rip),
+                // It may be anywhere.
+                None => return,
+            }
+        }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            // The agent may be at work for one.
+            let claimed: Vec<u64> =
+                space.ground.iter().flat_map(|ground| ground.contexts.claimed()).collect();
+            space.jumps.free(|trampoline| {
+                places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
+            });
+        }
+    }
+
+    /// Asks a thread to stop, which is answered when it has.
+    pub(crate) fn ask(&mut self, tid: i32) {
+        if let Some(tracked) = self.threads.get_mut(&tid)
+            && !tracked.asked
+            && let Activity::Running(running) = &tracked.activity
+        {
+            tracked.asked = running.interrupt().is_ok();
+        }
+    }
+
+    /// Whether an event says that an address space is no more: a process that has it has replaced its program.
+    fn ends(&self, event: &Event, number: u32) -> bool {
+        let Event::Stopped(thread, Stop::Exec { .. }) = event else { return false };
+        // All threads of the process are gone; the one that did it has the process's number now.
+        self.threads
+            .values()
+            .any(|tracked| tracked.space == Some(number) && tracked.identity.pid == thread.tid())
+    }
+}
+
+/// Why nothing can be changed any more.
+const REPLACED: &str = "the process has replaced its program";
+
+/// The thread that an event is of.
+pub(crate) fn tid_of(event: &Event) -> i32 {
+    match event {
+        Event::Stopped(thread, _) => thread.tid(),
+        Event::Ended { tid, .. } => *tid,
+    }
+}
+
+/// Whether a thread that was asked to stop executes nothing of its program before it has: it waits in the kernel and
+/// cannot be woken, or has ended.
+fn is_as_good_as_stopped(tid: i32) -> bool {
+    Status::read(tid).map_or(true, |status| status.state == 'D' || status.has_ended())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_summed_up() {
+        let mut holds = Holds::default();
+        assert_eq!(holds.times(), HoldTimes::default());
+        holds.times = [5, 1, 3].map(Duration::from_millis).to_vec();
+        let times = holds.times();
+        assert_eq!((times.count, times.least.as_millis(), times.median.as_millis()), (3, 1, 3));
+        assert_eq!(times.greatest.as_millis(), 5);
+    }
+}

@@ -1,0 +1,263 @@
+//! The handlers of jump probes as machine code.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use agent::layout::{HandlerInfo, PerProcessor, state};
+use jit::{Compiled, Environment, Handler, Limits, Variable};
+use patch::Mode;
+use rpn::{Location, Object};
+use vm::{Op, Word};
+
+use super::over::is_mortal;
+use super::{Code, Counter};
+use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
+use crate::site::Site;
+use crate::tracer::Tracer;
+use crate::versions::Versions;
+
+impl Code for Compiled {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn entry(&self) -> u32 {
+        Compiled::entry(self)
+    }
+
+    fn place(&self, address: u64, to: &mut Vec<u8>) {
+        Compiled::place(self, address, to);
+    }
+
+    fn repair(&self, offset: u32) -> Option<u32> {
+        Compiled::repair(self, offset)
+    }
+
+    fn undo(&self, offset: u32) -> Option<u32> {
+        Compiled::undo(self, offset)
+    }
+}
+
+/// Bytes of code, from the site on, by which is judged whether the flags are live there.
+const AHEAD: usize = 128;
+
+/// A handler that was compiled for a site.
+pub(crate) struct Ready {
+    pub(crate) code: Rc<dyn Code>,
+    /// Whether its record is committed behind the displaced instruction.
+    pub(crate) tentative: bool,
+}
+
+impl Tracer<'_> {
+    /// Compiles the handler of a probe for a site of an address space that has the memory for it.
+    pub(crate) fn compile(
+        &mut self,
+        number: u32,
+        program_number: usize,
+        probe: usize,
+        site: &Site,
+        may_fault: bool,
+    ) -> Result<Ready, String> {
+        const NOWHERE: &str = "the process has no memory that it shares with the tracer";
+        let Some(space) = self.spaces.get_mut(&number) else { return Err(NOWHERE.to_owned()) };
+        let (Some(ground), Some(cells)) = (&mut space.ground, &mut self.cells) else {
+            return Err(NOWHERE.to_owned());
+        };
+        let base = ground.cells;
+        let program = &mut self.programs[program_number];
+        let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
+        let globals = self.globals.address(base).ok_or("the global variables are not in shared memory")?;
+        if program.counters.is_none() {
+            let variables = counted(&program.versions);
+            let counter = |variable: u16| Some((variable, cells.counter(program.locals.offset(variable))?));
+            program.counters = Some(variables.into_iter().filter_map(counter).collect());
+        }
+        let counters = program.counters.iter().flatten();
+        let counted: Vec<(Variable, PerProcessor)> = counters
+            .map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base)))
+            .collect();
+        let object = program.versions.of_word(Word::W8);
+        let definition = &object.probes[probe];
+        let limits = has_limits(definition);
+        let (names, mortal) = (&mut self.probe_names, &mut self.mortal);
+        let can_end = is_mortal(program, probe);
+        let name = *program.probes[probe].name.get_or_insert_with(|| {
+            if can_end {
+                mortal.push((program_number, probe));
+            }
+            names.push((program_number, probe));
+            (names.len() - 1) as u32
+        });
+        const FULL: &str = "there is no more room to count in";
+        // Of a probe that has many sites, each is counted for itself.
+        let place = match definition.location {
+            Location::Points { .. } if limits => {
+                return Err("it has many sites, and counts its hits one by one".to_owned());
+            }
+            Location::Points { .. } => {
+                let places = program.places.get_mut();
+                Some(places.counter(probe, &site.module, site.address, cells).ok_or(FULL)?)
+            }
+            _ => None,
+        };
+        let point = place.as_ref().map(|(offset, _)| *offset).or(program.probes[probe].offset).unwrap_or(0);
+        let tallies = program.probes[probe].counted(cells).ok_or(FULL)?;
+        let hits = place.map_or_else(|| tallies.hits.at(base), |(_, counter)| counter.at(base));
+        let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
+        let mut ahead = [0; AHEAD];
+        let code = ahead_of(site, &space.code.memory, &space.sites, &mut ahead);
+        let (own, shared) = ground.contexts.kinds();
+        let handler = Handler {
+            code: &object.code,
+            entry: definition.entry,
+            jmpmax: object.jmpmax,
+            logmax: object.logmax,
+            mask: definition.mask,
+            locals: object.vars,
+            globals: object.gvars,
+            major: object.major,
+            minor: definition.minor,
+        };
+        let mut environment = Environment {
+            identity: ground.identity as u32,
+            contexts: ground.contexts.base() as u32,
+            own_contexts: own,
+            shared_contexts: shared,
+            locals,
+            globals,
+            counted: &counted,
+            hits,
+            missed: word(MISSED),
+            dropped: word(DROPPED),
+            over: word(OVER),
+            limits: limits.then(|| Limits {
+                hits: word(TURNS),
+                ignore: definition.ignore,
+                maxhits: definition.maxhits,
+            }),
+            agent: ground.entries,
+            // A handler that stays in compiled code does without a description.
+            info: 0,
+            probe: name,
+            site: site.address,
+            flags_live: !patch::flags_are_dead(Mode::Bits64, code, site.address, false),
+            tentative: false,
+            lossless: false,
+            rdpid: true,
+        };
+        let compile = |environment: &Environment<'_>| {
+            jit::compile(&handler, environment).map_err(|unsupported| unsupported.to_string())
+        };
+        let mut compiled = compile(&environment)?;
+        let tentative = may_fault && compiled.claims && !definition.logonfault;
+        if !tentative && !compiled.leaves {
+            return Ok(Ready { code: Rc::new(compiled), tentative });
+        }
+        environment.tentative = tentative;
+        if compiled.leaves {
+            let info = HandlerInfo {
+                point,
+                code: 0,
+                code_length: object.code.len() as u32,
+                entry: definition.entry as u32,
+                jmpmax: object.jmpmax,
+                logmax: object.logmax as u32,
+                excpt_log: object.excpt_log as u32,
+                heap: definition.heap as u32,
+                mask: definition.mask.into(),
+                autostacktrace: object.autostacktrace.into(),
+                locals,
+                local_count: object.vars.into(),
+                globals,
+                global_count: object.gvars.into(),
+                module: 0,
+                module_length: object.module.len() as u32,
+                id: object.id,
+                major: object.major,
+                minor: definition.minor,
+                probe: name,
+                record: if tentative { state::TENTATIVE } else { state::COMMITTED },
+                lossless: 0,
+                dropped: word(DROPPED),
+                removed: word(OVER),
+            };
+            environment.info = ground.describe(&space.code.memory, (program_number, probe), object, info)?;
+        }
+        compiled = compile(&environment)?;
+        Ok(Ready { code: Rc::new(compiled), tentative })
+    }
+}
+
+/// Whether the hits of a probe are counted one by one, since it passes some over. The greatest `maxhits` means none.
+pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
+    /// `maxhits` where none is given.
+    const UNLIMITED: u64 = 0x7fff_ffff;
+    definition.ignore > 0 || definition.maxhits < UNLIMITED
+}
+
+/// The program's code from a site on.
+fn ahead_of<'a>(
+    site: &Site,
+    memory: &process::Memory,
+    sites: &HashMap<u64, crate::site::Armed>,
+    into: &'a mut [u8; AHEAD],
+) -> &'a [u8] {
+    let own = site.displaced.original();
+    if memory.peek(site.address, into).is_ok() {
+        crate::site::hide(sites, site.address, into);
+        into
+    } else {
+        // The mapping ends soon.
+        into[..own.len()].copy_from_slice(own);
+        &into[..own.len()]
+    }
+}
+
+/// The local variables that no version of a program does anything with but to increment and decrement them, by number.
+fn counted(versions: &Versions) -> Vec<u16> {
+    let mut versions = versions.all();
+    let mut counted = versions.next().map(counted_in).unwrap_or_default();
+    for version in versions {
+        let other = counted_in(version);
+        counted.retain(|variable| other.contains(variable));
+    }
+    counted
+}
+
+/// The same for one version. Those that it does nothing at all with are not among them.
+fn counted_in(object: &Object) -> Vec<u16> {
+    let mut used: HashMap<u16, bool> = HashMap::new();
+    let mut rest = &object.code[..];
+    while let Some((&opcode, operands)) = rest.split_first() {
+        let Some(op) = Op::from_byte(opcode) else { return Vec::new() };
+        let size = op.row().operand.size(object.word().bytes());
+        let Some((operand, next)) = operands.split_at_checked(size) else { return Vec::new() };
+        let variable = || u16::from_le_bytes(operand.try_into().unwrap_or_default());
+        match op {
+            Op::IncLvImm | Op::DecLvImm => {
+                used.entry(variable()).or_insert(true);
+            }
+            Op::PushLvImm | Op::PopLvImm | Op::MoveLvImm => {
+                used.insert(variable(), false);
+            }
+            Op::PushLv | Op::PopLv | Op::MoveLv | Op::LogLv | Op::TraceLv => return Vec::new(),
+            _ => {}
+        }
+        rest = next;
+    }
+    let vars = object.vars;
+    let mut counted: Vec<u16> = used
+        .into_iter()
+        .filter(|&(variable, only)| only && variable < vars)
+        .map(|(variable, _)| variable)
+        .collect();
+    counted.sort_unstable();
+    counted
+}
+
+impl Program {
+    /// What is counted in a local variable beside its own word.
+    pub(crate) fn counted(&self, variable: usize) -> Option<&Counter> {
+        self.counters.as_ref()?.get(&u16::try_from(variable).ok()?)
+    }
+}

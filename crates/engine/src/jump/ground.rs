@@ -1,0 +1,357 @@
+//! The memory that jump probes need in an address space, beside their trampolines: all of it below 2 GiB.
+//!
+//! | what | protection | whose |
+//! |---|---|---|
+//! | the identity page | read, write | the process's own; zeros in a forked child |
+//! | the cells | read, write | shared with the tracer and all its processes |
+//! | the contexts and their rings | read, write | shared with the tracer and forked children |
+//! | the agent | read, execute | the process's own |
+//! | descriptions of handlers, and bytecode | read, execute | the process's own |
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use agent::image::{Entry, Image, Settings, image};
+use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LOW_END, PAGE};
+use process::{Caller, Memory, Status, Stop, Stopped};
+use rpn::Object;
+
+use super::contexts::Contexts;
+use super::room::Room;
+use crate::mapping::Called;
+use crate::tracer::Tracer;
+
+/// Bytes for descriptions of handlers and bytecode; pages are taken when they are written first.
+const TEXTS: u64 = 16 << 20;
+
+/// Where an address space has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// The address of the identity page.
+    pub(crate) identity: u64,
+    /// The address of the shared words.
+    pub(crate) cells: u64,
+    /// The contexts: a forked child has its parent's.
+    pub(crate) contexts: Rc<Contexts>,
+    /// The agent's entries.
+    pub(crate) entries: Entries,
+    /// The agent's instructions that may fault, ascending, each with the place to go on at.
+    faults: Rc<Vec<(u64, u64)>>,
+    /// The agent's instructions: the first, and behind the last.
+    code: (u64, u64),
+    /// Where a thread goes on that faults in the agent where it must not.
+    pub(crate) give_up: u64,
+    /// Descriptions of handlers, and bytecode.
+    texts: Rc<Texts>,
+    /// What is mapped: addresses and sizes.
+    mapped: Vec<(u64, u64)>,
+}
+
+/// Descriptions of handlers, bytecode and names: what is free for them, and which there are.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    room: Room,
+    /// The bytecode and the module's name of each program.
+    programs: HashMap<usize, (u32, u32)>,
+    /// The description of each probe, for records of one state, at one place of the module.
+    handlers: HashMap<((usize, usize), u32, u64), u32>,
+}
+
+impl Texts {
+    /// Writes bytes: their address.
+    fn write(&mut self, memory: &Memory, bytes: &[u8]) -> Result<u32, String> {
+        let place = self.room.take(bytes.len().max(1) as u64, &(0..=LOW_END));
+        let place = place.ok_or("there is no more room for descriptions of handlers")?;
+        memory.poke(place, bytes).map_err(|error| format!("describing handlers: {error}"))?;
+        Ok(place as u32)
+    }
+}
+
+impl Ground {
+    /// The address of the description of a probe's handler, to which the addresses of the bytecode and of the module's name
+    /// are added. It is written unless it is there.
+    pub(crate) fn describe(
+        &mut self,
+        memory: &Memory,
+        probe: (usize, usize),
+        object: &Object,
+        mut info: HandlerInfo,
+    ) -> Result<u32, String> {
+        if let Some(&known) = self.texts.handlers.get(&(probe, info.record, info.point)) {
+            return Ok(known);
+        }
+        let texts = Rc::make_mut(&mut self.texts);
+        let (code, module) = match texts.programs.get(&probe.0) {
+            Some(&known) => known,
+            None => {
+                let code = texts.write(memory, &object.code)?;
+                let module = texts.write(memory, object.module.as_bytes())?;
+                texts.programs.insert(probe.0, (code, module));
+                (code, module)
+            }
+        };
+        (info.code, info.module) = (code, module);
+        let address = texts.write(memory, &bytes_of(&info))?;
+        texts.handlers.insert((probe, info.record, info.point), address);
+        Ok(address)
+    }
+
+    /// What is mapped: addresses and sizes.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.mapped.iter().copied()
+    }
+
+    /// Whether an address is of the agent's own code.
+    pub(crate) fn is_agent(&self, address: u64) -> bool {
+        (self.code.0..self.code.1).contains(&address)
+    }
+
+    /// Where a thread goes on that has faulted at this instruction of the agent.
+    pub(crate) fn repair(&self, address: u64) -> Option<u64> {
+        let found = self.faults.binary_search_by_key(&address, |&(from, _)| from).ok()?;
+        Some(self.faults[found].1)
+    }
+}
+
+impl Tracer<'_> {
+    /// Makes sure that an address space has it. What is not there afterwards, and why, is in the result.
+    pub(crate) fn make_ground(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
+        let Some(space) = self.spaces.get(&number) else {
+            return Ok((thread, stop, Err("the process is gone".to_owned())));
+        };
+        match &space.groundless {
+            _ if space.ground.is_some() => return Ok((thread, stop, Ok(()))),
+            Some(reason) => return Ok((thread, stop, Err(reason.clone()))),
+            None => {}
+        }
+        let (thread, stop, made) = self.lay_ground(number, thread, stop)?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            match &made {
+                Ok(ground) => {
+                    self.drain.add(Rc::clone(&ground.contexts));
+                    space.mappings += ground.mapped.len();
+                    space.ground = Some(ground.clone());
+                }
+                Err(reason) => space.groundless = Some(reason.clone()),
+            }
+        }
+        Ok((thread, stop, made.map(drop)))
+    }
+
+    /// Maps all of it, or nothing.
+    fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<Ground> {
+        let tid = thread.tid();
+        if let Some(missing) = process::missing_instructions() {
+            return Ok((thread, stop, Err(format!("the processor has no `{missing}`"))));
+        }
+        let known = self.cells.as_ref().map(|cells| (cells.shared().clone(), cells.processors()));
+        let Some((cells, processors)) = known else {
+            return Ok((thread, stop, Err("there is no memory to share with the process".to_owned())));
+        };
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
+        let places = match places(
+            &mappings,
+            process::heap_start(tid),
+            cells.size() as u64,
+            Contexts::size(processors),
+        ) {
+            Some(places) => places,
+            None => return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned()))),
+        };
+        let contexts = match Contexts::new(places.contexts, processors) {
+            Ok(contexts) => Rc::new(contexts),
+            Err(error) => {
+                return Ok((thread, stop, Err(format!("memory to share with the process: {error}"))));
+            }
+        };
+        let syscall = match self.find_syscall(number, &thread, &mappings)? {
+            Ok(syscall) => syscall,
+            Err(reason) => return Ok((thread, stop, Err(reason))),
+        };
+        let yields = Status::read(tid).is_ok_and(|status| status.seccomp == 0);
+        let mut caller = match Caller::begin(thread, stop, syscall) {
+            Ok(caller) => caller,
+            Err((_, error)) if error.is_gone() => return Err(error),
+            Err((thread, error)) => return Ok((thread, Stop::Other, Err(error.to_string()))),
+        };
+        use Kind::{Own, Shared};
+        let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
+        let steps: [(u64, u64, Kind<'_>); 5] = [
+            (places.identity, PAGE, Own(read | write)),
+            (places.cells, cells.size() as u64, Shared(&cells)),
+            (places.contexts, contexts.shared().size() as u64, Shared(contexts.shared())),
+            (places.agent, agent_size(), Own(read | execute)),
+            (places.texts, TEXTS, Own(read | execute)),
+        ];
+        let mut mapped = Vec::new();
+        let mut result = Ok(());
+        for (place, size, memory) in &steps {
+            let (next, done) = match memory {
+                Own(protection) => caller.map(*place, *size, *protection)?,
+                Shared(shared) => caller.share(shared.descriptor(), *place, *size, read | write)?,
+            };
+            caller = next;
+            if done.is_err() {
+                result = done;
+                break;
+            }
+            mapped.push((*place, *size));
+        }
+        if result.is_ok() {
+            (caller, result) = caller.wipe_on_fork(places.identity, PAGE)?;
+        }
+        if result.is_err() {
+            for (place, size) in mapped.drain(..) {
+                caller = caller.unmap(place, size)?.0;
+            }
+        }
+        let (thread, stop) = caller.end()?;
+        if let Err(error) = result {
+            return Ok((thread, stop, Err(error.to_string())));
+        }
+        let image: &Image = image();
+        let bytes = image.at(places.agent, Settings { identity: places.identity as u32, yields });
+        let written = self.spaces.get(&number).map(|space| space.code.memory.poke(places.agent, &bytes));
+        if !matches!(written, Some(Ok(()))) {
+            return Ok((thread, stop, Err("the memory mapped for probes cannot be written".to_owned())));
+        }
+        let mut texts = Texts::default();
+        texts.room.add(places.texts, TEXTS);
+        let ground = Ground {
+            identity: places.identity,
+            cells: places.cells,
+            contexts,
+            entries: Entries {
+                resume: image.entry(Entry::Resume, places.agent) as u32,
+                wait: image.entry(Entry::Wait, places.agent) as u32,
+            },
+            faults: Rc::new(image.faults(places.agent).collect()),
+            code: (places.agent, places.agent + image.code_size() as u64),
+            give_up: image.entry(Entry::GiveUp, places.agent),
+            texts: Rc::new(texts),
+            mapped,
+        };
+        Ok((thread, stop, Ok(ground)))
+    }
+}
+
+/// Memory to be mapped.
+enum Kind<'a> {
+    /// Private, with this protection.
+    Own(i32),
+    /// The tracer's.
+    Shared(&'a super::shared::Shared),
+}
+
+/// Where everything is to be.
+struct Places {
+    identity: u64,
+    cells: u64,
+    contexts: u64,
+    agent: u64,
+    texts: u64,
+}
+
+/// Bytes of the agent, in whole pages.
+fn agent_size() -> u64 {
+    (image().size() as u64).next_multiple_of(PAGE)
+}
+
+/// Finds room for everything in what is free.
+fn places(mappings: &[process::Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
+    let mut gaps = process::low_gaps(mappings, heap);
+    let mut place = |size: u64, align: u64| {
+        let place = *process::low_places(&gaps, size, align).first()?;
+        let gap = gaps.iter().position(|gap| gap.start <= place && place + size <= gap.end)?;
+        let gap = gaps.remove(gap);
+        // The pieces have nothing between them: they are all the tracer's.
+        gaps.extend([gap.start..place, place + size..gap.end].into_iter().filter(|rest| !rest.is_empty()));
+        gaps.sort_by_key(|gap| gap.start);
+        Some(place)
+    };
+    Some(Places {
+        contexts: place(contexts, CONTEXT_SIZE)?,
+        cells: place(cells.next_multiple_of(PAGE), PAGE)?,
+        agent: place(agent_size(), PAGE)?,
+        texts: place(TEXTS, PAGE)?,
+        identity: place(PAGE, PAGE)?,
+    })
+}
+
+/// The bytes of a description, as the agent reads them.
+fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
+    let words = [
+        info.code,
+        info.code_length,
+        info.entry,
+        info.jmpmax,
+        info.logmax,
+        info.excpt_log,
+        info.heap,
+        info.mask,
+        info.autostacktrace,
+        info.locals,
+        info.local_count,
+        info.globals,
+        info.global_count,
+        info.module,
+        info.module_length,
+        info.id,
+        info.major,
+        info.minor,
+        info.probe,
+        info.record,
+        info.lossless,
+        info.dropped,
+        info.removed,
+    ];
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    let mut bytes: Vec<u8> = info.point.to_le_bytes().into_iter().chain(words).collect();
+    bytes.resize(size_of::<HandlerInfo>(), 0);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn a_description_is_read_as_it_is_written() {
+        let info = HandlerInfo {
+            point: 1,
+            code: 2,
+            mask: 3,
+            globals: 4,
+            probe: 5,
+            removed: 6,
+            ..HandlerInfo::default()
+        };
+        let bytes = bytes_of(&info);
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        assert_eq!(bytes.len(), size_of::<HandlerInfo>());
+        let fields = [
+            (offset_of!(HandlerInfo, point), 1),
+            (offset_of!(HandlerInfo, code), 2),
+            (offset_of!(HandlerInfo, mask), 3),
+            (offset_of!(HandlerInfo, globals), 4),
+            (offset_of!(HandlerInfo, probe), 5),
+            (offset_of!(HandlerInfo, removed), 6),
+        ];
+        for (at, value) in fields {
+            assert_eq!(word(at), value);
+        }
+    }
+
+    #[test]
+    fn what_is_needed_finds_room_in_an_empty_process() {
+        let places = places(&[], None, 40 << 20, 80 << 20).expect("room");
+        assert!(places.contexts.is_multiple_of(CONTEXT_SIZE));
+        for place in [places.identity, places.cells, places.contexts, places.agent, places.texts] {
+            assert!((PAGE..LOW_END).contains(&place));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Sites that are jumps.
+//!
+//! ```text
+//!     site:   e9 ..              jmp T                     (or a jump to a landing pad, which jumps to T)
+//!     T:      the handlers, one behind the other
+//!     D:      the displaced instruction
+//!     A:      the record is committed                      only where a handler logs and the instruction can fault
+//!     J:      jmp site + length
+//! ```
+//!
+//! `trampoline` is the code from T to J; `room` the memory that it lies in. `arm` makes jumps of sites, while all threads are
+//! held; `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
+
+mod arm;
+mod cells;
+mod clock;
+mod compile;
+mod contexts;
+mod drain;
+mod ground;
+mod identity;
+mod out;
+mod over;
+mod ring;
+mod room;
+mod shared;
+mod signal;
+mod trampoline;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub(crate) use cells::{Cells, Counter, Words};
+pub(crate) use compile::has_limits;
+pub(crate) use drain::Drain;
+pub(crate) use ground::Ground;
+pub(crate) use identity::Known;
+pub(crate) use over::removes;
+use process::Mapping;
+use room::Room;
+pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+
+/// The trampolines of an address space.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jumps {
+    /// The memory that they are in.
+    pub(crate) room: Room,
+    /// All that threads can be in, by their addresses. A child's are its parent's until one of the two changes.
+    trampolines: Rc<BTreeMap<u64, Rc<Trampoline>>>,
+    /// The addresses of those that no site leads to any more.
+    retired: Vec<u64>,
+}
+
+impl Jumps {
+    /// The trampoline that holds an address, and which part of it that is.
+    pub(crate) fn at(&self, rip: u64) -> Option<(&Rc<Trampoline>, Part)> {
+        let (_, trampoline) = self.trampolines.range(..=rip).next_back()?;
+        Some((trampoline, trampoline.part(rip)?))
+    }
+
+    /// A trampoline of a site.
+    pub(crate) fn of_site(&self, site: u64) -> Option<&Rc<Trampoline>> {
+        self.trampolines.values().find(|trampoline| trampoline.site() == site)
+    }
+
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        !self.trampolines.is_empty()
+    }
+
+    /// Whether there are trampolines that no site leads to.
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Adds trampolines that are written.
+    pub(crate) fn add(&mut self, trampolines: impl IntoIterator<Item = Trampoline>) {
+        let known = Rc::make_mut(&mut self.trampolines);
+        known.extend(trampolines.into_iter().map(|trampoline| (trampoline.start(), Rc::new(trampoline))));
+    }
+
+    /// No site leads to a trampoline any more; threads may still be in it.
+    pub(crate) fn retire(&mut self, start: u64) {
+        if self.trampolines.contains_key(&start) {
+            self.retired.push(start);
+        }
+    }
+
+    /// Gives the memory of retired trampolines back in which no thread is: `is_in` says of a range whether one is.
+    pub(crate) fn free(&mut self, is_in: impl Fn(&Trampoline) -> bool) {
+        if self.retired.is_empty() {
+            return;
+        }
+        let known = Rc::make_mut(&mut self.trampolines);
+        let room = &mut self.room;
+        self.retired.retain(|start| match known.get(start) {
+            Some(trampoline) if is_in(trampoline) => true,
+            _ => {
+                if let Some(trampoline) = known.remove(start) {
+                    room.give_back(trampoline.start(), trampoline.size());
+                }
+                false
+            }
+        });
+    }
+
+    /// Forgets what is not mapped, in a child whose copy was taken while it was being mapped.
+    pub(crate) fn retain(&mut self, mappings: &[Mapping]) {
+        let is_mapped = |base: u64, size: u64| {
+            mappings
+                .iter()
+                .any(|mapping| mapping.start <= base && base + size <= mapping.end && mapping.executable)
+        };
+        self.room.retain(is_mapped);
+        Rc::make_mut(&mut self.trampolines).retain(|&start, trampoline| is_mapped(start, trampoline.size()));
+    }
+}

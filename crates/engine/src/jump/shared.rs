@@ -1,0 +1,158 @@
+//! Memory that the tracer shares with the processes it probes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
+pub(crate) struct Shared {
+    file: File,
+    memory: NonNull<u8>,
+    size: usize,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({} bytes)", self.size)
+    }
+}
+
+impl Shared {
+    /// New memory, all zeros; pages are taken when they are written first.
+    ///
+    /// # Errors
+    /// There are no descriptors, or no addresses, left.
+    pub(crate) fn new(size: usize) -> io::Result<Rc<Shared>> {
+        let file = File::from(within_limits(|| process::shared_memory(size as u64))?);
+        // SAFETY: a fresh mapping of a file that is as long.
+        let memory = unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                rights,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(memory.cast::<u8>()) {
+            Some(place) if memory != libc::MAP_FAILED => Ok(Rc::new(Shared { file, memory: place, size })),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Its descriptor, to be given to a process.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Bytes of it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The words of 8 bytes from an offset, a multiple of 8, on; those that lie outside are missing.
+    pub(crate) fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        let room = (self.size.saturating_sub(offset)) / size_of::<AtomicU64>();
+        let offset = offset.next_multiple_of(size_of::<AtomicU64>());
+        if offset >= self.size {
+            return &[];
+        }
+        // SAFETY: the mapping begins at a page, so the place is aligned; it has `room` words from there; it lives as long as
+        // `self`; and atomics may be changed by others.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(offset).cast(), count.min(room)) }
+    }
+
+    /// The word of 4 bytes at an offset, a multiple of 4.
+    pub(crate) fn half(&self, offset: usize) -> Option<&AtomicU32> {
+        let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.size;
+        // SAFETY: as in `words`.
+        fits.then(|| unsafe { &*self.memory.as_ptr().add(offset).cast() })
+    }
+
+    /// Copies bytes out. Nobody may be believed not to write there meanwhile; the bytes are then one or the other.
+    pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
+        let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size);
+        if fits {
+            // SAFETY: both places have that many bytes, and one is the tracer's own. A process may write to the other
+            // meanwhile: the bytes have no meaning to the compiler, which sees a copy by the processor.
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(offset), into.as_mut_ptr(), into.len())
+            };
+        }
+        fits
+    }
+
+    /// Writes bytes, as a process does.
+    #[cfg(test)]
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
+        let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size);
+        if fits {
+            // SAFETY: as in `copy`.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_ptr().add(offset), from.len())
+            };
+        }
+        fits
+    }
+}
+
+/// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
+fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    // SAFETY: the sets are made by the calls that fill them, which only change this thread's mask; none but the one signal,
+    // which the action has raised, is taken.
+    unsafe {
+        let (mut signal, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut signal);
+        libc::sigaddset(&mut signal, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signal, &mut before);
+        let result = action();
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        libc::sigtimedwait(&signal, std::ptr::null_mut(), &at_once);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new`, and no reference to it is left.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_lies_outside_is_not_there() {
+        let shared = Shared::new(8192).expect("memory");
+        assert_eq!(shared.words(0, 4).len(), 4);
+        assert_eq!(shared.words(8184, 4).len(), 1);
+        assert_eq!(shared.words(8192, 4).len(), 0);
+        assert_eq!(shared.words(usize::MAX - 7, 4).len(), 0);
+        assert!(shared.half(8188).is_some() && shared.half(8192).is_none() && shared.half(2).is_none());
+        let mut bytes = [1; 16];
+        assert!(
+            !shared.copy(8184, &mut bytes)
+                && !shared.copy(usize::MAX, &mut bytes)
+                && !shared.write(8190, &bytes)
+        );
+        shared.words(8, 1)[0].store(0x0102, Ordering::Relaxed);
+        assert!(shared.copy(8, &mut bytes));
+        assert_eq!(bytes[..3], [2, 1, 0]);
+    }
+
+    #[test]
+    fn nobody_can_cut_it_short() {
+        let shared = Shared::new(8192).expect("memory");
+        let file = File::from(shared.descriptor().try_clone_to_owned().expect("descriptors"));
+        assert!(file.set_len(0).is_err());
+    }
+}

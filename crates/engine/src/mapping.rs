@@ -1,0 +1,161 @@
+//! Memory that is mapped in a process for its probes, by a system call of its own.
+
+use std::ops::RangeInclusive;
+
+use process::{Error as ProcessError, Machine, Mapping, Stop, Stopped};
+
+use crate::slots::{self, Growth};
+use crate::tracer::Tracer;
+
+/// Places tried before the memory is given up: another thread may take one first.
+const TRIES: usize = 8;
+
+/// What a kernel allows where it does not say.
+const MAP_COUNT: usize = 65_530;
+
+/// Memory that is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Bytes, whole pages.
+    pub(crate) size: u64,
+    /// The address that it is to be close to.
+    pub(crate) near: u64,
+    /// The addresses that all of it must be at.
+    pub(crate) reach: RangeInclusive<u64>,
+}
+
+/// A thread that has made system calls for the tracer, with why it is stopped now, and what came of them.
+pub(crate) type Called<T> = Result<(Stopped, Stop, Result<T, String>), ProcessError>;
+
+impl Tracer<'_> {
+    /// Maps private memory, readable and executable, all zeros: its address. `thread` is of the address space.
+    pub(crate) fn map_code(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        wanted: &Wanted,
+    ) -> Called<u64> {
+        let tid = thread.tid();
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
+        if let Err(reason) = self.count_mapping(number, mappings.len()) {
+            return Ok((thread, stop, Err(reason)));
+        }
+        let taken = taken(tid, &mappings);
+        let places = slots::gaps(&taken, wanted.size, wanted.near, &wanted.reach);
+        let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+        let size = wanted.size;
+        let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
+            let mut stop = Stop::Interrupt;
+            for gap in places.into_iter().take(TRIES) {
+                let (stopped, now, result) =
+                    thread.call(syscall, libc::SYS_mmap, [gap.start, size, protection, flags, !0, 0])?;
+                (thread, stop) = (stopped, now);
+                match result {
+                    Ok(base) if base == gap.start => {
+                        outcome = Ok(base);
+                        break;
+                    }
+                    Ok(elsewhere) => {
+                        // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                        let (stopped, now, _) =
+                            thread.call(syscall, libc::SYS_munmap, [elsewhere, size, 0, 0, 0, 0])?;
+                        (thread, stop) = (stopped, now);
+                    }
+                    Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
+                }
+            }
+            Ok((thread, stop))
+        });
+        let (thread, stop, allowed) = done?;
+        if outcome.is_ok()
+            && let Some(space) = self.spaces.get_mut(&number)
+        {
+            space.mappings += 1;
+        }
+        Ok((thread, stop, allowed.and(outcome)))
+    }
+
+    /// Lets a thread make system calls by its own means, also from a sandbox if that can be. `calls` gets the address of an
+    /// instruction that enters the kernel.
+    pub(crate) fn with_calls(
+        &mut self,
+        number: u32,
+        mut thread: Stopped,
+        stop: Stop,
+        mappings: &[Mapping],
+        calls: impl FnOnce(Stopped, u64) -> Result<(Stopped, Stop), ProcessError>,
+    ) -> Called<()> {
+        let syscall = match self.find_syscall(number, &thread, mappings)? {
+            Ok(syscall) => syscall,
+            Err(reason) => return Ok((thread, stop, Err(reason))),
+        };
+        let suspended = match Self::allow_call(&mut thread) {
+            Ok(suspended) => suspended,
+            Err(reason) => return Ok((thread, stop, Err(reason))),
+        };
+        let (mut thread, stop) = calls(thread, syscall)?;
+        if suspended {
+            thread.restore_seccomp()?;
+        }
+        Ok((thread, stop, Ok(())))
+    }
+
+    /// The address of an instruction of an address space that enters the kernel.
+    pub(crate) fn find_syscall(
+        &mut self,
+        number: u32,
+        thread: &Stopped,
+        mappings: &[Mapping],
+    ) -> Result<Result<u64, String>, ProcessError> {
+        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return Ok(Err("the process is gone".to_owned()));
+        };
+        if space.syscall.is_none() {
+            space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
+        }
+        Ok(space.syscall.ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
+    }
+
+    /// Whether one more mapping can be made in a process that has so many, without taking them from the program: it keeps
+    /// at least half of what the kernel allows.
+    fn count_mapping(&self, number: u32, there: usize) -> Result<(), String> {
+        let most = std::fs::read_to_string("/proc/sys/vm/max_map_count")
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(MAP_COUNT);
+        let own = self.spaces.get(&number).map_or(0, |space| space.mappings);
+        if own >= most / 2 || there + 1 >= most - most / 16 {
+            return Err(format!(
+                "the process has {there} of the {most} mappings that the kernel allows (vm.max_map_count), {own} of them \
+                 for probes; the rest is the program's"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What of the address space of a process is taken, by address: (start, end, how it may grow).
+pub(crate) fn taken(tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
+    // A program that has just begun has no heap yet, and must find room for it.
+    let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
+    let mut taken: Vec<_> =
+        mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).chain(heap).collect();
+    taken.sort_by_key(|&(start, ..)| start);
+    taken
+}
+
+/// How a mapping may grow.
+fn growth(mapping: &Mapping) -> Growth {
+    match mapping.label.as_deref() {
+        Some("[heap]") => Growth::Up,
+        Some("[stack]") => Growth::Down,
+        _ => Growth::None,
+    }
+}

@@ -1,0 +1,82 @@
+//! How places in a module are named in messages: by the number that goes into the program.
+//!
+//! `offset =` takes offsets in the module's file, `address =` addresses of the process; within the engine places are
+//! addresses of the file's own numbering, which nobody types.
+
+use process::{Image, Misplaced};
+use rpn::Location;
+
+/// Which numbers a program uses for a module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Numbers<'a> {
+    /// Offsets in the file.
+    Offsets(&'a Image),
+    /// Addresses of the process: what is added to those of the file.
+    Addresses(u64),
+}
+
+impl<'a> Numbers<'a> {
+    /// Those that a probepoint is given by; `bias` is what is added to the file's addresses in the process.
+    pub(crate) fn of(location: &Location, image: &'a Image, bias: u64) -> Numbers<'a> {
+        match location {
+            Location::Address(_) => Numbers::Addresses(bias),
+            _ => Numbers::Offsets(image),
+        }
+    }
+
+    /// The number of a place, after what it is: `offset 0x1001`.
+    pub(crate) fn place(self, vaddr: u64) -> String {
+        match self {
+            Numbers::Offsets(image) if image.offset_of_address(vaddr).is_some() => {
+                format!("offset {}", self.number(vaddr))
+            }
+            _ => format!("address {}", self.number(vaddr)),
+        }
+    }
+
+    /// The number alone. A place that no byte of the file is at has its address for one.
+    pub(crate) fn number(self, vaddr: u64) -> String {
+        match self {
+            Numbers::Offsets(image) => format!("{:#x}", image.offset_of_address(vaddr).unwrap_or(vaddr)),
+            Numbers::Addresses(bias) => format!("{:#x}", vaddr.wrapping_add(bias)),
+        }
+    }
+
+    /// The number of a place to use and, where that can be typed, what it is called: "0x1001 (`main+1`)".
+    fn choice(self, vaddr: u64) -> String {
+        let number = self.number(vaddr);
+        let Numbers::Offsets(image) = self else { return number };
+        match image.function_at(vaddr) {
+            Some(function) if function.vaddr == vaddr => format!("{number} (`{}`)", function.name),
+            Some(function) => format!("{number} (`{}+{:#x}`)", function.name, vaddr - function.vaddr),
+            None => number,
+        }
+    }
+
+    /// Why a place is not the start of an instruction.
+    pub(crate) fn boundary(self, misplaced: &Misplaced) -> String {
+        let what = match misplaced {
+            Misplaced::NotCode { vaddr, why } => format!("{} is not code: {why}", self.place(*vaddr)),
+            Misplaced::InsideInstruction { vaddr, before, after, text } => format!(
+                "{} is inside the instruction `{text}`; the nearest boundaries are {} and {}",
+                self.place(*vaddr),
+                self.choice(*before),
+                self.choice(*after)
+            ),
+            Misplaced::Undecodable { vaddr, at, start } => format!(
+                "{} cannot be checked: the bytes at {}, between the last known start {} and the next one, look like \
+                 data",
+                self.place(*vaddr),
+                self.number(*at),
+                self.choice(*start)
+            ),
+        };
+        format!("{what}; `--dont-verify-opcodes` probes it all the same")
+    }
+}
+
+/// Ranges of addresses or offsets, as they stand in messages: `0x1000 to 0x1fff`.
+pub(crate) fn ranges(ranges: impl IntoIterator<Item = (u64, u64)>) -> String {
+    let shown = ranges.into_iter().map(|(start, end)| format!("{start:#x} to {:#x}", end.saturating_sub(1)));
+    shown.collect::<Vec<_>>().join(", ")
+}

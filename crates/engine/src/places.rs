@@ -1,0 +1,163 @@
+//! The sites of definitions that have many, and how often each was hit.
+//!
+//! A site is known by its module's file and its place there, so that processes that map the file at different
+//! addresses count together.
+
+use std::collections::HashMap;
+
+use crate::jump::{Cells, Counter};
+use crate::space::ModuleKey;
+
+/// A site in a file: the probe's number in its program, the file's device and inode, the address in its own numbering.
+type Key = (usize, (u32, u32), u64, u64);
+
+/// One site.
+#[derive(Clone, Debug)]
+struct Place {
+    probe: usize,
+    module: String,
+    function: String,
+    /// The offset in the file.
+    offset: u64,
+    /// Hits by traps.
+    hits: u64,
+    /// Hits by jumps, once it is one.
+    jumps: Option<Counter>,
+}
+
+impl Place {
+    fn hits(&self) -> u64 {
+        self.hits + self.jumps.as_ref().map_or(0, Counter::value)
+    }
+}
+
+/// The sites of one program's definitions that have many.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    numbers: HashMap<Key, usize>,
+    all: Vec<Place>,
+}
+
+/// What was counted in one function of one module, for one definition that has many sites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceReport {
+    /// The file name of the module.
+    pub module: String,
+    /// The function; for points that are single instructions, with the distance from its start: `main+0x4`.
+    pub function: String,
+    /// How many sites there are.
+    pub sites: usize,
+    /// Hits of them all, in all processes together.
+    pub hits: u64,
+}
+
+fn key(probe: usize, module: &ModuleKey, address: u64) -> Key {
+    let (device, inode, bias) = *module;
+    (probe, device, inode, address.wrapping_sub(bias))
+}
+
+impl Places {
+    /// Notes a site that is found.
+    pub(crate) fn note(
+        &mut self,
+        probe: usize,
+        module: &ModuleKey,
+        address: u64,
+        names: (&str, &str),
+        offset: u64,
+    ) {
+        let next = self.all.len();
+        if *self.numbers.entry(key(probe, module, address)).or_insert(next) == next {
+            let (module, function) = (names.0.to_owned(), names.1.to_owned());
+            self.all.push(Place { probe, module, function, offset, hits: 0, jumps: None });
+        }
+    }
+
+    /// Counts a hit of a site: its offset in the file, if it is one of these.
+    pub(crate) fn hit(&mut self, probe: usize, module: &ModuleKey, address: u64) -> Option<u64> {
+        let number = *self.numbers.get(&key(probe, module, address))?;
+        let place = self.all.get_mut(number)?;
+        place.hits += 1;
+        Some(place.offset)
+    }
+
+    /// The offset of a site in its file, and what its jumps count in, if it is one of these and there is room to count.
+    pub(crate) fn counter(
+        &mut self,
+        probe: usize,
+        module: &ModuleKey,
+        address: u64,
+        cells: &mut Cells,
+    ) -> Option<(u64, Counter)> {
+        let number = *self.numbers.get(&key(probe, module, address))?;
+        let place = self.all.get_mut(number)?;
+        if place.jumps.is_none() {
+            place.jumps = Some(cells.counter(None)?);
+        }
+        Some((place.offset, place.jumps.clone()?))
+    }
+
+    /// Hits of a probe's sites by jumps.
+    pub(crate) fn jump_hits(&self, probe: usize) -> u64 {
+        let places = self.all.iter().filter(|place| place.probe == probe);
+        places.filter_map(|place| place.jumps.as_ref()).map(Counter::value).sum()
+    }
+
+    /// Counts a hit of a site that is a jump, from the tracer.
+    pub(crate) fn count(&self, probe: usize, module: &ModuleKey, address: u64) {
+        let number = self.numbers.get(&key(probe, module, address));
+        let place = number.and_then(|&number| self.all.get(number));
+        if let Some(counter) = place.and_then(|place| place.jumps.as_ref()) {
+            counter.count();
+        }
+    }
+
+    /// What was counted for a probe, by module and function: the most hits first, then as they stand in the file.
+    pub(crate) fn report(&self, probe: usize) -> Vec<PlaceReport> {
+        let mut by_function: HashMap<(&str, &str), (usize, u64, u64)> = HashMap::new();
+        for place in self.all.iter().filter(|place| place.probe == probe) {
+            let new = (0, 0, place.offset);
+            let (sites, hits, first) = by_function.entry((&place.module, &place.function)).or_insert(new);
+            *sites += 1;
+            *hits += place.hits();
+            *first = place.offset.min(*first);
+        }
+        let mut found: Vec<_> = by_function.into_iter().collect();
+        found.sort_by_key(|((module, function), (_, hits, first))| {
+            (std::cmp::Reverse(*hits), *module, *first, *function)
+        });
+        let report = |((module, function), (sites, hits, _)): ((&str, &str), (usize, u64, u64))| {
+            PlaceReport { module: module.to_owned(), function: function.to_owned(), sites, hits }
+        };
+        found.into_iter().map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_count_together_and_functions_apart() {
+        let mut places = Places::default();
+        let (one, other) = (((8, 1), 77, 0x1000), ((8, 1), 77, 0x5000));
+        for module in [&one, &other] {
+            places.note(0, module, module.2 + 0x10, ("lib.so", "f"), 0x10);
+            places.note(0, module, module.2 + 0x18, ("lib.so", "f"), 0x18);
+            places.note(0, module, module.2 + 0x20, ("lib.so", "g"), 0x20);
+        }
+        places.note(1, &one, 0x1010, ("lib.so", "f"), 0x10);
+        assert_eq!(places.hit(0, &one, 0x1020), Some(0x20));
+        assert_eq!(places.hit(0, &other, 0x5010), Some(0x10));
+        assert_eq!(places.hit(0, &one, 0x1020), Some(0x20));
+        assert_eq!(places.hit(0, &one, 0x1021), None);
+        let report = |function: &str, sites, hits| PlaceReport {
+            module: "lib.so".into(),
+            function: function.into(),
+            sites,
+            hits,
+        };
+        assert_eq!(places.report(0), [report("g", 1, 2), report("f", 2, 1)]);
+        assert_eq!(places.report(1), [report("f", 1, 0)]);
+    }
+}

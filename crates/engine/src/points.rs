@@ -1,0 +1,233 @@
+//! Points of functions: where in a module's file a definition with `offset = FUNCTION:POINT` has its sites.
+//!
+//! What is found is not checked here: whether an instruction starts there, and can be displaced, is checked site by
+//! site, as for every probe.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use process::{Image, Outline, Pattern, Selected};
+use rpn::Point;
+
+use crate::resolve::symbol;
+
+/// The sites of one definition in one module.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// By address: where it is in the file's own numbering, and what reports call it.
+    pub(crate) sites: Vec<(u64, String)>,
+    /// What was left out.
+    pub(crate) skipped: Skipped,
+    /// What should be known.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Why nothing was found.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// The module has no such function.
+    Function(String),
+    /// It has, but not this point.
+    Point(String),
+}
+
+impl Missing {
+    /// The reason.
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Missing::Function(reason) | Missing::Point(reason) => reason,
+        }
+    }
+}
+
+/// What is left out of many sites, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped(BTreeMap<String, (usize, String)>);
+
+impl Skipped {
+    /// Notes a site, or a function, that is left out. Reasons that differ in numbers only are one.
+    pub(crate) fn add(&mut self, what: &str, reason: String) {
+        let key: String = reason.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
+        self.0.entry(key).or_insert_with(|| (0, format!("{what}: {reason}"))).0 += 1;
+    }
+
+    /// All of it in one line; nothing if nothing was left out.
+    pub(crate) fn line(&self) -> Option<String> {
+        let mut reasons: Vec<&(usize, String)> = self.0.values().collect();
+        reasons.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        let count: usize = reasons.iter().map(|(count, _)| count).sum();
+        let shown = reasons.iter().map(|(count, example)| match count {
+            1 => example.clone(),
+            more => format!("{example} (and {} more)", more - 1),
+        });
+        (count > 0).then(|| format!("{count} left out: {}", shown.collect::<Vec<_>>().join("; ")))
+    }
+}
+
+/// Whether what cannot be probed is left out, and not an error: a pattern names what there is, and not every instruction
+/// of a function need be one.
+pub(crate) fn is_lenient(function: &str, point: Point) -> bool {
+    Pattern::is_one(function) || point == Point::Each
+}
+
+/// Finds the sites of a definition. `symbols` is the file whose symbols are meant, `module` the one with the code.
+pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image) -> Result<Found, Missing> {
+    let mut found = Found::default();
+    let functions = select(function, symbols)?;
+    let mut targets: BTreeMap<u64, String> = BTreeMap::new();
+    let (mut picking, mut resolvers) = (Vec::new(), Vec::new());
+    for selected in &functions {
+        let implementations = targets_of(selected, symbols);
+        match (selected.indirect, implementations.is_empty()) {
+            (false, _) => {}
+            (true, false) => picking.push(selected.name.as_str()),
+            (true, true) => resolvers.push(selected.name.as_str()),
+        }
+        if implementations.is_empty() {
+            targets.entry(selected.vaddr).or_insert_with(|| selected.name.clone());
+        }
+        for (vaddr, name) in implementations {
+            targets.entry(vaddr).or_insert(name);
+        }
+    }
+    found.remarks.extend(remark_on(
+        &picking,
+        "all implementations that may be picked are probed, which other functions may share",
+    ));
+    found.remarks.extend(remark_on(
+        &resolvers,
+        "the implementations cannot be told, and the probe is on the resolver, which runs once",
+    ));
+    let mut seen = BTreeSet::new();
+    for (vaddr, name) in &targets {
+        match sites_of(*vaddr, name, point, symbols, module) {
+            Ok((sites, remark)) => {
+                found.sites.extend(sites.into_iter().filter(|(site, _)| seen.insert(*site)));
+                if let Some(remark) = remark {
+                    found.skipped.add(name, remark);
+                }
+            }
+            Err(reason) if is_lenient(function, point) || targets.len() > 1 => {
+                found.skipped.add(name, reason)
+            }
+            Err(reason) => return Err(Missing::Point(reason)),
+        }
+    }
+    if found.sites.is_empty() {
+        return Err(Missing::Point(found.skipped.line().unwrap_or_else(|| "it has no site".to_owned())));
+    }
+    found.sites.sort();
+    Ok(found)
+}
+
+/// The functions that a name or pattern means. A name that is one to the letter is no pattern: `operator[]`.
+fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
+    let named = symbols.select_named(function);
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    if !Pattern::is_one(function) {
+        let reason = symbol(function, symbols, &mut |_| {}).err();
+        return Err(Missing::Function(reason.unwrap_or_else(|| format!("no function `{function}`"))));
+    }
+    let pattern = Pattern::new(function).map_err(Missing::Point)?;
+    let matching = symbols.select_matching(&|name| pattern.matches(name));
+    if !matching.is_empty() {
+        return Ok(matching);
+    }
+    let plain: String = function.chars().filter(|character| !"*?[]!".contains(*character)).collect();
+    let near = symbols.nearest_names(&plain);
+    let hint = match near.as_slice() {
+        [] => "`dprobes list` shows the functions there are".to_owned(),
+        near => format!(
+            "did you mean {}?",
+            near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Err(Missing::Function(format!("no function matches `{function}`; {hint}")))
+}
+
+/// What is said of indirect functions, if there are any.
+fn remark_on(names: &[&str], what: &str) -> Option<String> {
+    /// Names that are shown.
+    const SHOWN: usize = 5;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("{shown} is an indirect function: {what}")),
+        more if more > SHOWN => {
+            Some(format!("{shown} and {} more are indirect functions: {what}", more - SHOWN))
+        }
+        _ => Some(format!("{shown} are indirect functions: {what}")),
+    }
+}
+
+/// Where a function starts, and what it is called; of one that picks an implementation, where those start: none, if that
+/// cannot be told.
+fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
+    let name = &selected.name;
+    if !selected.indirect {
+        return vec![(selected.vaddr, name.clone())];
+    }
+    let called = |vaddr: u64| match symbols.function_at(vaddr).filter(|function| function.vaddr == vaddr) {
+        Some(function) => function.name.clone(),
+        None => format!("{name} (sub_{vaddr:x})"),
+    };
+    symbols.implementations(selected.vaddr).into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
+}
+
+/// The sites in one function, and what should be known of them.
+type Sites = (Vec<(u64, String)>, Option<String>);
+
+fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Image) -> Result<Sites, String> {
+    if point == Point::Entry {
+        return Ok((vec![(vaddr, name.to_owned())], None));
+    }
+    let outline = outline(vaddr, symbols, module)?;
+    let own = outline.parts.first().cloned().unwrap_or(vaddr..vaddr);
+    let at = |site: u64| match own.contains(&site) {
+        true => format!("{name}+{:#x}", site - vaddr),
+        false => match symbols.function_at(site).filter(|part| part.contains(site)) {
+            Some(part) => format!("{}+{:#x}", part.name, site - part.vaddr),
+            None => format!("{name} ({site:#x})"),
+        },
+    };
+    let unknown = outline.unknown_bytes();
+    let remark = (unknown > 0).then(|| format!("{unknown} bytes in it look like data"));
+    match point {
+        Point::Entry => Ok((Vec::new(), None)),
+        Point::Return if outline.exits.is_empty() => {
+            Err("it never returns: it has no `ret`, and no jump to another function".to_owned())
+        }
+        Point::Return => {
+            Ok((outline.exits.iter().map(|(site, _)| (*site, name.to_owned())).collect(), remark))
+        }
+        Point::Offset(offset) if offset >= own.end - own.start => Err(format!(
+            "the function has {:#x} bytes: offset {offset:#x} is not in it (offsets of points are hexadecimal)",
+            own.end - own.start
+        )),
+        Point::Offset(offset) => Ok((vec![(vaddr + offset, at(vaddr + offset))], None)),
+        Point::Each => Ok((outline.instructions.iter().map(|site| (*site, at(*site))).collect(), remark)),
+    }
+}
+
+/// Takes a function apart: in the file that has both symbols and code, else in the one with the code.
+fn outline(vaddr: u64, symbols: &Image, module: &Image) -> Result<Outline, String> {
+    let same = symbols.outline(vaddr).ok();
+    same.map_or_else(|| module.outline(vaddr).map_err(|misplaced| misplaced.to_string()), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Skipped;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_are_one() {
+        let mut skipped = Skipped::default();
+        assert_eq!(skipped.line(), None);
+        skipped.add("f", "0x401002 is data".to_owned());
+        skipped.add("g", "0x401fff is data".to_owned());
+        skipped.add("h", "`hlt` cannot be displaced".to_owned());
+        let line = skipped.line().expect("something was left out");
+        assert_eq!(line, "3 left out: f: 0x401002 is data (and 1 more); h: `hlt` cannot be displaced");
+    }
+}

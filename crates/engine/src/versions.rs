@@ -1,0 +1,142 @@
+//! A program as it is compiled for each kind of process that it may meet.
+//!
+//! This machine runs two kinds of processes, whose words and registers differ. One text is compiled for both, and what
+//! is inserted is one program: its probes are counted together, its variables are shared. A variable is one number of 64 bits; an
+//! i386 handler sees and sets its low half (what it decrements below zero, or increments past its word, an x86-64
+//! handler sees as the 64-bit number that this gives).
+
+use process::Machine;
+use rpn::{Arch, Object};
+use vm::Word;
+
+/// A program compiled for x86-64, for i386, or for both.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    /// The one that reports show.
+    main: Object,
+    /// The one for the other machine, or why there is none.
+    other: Result<Box<Object>, String>,
+    /// Why the processes of the main one's machine are refused all the same.
+    refused: Option<String>,
+}
+
+impl Versions {
+    /// A program that there is for one machine only; `reason` says why not for the other.
+    pub fn only(object: Object, reason: impl Into<String>) -> Versions {
+        Versions { main: object, other: Err(reason.into()), refused: None }
+    }
+
+    /// A program compiled from one text for both machines, or why it could not be for the other. `main` is the version
+    /// that reports show.
+    pub fn of_text(main: Object, other: Result<Object, String>) -> Versions {
+        let points =
+            |object: &Object| object.probes.iter().map(|probe| probe.point.clone()).collect::<Vec<_>>();
+        let like_main = |other: &Object| {
+            (&other.module, other.vars, points(other)) == (&main.module, main.vars, points(&main))
+        };
+        let other = match other {
+            Ok(other) if !like_main(&other) => Err(format!("the text has other probes for {}", other.arch)),
+            other => other.map(Box::new),
+        };
+        Versions { main, other, refused: None }
+    }
+
+    /// The version that reports show: with the module's name, the probes and their numbers, which all versions share.
+    pub fn main(&self) -> &Object {
+        &self.main
+    }
+
+    /// The version for the processes of a machine.
+    ///
+    /// # Errors
+    /// Why the program is not for them.
+    pub fn of(&self, machine: Machine) -> Result<&Object, &str> {
+        if machine_of(self.main.arch) == Some(machine) {
+            return self.refused.as_deref().map_or(Ok(&self.main), Err);
+        }
+        match &self.other {
+            Ok(other) if machine_of(other.arch) == Some(machine) => Ok(other),
+            Ok(_) => Err("programs of other machines cannot be probed"),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// From now on the program is not for the processes of a machine.
+    pub fn refuse(&mut self, machine: Machine, reason: impl Into<String>) {
+        match machine_of(self.main.arch) == Some(machine) {
+            true => self.refused = Some(reason.into()),
+            false => self.other = Err(reason.into()),
+        }
+    }
+
+    /// The version that has a hit in the code of a word. Only versions that were placed are hit.
+    pub(crate) fn of_word(&self, word: Word) -> &Object {
+        match &self.other {
+            Ok(other) if other.word() == word => other,
+            _ => &self.main,
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Object> {
+        std::iter::once(&self.main).chain(self.other.as_deref())
+    }
+
+    /// The widest word of the versions, which is that of the variables.
+    pub(crate) fn widest_word(&self) -> Word {
+        match &self.other {
+            Ok(other) if other.word() == Word::W8 => Word::W8,
+            _ => self.main.word(),
+        }
+    }
+
+    /// The largest number of global variables that a version asks for.
+    pub(crate) fn gvars(&self) -> u16 {
+        self.other.as_ref().map_or(0, |other| other.gvars).max(self.main.gvars)
+    }
+}
+
+/// The machine whose processes a version is for, if this one runs them.
+fn machine_of(arch: Arch) -> Option<Machine> {
+    match arch {
+        Arch::X86_64 => Some(Machine::X86_64),
+        Arch::I386 => Some(Machine::I386),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str, arch: Arch) -> Object {
+        let options = rpn::Options { arch, ..rpn::Options::default() };
+        rpn::compile_text("test.rpn", text, &options).expect("it compiles").object
+    }
+
+    const TEXT: &str = "name = a\nmodtype = user\nvars = 1\noffset = f\ninc lv, 0\nexit\n";
+
+    #[test]
+    fn each_machine_has_its_version() {
+        let mut both = Versions::of_text(object(TEXT, Arch::X86_64), Ok(object(TEXT, Arch::I386)));
+        assert_eq!(both.of(Machine::X86_64).map(|object| object.arch), Ok(Arch::X86_64));
+        assert_eq!(both.of(Machine::I386).map(|object| object.arch), Ok(Arch::I386));
+        assert!(both.of(Machine::Other(2)).is_err());
+        assert_eq!((both.of_word(Word::W4).arch, both.of_word(Word::W8).arch), (Arch::I386, Arch::X86_64));
+        both.refuse(Machine::X86_64, "no");
+        assert_eq!(both.of(Machine::X86_64), Err("no"));
+        assert!(both.of(Machine::I386).is_ok());
+        both.refuse(Machine::I386, "neither");
+        assert_eq!(both.of(Machine::I386), Err("neither"));
+    }
+
+    #[test]
+    fn what_there_is_for_one_machine_is_refused_to_the_other() {
+        let one = Versions::only(object(TEXT, Arch::I386), "built for i386");
+        assert_eq!(one.of(Machine::X86_64), Err("built for i386"));
+        assert_eq!((one.widest_word(), one.of_word(Word::W4).arch), (Word::W4, Arch::I386));
+        let more = format!("{TEXT}offset = g\nexit\n");
+        let unlike = Versions::of_text(object(TEXT, Arch::X86_64), Ok(object(&more, Arch::I386)));
+        assert_eq!(unlike.of(Machine::I386), Err("the text has other probes for i386"));
+    }
+}

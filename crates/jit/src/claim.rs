@@ -1,0 +1,120 @@
+//! Claiming a context.
+//!
+//! A processor's own contexts are claimed without a locked instruction, which would wait until the last record is written
+//! out: only threads that run on the processor claim it, each in a restartable sequence, and a context switch lies between
+//! any two of them. Where it is taken (its thread was preempted in a handler), or the thread has no restartable sequences, one of
+//! the shared contexts is exchanged for.
+//!
+//! ```text
+//!             mov   rseq_offset, %rdx ; test %rdx, %rdx ; je shared
+//!             mov   %processor, %eax ; and $0xfff, %eax ; cmp %fs:4(%rdx), %eax ; jne shared
+//!             lea   descriptor(%rip), %rax ; mov %rax, %fs:8(%rdx)
+//!     start:  mov   %fs:4(%rdx), %eax
+//!             cmp   $own, %eax ; jae clear
+//!             shl   $18, %eax ; lea contexts(%rax), %context
+//!             cmpl  $0, (%context) ; jne clear
+//!             movl  $1, (%context)
+//!     end:    movq  $0, %fs:8(%rdx)
+//!     mine:
+//!
+//!     clear:  movq  $0, %fs:8(%rdx) ; jmp shared
+//!             .long 0x53053053
+//!     shared: context = a shared one
+//!     again:  cmpl  $0, (%context) ; jne next
+//!             mov   $1, %eax ; xchg %eax, (%context) ; test %eax, %eax ; je mine
+//!     next:   pause ; the next shared one ; 2^20 times: jmp again
+//! ```
+
+use crate::compiler::Compiler;
+use crate::emit::{Label, Stream};
+use crate::instructions::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
+use crate::record::of_context;
+use agent::layout::{
+    CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE,
+};
+use core::mem::offset_of;
+
+/// How often shared contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
+/// its thread was preempted; so this is long.
+const TRIES: u32 = 1 << 20;
+
+impl Compiler<'_> {
+    /// Claims the context of the processor whose number is in `processor`, or a shared one. Changes rax and rdx. If there
+    /// is none, the hit is missed.
+    pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg) {
+        let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
+        let claim = of_context(context, offset_of!(Context, claim));
+        let (cpu, section) = (Rm::Thread(RDX, RSEQ_CPU), Rm::Thread(RDX, RSEQ_SECTION));
+        let rseq = self.environment.identity + offset_of!(Identity, rseq_offset) as u32;
+        self.emitter.load(RDX, Rm::Absolute(rseq));
+        self.emitter.test(RDX);
+        self.emitter.jump_if(Condition::Equal, shared);
+        self.emitter.load32(RAX, processor);
+        self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+        self.emitter.alu32(Alu::Cmp, RAX, cpu);
+        self.emitter.jump_if(Condition::NotEqual, shared);
+        let (start, end) = (self.emitter.label(), self.emitter.label());
+        let sequence = self.emitter.sequence(start, end, shared);
+        self.emitter.descriptor(RAX, sequence);
+        self.emitter.store(section, RAX);
+        self.emitter.bind(start);
+        self.emitter.load32(RAX, cpu);
+        self.emitter.alu32_number(Alu::Cmp, RAX, self.environment.own_contexts as i32);
+        self.emitter.jump_if(Condition::AboveOrEqual, clear);
+        self.emitter.shift32(Shift::Left, RAX, CONTEXT_SIZE.trailing_zeros() as u8);
+        self.emitter.address(context, Rm::At(RAX, self.environment.contexts as i32));
+        self.emitter.alu32_number(Alu::Cmp, claim, 0);
+        self.emitter.jump_if(Condition::NotEqual, clear);
+        self.emitter.store32_number(claim, 1);
+        self.emitter.bind(end);
+        self.emitter.store_number(section, 0);
+        self.emitter.bind(mine);
+        let aside = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(clear);
+        self.emitter.store_number(section, 0);
+        let over = self.emitter.label();
+        self.emitter.jump(over);
+        self.emitter.bytes(&RSEQ_SIGNATURE.to_le_bytes());
+        self.emitter.bind(shared);
+        self.emitter.bind(over);
+        self.claim_shared(processor, context, mine);
+        let discard = self.discard;
+        self.emitter.jump(discard);
+        self.emitter.back(aside);
+    }
+
+    /// Claims a shared context and goes to `mine`; after a long time counts the hit as missed, and falls through. Changes
+    /// rax and rdx; `processor` may be rdx.
+    pub(crate) fn claim_shared(&mut self, processor: Reg, context: Reg, mine: Label) {
+        let environment = self.environment;
+        let first = u64::from(environment.contexts) + CONTEXT_SIZE * u64::from(environment.own_contexts);
+        let end = first + CONTEXT_SIZE * u64::from(environment.shared_contexts);
+        let claim = of_context(context, offset_of!(Context, claim));
+        let last = environment.shared_contexts.saturating_sub(1) & PROCESSOR_MASK;
+        self.emitter.load32(RAX, processor);
+        self.emitter.alu32_number(Alu::And, RAX, last as i32);
+        self.emitter.shift32(Shift::Left, RAX, CONTEXT_SIZE.trailing_zeros() as u8);
+        self.emitter.address(context, Rm::At(RAX, first as i32));
+        self.emitter.number(RDX, TRIES.into());
+        let again = self.emitter.here_label();
+        let (next, inside) = (self.emitter.label(), self.emitter.label());
+        self.emitter.alu32_number(Alu::Cmp, claim, 0);
+        self.emitter.jump_if(Condition::NotEqual, next);
+        self.emitter.number(RAX, 1);
+        self.emitter.exchange32(RAX, claim);
+        self.emitter.test32(RAX);
+        self.emitter.jump_if(Condition::Equal, mine);
+        self.emitter.bind(next);
+        self.emitter.pause();
+        self.emitter.alu_number(Alu::Add, context, CONTEXT_SIZE as i32);
+        self.emitter.number(RAX, end);
+        self.emitter.alu(Alu::Cmp, context, RAX);
+        self.emitter.jump_if(Condition::Below, inside);
+        self.emitter.number(context, first);
+        self.emitter.bind(inside);
+        self.emitter.alu32_number(Alu::Sub, RDX, 1);
+        self.emitter.jump_if(Condition::NotEqual, again);
+        let missed = Rm::Absolute(environment.missed);
+        self.emitter.step(true, false, missed);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a handler becomes.
+
+use crate::emit::{Emitter, Finished, Label};
+use crate::frame::{COMMIT_CELL, SPILL_CELL};
+use crate::instructions::{RAX, RSP, Rm};
+use agent::layout::state;
+use core::fmt;
+
+/// Why a handler cannot be a part of a jump probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// It may call a debug facility (`exit 1` to `exit 3`): the instruction's offset in the code.
+    Facility(usize),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsupported::Facility(offset) => {
+                write!(to, "the handler calls a debug facility (at {offset:#x} in its code)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// A load from or a store to the program's memory, which may fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// The offset of the instruction.
+    pub access: u32,
+    /// The offset at which the thread goes on if it faults. What is in rax then does not matter.
+    pub repair: u32,
+}
+
+/// A place in the prologue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The offset of an instruction.
+    pub offset: u32,
+    /// What is to be added to rsp there, so that it is that at the site. All other registers are still those at the site.
+    pub below: u32,
+}
+
+/// A compiled handler, complete but for its address.
+///
+/// ```text
+///     descriptors of restartable sequences     only where there are some: 32 bytes each
+///     cold code
+///     entry:  the prologue
+///             the handler
+///             the epilogue
+///     end:    what comes behind it in memory: the displaced instruction
+/// ```
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    bytes: Vec<u8>,
+    addresses: Vec<u32>,
+    entry: u32,
+    steps: Vec<Step>,
+    guarded: Vec<Guarded>,
+    /// Whether a hit may claim a context.
+    pub claims: bool,
+    /// Whether any path leaves to the interpreter.
+    pub leaves: bool,
+    /// The registers, by their numbers in machine code (bit 0: rax), that are other than at the site while it runs.
+    pub clobbers: u16,
+    /// Bytes of stack that it takes below the site's rsp, calls of the agent included.
+    pub stack: u32,
+}
+
+/// What a [`Compiled`] is made of.
+pub(crate) struct Parts {
+    pub(crate) finished: Finished,
+    pub(crate) entry: Label,
+    pub(crate) steps: Vec<(Label, u32)>,
+    pub(crate) guarded: Vec<(Label, Label)>,
+    pub(crate) claims: bool,
+    pub(crate) leaves: bool,
+    pub(crate) clobbers: u16,
+    pub(crate) stack: u32,
+}
+
+impl Compiled {
+    pub(crate) fn new(parts: Parts) -> Compiled {
+        let offset = |label: Label| parts.finished.offset(label);
+        let mut guarded: Vec<_> = parts.guarded.iter().collect();
+        guarded.sort_by_key(|(access, _)| offset(*access));
+        Compiled {
+            entry: offset(parts.entry),
+            steps: parts.steps.iter().map(|&(label, below)| Step { offset: offset(label), below }).collect(),
+            guarded: guarded
+                .into_iter()
+                .map(|&(access, repair)| Guarded { access: offset(access), repair: offset(repair) })
+                .collect(),
+            claims: parts.claims,
+            leaves: parts.leaves,
+            clobbers: parts.clobbers,
+            stack: parts.stack,
+            addresses: parts.finished.addresses,
+            bytes: parts.finished.bytes,
+        }
+    }
+
+    /// Its bytes, the displaced instruction not included.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Never: it counts the hit at least.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What its address must be a multiple of.
+    pub fn alignment(&self) -> u64 {
+        if self.addresses.is_empty() { 1 } else { crate::emit::DESCRIPTOR as u64 }
+    }
+
+    /// The offset at which a hit begins.
+    pub fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    /// The bytes as they are to be at `address`, appended to `to`.
+    pub fn place(&self, address: u64, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend_from_slice(&self.bytes);
+        for &at in &self.addresses {
+            let word = &mut to[start + at as usize..][..8];
+            let mut offset = [0; 8];
+            offset.copy_from_slice(word);
+            word.copy_from_slice(&address.wrapping_add(u64::from_le_bytes(offset)).to_le_bytes());
+        }
+    }
+
+    /// Where a thread goes on whose access to the program's memory faulted, if the instruction at `offset` is one.
+    pub fn repair(&self, offset: u32) -> Option<u32> {
+        let found = self.guarded.binary_search_by_key(&offset, |it| it.access).ok()?;
+        Some(self.guarded[found].repair)
+    }
+
+    /// The accesses to the program's memory, by their offsets.
+    pub fn guarded(&self) -> &[Guarded] {
+        &self.guarded
+    }
+
+    /// If the instruction at `offset` is one of the prologue, what is to be added to rsp so that all registers are as at
+    /// the site: for a thread whose stack has no room.
+    pub fn undo(&self, offset: u32) -> Option<u32> {
+        self.steps.iter().find(|step| step.offset == offset).map(|step| step.below)
+    }
+
+    /// The code that commits a tentative record, for behind the displaced instruction, which has added `delta` to rsp.
+    /// It changes no flags and no register.
+    ///
+    /// ```text
+    ///     mov   %rax, -144-delta(%rsp)
+    ///     mov   -136-delta(%rsp), %rax
+    ///     movl  $COMMITTED, (%rax)
+    ///     mov   -144-delta(%rsp), %rax
+    /// ```
+    pub fn commit(delta: i32) -> Vec<u8> {
+        let cell = |below: i32| Rm::At(RSP, -below - delta);
+        let mut emitter = Emitter::new();
+        emitter.store(cell(SPILL_CELL), RAX);
+        emitter.load(RAX, cell(COMMIT_CELL));
+        emitter.store32_number(Rm::At(RAX, 0), state::COMMITTED);
+        emitter.load(RAX, cell(SPILL_CELL));
+        emitter.finish().bytes
+    }
+}

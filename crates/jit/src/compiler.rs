@@ -1,0 +1,349 @@
+//! The compiler: from the first instruction of a handler along every path.
+//!
+//! A place where paths meet is written once for each [`Shape`] with which it is reached. Where the handler has no cycle, there are few
+//! shapes, and all of it (elements, what has been logged, jumps taken) stays known. Where it has a cycle, or
+//! paths multiply, shapes are made the same at such places: elements go to their cells, and what counts is in cells
+//! from the start.
+
+use crate::compiled::{Compiled, Parts};
+use crate::emit::{Emitter, Label, Stream};
+use crate::environment::{Environment, Handler};
+use crate::frame::{Assumed, Cell, Frame};
+use crate::instructions::{RAX, Reg};
+use crate::scan::{Facts, Instruction};
+use crate::shape::{Location, Shape};
+use std::collections::HashMap;
+use vm::Op;
+
+/// Places that are written at most while everything is to stay known.
+const KNOWN_PLACES: usize = 64;
+
+/// Bytes of code that a handler may have. One that would have more is interpreted.
+const MOST_BYTES: usize = 64 << 10;
+
+/// How a handler is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// All that can be known stays known.
+    Known,
+    /// Shapes are made the same where paths meet.
+    Merged,
+    /// Nothing is compiled: the interpreter runs the handler.
+    Interpreted,
+}
+
+/// Why a handler cannot be compiled in a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+/// What follows an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The instruction at this offset.
+    At(usize),
+    /// Nothing: the path has ended.
+    End,
+}
+
+/// A handler being compiled.
+pub(crate) struct Compiler<'a> {
+    pub(crate) handler: &'a Handler<'a>,
+    pub(crate) environment: &'a Environment<'a>,
+    pub(crate) facts: &'a Facts,
+    pub(crate) mode: Mode,
+    pub(crate) emitter: Emitter,
+    pub(crate) frame: Frame,
+    /// Elements below the first one pushed that are reached.
+    pub(crate) lowest: usize,
+    pub(crate) shape: Shape,
+    /// The registers that elements may be in, those to be taken first at the start.
+    pub(crate) pool: Vec<Reg>,
+    /// The registers that the current instruction uses, as bits.
+    pub(crate) locked: u16,
+    /// Whether any path may begin a record.
+    pub(crate) records: bool,
+    /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
+    pub(crate) context: Reg,
+    pub(crate) record: Reg,
+    /// The offset of the current instruction.
+    pub(crate) offset: usize,
+    /// The epilogue, and the same for a hit that makes no record.
+    pub(crate) epilogue: Label,
+    pub(crate) discard: Label,
+    pub(crate) guarded: Vec<(Label, Label)>,
+    /// The code that all paths into the interpreter share, if there is any.
+    pub(crate) leave: Option<Label>,
+    /// The code that claims a context for them.
+    pub(crate) late_claim: Option<Label>,
+    /// Whether any path claims a context.
+    pub(crate) claims: bool,
+    /// The place in the code where to leave from, for the shape it was made for.
+    pub(crate) last_leave: Option<(usize, Shape, Label)>,
+    places: HashMap<(usize, Shape), Label>,
+    pending: Vec<(usize, Shape, Label)>,
+}
+
+impl<'a> Compiler<'a> {
+    /// Compiles a handler in a mode.
+    pub(crate) fn compile(
+        handler: &'a Handler<'a>,
+        environment: &'a Environment<'a>,
+        facts: &'a Facts,
+        mode: Mode,
+    ) -> Result<Compiled, TooLarge> {
+        // What is popped is changed where it is saved.
+        let mut assumed =
+            Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
+        loop {
+            let frame = Frame::new(assumed, environment.tentative);
+            let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
+            let (entry, steps) = compiler.write()?;
+            match compiler.frame.wrong(compiler.deep()) {
+                Some(right) => assumed = right,
+                None => return Ok(compiler.finish(entry, steps)),
+            }
+        }
+    }
+
+    fn new(
+        handler: &'a Handler<'a>,
+        environment: &'a Environment<'a>,
+        facts: &'a Facts,
+        mode: Mode,
+        frame: Frame,
+    ) -> Compiler<'a> {
+        let mut emitter = Emitter::new();
+        let (epilogue, discard) = (emitter.label(), emitter.label());
+        // What the program's registers are pushed from is taken last: its value stays where it is.
+        let order = [1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15].map(Reg);
+        let named = facts.named | facts.popped;
+        let is_named = |register: &&Reg| named >> register.0 & 1 != 0;
+        let mut pool: Vec<Reg> = order.iter().filter(|it| !is_named(it)).copied().collect();
+        pool.extend(order.iter().filter(is_named));
+        // rcx and rdx are wanted by shifts, divisions and rdtsc.
+        let mut fixed = pool.iter().copied().filter(|register| !matches!(register.0, 1 | 2));
+        let record = fixed.next().unwrap_or(Reg(8));
+        let context = fixed.next().unwrap_or(Reg(9));
+        let records = facts.records && mode != Mode::Interpreted && handler.logmax > 0;
+        if records {
+            pool.retain(|register| *register != record && *register != context);
+        }
+        let lowest = if mode == Mode::Interpreted { 0 } else { facts.least.unsigned_abs() as usize };
+        Compiler {
+            handler,
+            environment,
+            facts,
+            mode,
+            emitter,
+            frame,
+            lowest,
+            shape: Shape::start(lowest, mode != Mode::Merged),
+            pool,
+            locked: 0,
+            records,
+            context,
+            record,
+            offset: handler.entry,
+            epilogue,
+            discard,
+            guarded: Vec::new(),
+            leave: None,
+            late_claim: None,
+            claims: false,
+            last_leave: None,
+            places: HashMap::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Writes all of it.
+    fn write(&mut self) -> Result<(Label, Vec<(Label, u32)>), TooLarge> {
+        let entry = self.emitter.here_label();
+        let steps = self.frame.prologue(&mut self.emitter);
+        self.keep_flags();
+        let first = self.count_hit();
+        if self.mode == Mode::Merged {
+            self.start_cells();
+        }
+        if self.mode == Mode::Interpreted {
+            let leave = self.leave_here();
+            self.emitter.jump(leave);
+        } else {
+            self.path(first)?;
+            while let Some((offset, shape, label)) = self.pending.pop() {
+                self.shape = shape;
+                self.emitter.bind(label);
+                self.body(offset)?;
+            }
+        }
+        self.end();
+        Ok((entry, steps))
+    }
+
+    /// Keeps the flags, where the program or the handler may read them.
+    fn keep_flags(&mut self) {
+        if self.facts.reads_flags {
+            let cell = self.frame.cell(Cell::AllFlags);
+            self.emitter.push_flags();
+            self.emitter.pop(RAX);
+            self.emitter.store(cell, RAX);
+            self.frame.change(RAX);
+        }
+        if self.environment.flags_live {
+            let cell = self.frame.cell(Cell::Flags);
+            self.emitter.save_flags();
+            self.emitter.store32(cell, RAX);
+            self.frame.change(RAX);
+        }
+    }
+
+    /// Gives the cells that count their first values.
+    fn start_cells(&mut self) {
+        let unset = u64::from(agent::layout::UNSET);
+        for (cell, value) in [
+            (Cell::Jumps, 0),
+            (Cell::Calls, 0),
+            (Cell::Logged, 0),
+            (Cell::Complete, 0),
+            (Cell::Major, unset),
+            (Cell::Minor, unset),
+        ] {
+            let at = self.frame.cell(cell);
+            self.emitter.store_number(at, value);
+        }
+    }
+
+    /// The end of the code: flags and registers become those of the site; what follows is the displaced instruction.
+    fn end(&mut self) {
+        self.emitter.drop_jump(self.epilogue);
+        self.emitter.bind(self.epilogue);
+        if self.environment.flags_live {
+            let cell = self.frame.cell(Cell::Flags);
+            self.emitter.load32(RAX, cell);
+            self.emitter.restore_flags();
+        }
+        self.frame.epilogue(&mut self.emitter);
+        self.emitter.switch(Stream::Cold);
+        self.emitter.bind(self.discard);
+        self.forget_record();
+        let epilogue = self.epilogue;
+        self.emitter.jump(epilogue);
+    }
+
+    /// Bytes that may be pushed below the frame: all registers, a return address, and the agent's few words before it
+    /// switches stacks; or what is kept around a system call or a wait.
+    fn deep(&self) -> i32 {
+        match (self.leave.is_some(), self.claims) {
+            (true, _) => 256,
+            (false, true) => 128,
+            (false, false) => 0,
+        }
+    }
+
+    fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
+        let stack = (self.frame.size() + self.deep()) as u32;
+        Compiled::new(Parts {
+            entry,
+            steps,
+            guarded: self.guarded,
+            claims: self.claims,
+            leaves: self.leave.is_some(),
+            clobbers: self.frame.saved(),
+            stack,
+            finished: self.emitter.finish(),
+        })
+    }
+
+    /// Writes a path from an offset on.
+    fn path(&mut self, offset: usize) -> Result<(), TooLarge> {
+        if self.facts.targets.contains(&offset) {
+            let (label, new) = self.place(offset)?;
+            if !new {
+                self.emitter.jump(label);
+                return Ok(());
+            }
+            self.emitter.bind(label);
+        }
+        self.body(offset)
+    }
+
+    /// Writes a path from an offset on that is a place already, if it has to be one.
+    fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
+        loop {
+            let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
+            if self.emitter.size() > MOST_BYTES {
+                return Err(TooLarge);
+            }
+            if self.facts.targets.contains(&next) {
+                return self.path(next);
+            }
+            offset = next;
+        }
+    }
+
+    /// The place that stands for an offset with this shape, after the shape was made the same where that is due; and
+    /// whether it is new.
+    fn place(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
+        if self.mode == Mode::Merged {
+            self.settle();
+        }
+        let key = (offset, self.shape.clone());
+        if let Some(label) = self.places.get(&key) {
+            return Ok((*label, false));
+        }
+        if self.mode == Mode::Known && self.places.len() == KNOWN_PLACES {
+            return Err(TooLarge);
+        }
+        let label = self.emitter.label();
+        self.places.insert(key, label);
+        Ok((label, true))
+    }
+
+    /// The place that a jump from here goes to. It is written later if it is new.
+    pub(crate) fn jump_target(&mut self, offset: usize) -> Result<Label, TooLarge> {
+        let (label, new) = self.place(offset)?;
+        if new {
+            self.pending.push((offset, self.shape.clone(), label));
+        }
+        Ok(label)
+    }
+
+    /// Moves every element to its cell. Changes no flags.
+    pub(crate) fn settle(&mut self) {
+        for place in 0..self.shape.stack.len() {
+            if self.shape.stack[place] != Location::Cell {
+                self.spill(place);
+            }
+        }
+    }
+
+    /// Writes one instruction.
+    fn instruction(&mut self, offset: usize) -> Result<Next, TooLarge> {
+        self.offset = offset;
+        self.locked = 0;
+        let Some(instruction) = Instruction::at(self.handler.code, offset) else { return Ok(self.give_up()) };
+        let next = Next::At(instruction.next);
+        match instruction.op {
+            Op::Nop => Ok(next),
+            Op::Jmp
+            | Op::Jlt
+            | Op::Jle
+            | Op::Jgt
+            | Op::Jge
+            | Op::Jz
+            | Op::Jnz
+            | Op::Loop
+            | Op::Call
+            | Op::Ret => self.control(instruction),
+            Op::Abort | Op::Exit | Op::Remove => Ok(self.end_run(instruction.op)),
+            _ => Ok(if self.straight(instruction) { next } else { self.give_up() }),
+        }
+    }
+
+    /// Leaves the rest of this path to the interpreter.
+    pub(crate) fn give_up(&mut self) -> Next {
+        let leave = self.leave_here();
+        self.emitter.jump(leave);
+        Next::End
+    }
+}

@@ -1,0 +1,183 @@
+//! Jumps, calls, and the end of a run.
+
+use crate::compiler::{Compiler, Next, TooLarge};
+use crate::emit::Stream;
+use crate::frame::Cell;
+use crate::instructions::{Alu, Condition, RAX, Rm};
+use crate::registers::Operand;
+use crate::scan::Instruction;
+use crate::shape::{Count, Location};
+use vm::{CALL_DEPTH, CALL_LIMIT, JUMP_LIMIT, Op};
+
+impl Compiler<'_> {
+    /// An instruction that goes elsewhere.
+    pub(crate) fn control(&mut self, instruction: Instruction) -> Result<Next, TooLarge> {
+        match instruction.op {
+            Op::Jmp => self.always(instruction),
+            Op::Loop => self.repeat(instruction),
+            Op::Call => Ok(self.enter(instruction)),
+            Op::Ret => Ok(match self.shape.calls.pop() {
+                Some((_, back)) => Next::At(back as usize),
+                None => self.give_up(),
+            }),
+            Op::Jlt => self.conditional(instruction, Condition::Less, |top| top < 0),
+            Op::Jle => self.conditional(instruction, Condition::LessOrEqual, |top| top <= 0),
+            Op::Jgt => self.conditional(instruction, Condition::Greater, |top| top > 0),
+            Op::Jge => self.conditional(instruction, Condition::GreaterOrEqual, |top| top >= 0),
+            Op::Jz => self.conditional(instruction, Condition::Equal, |top| top == 0),
+            _ => self.conditional(instruction, Condition::NotEqual, |top| top != 0),
+        }
+    }
+
+    /// Jumps that a run may take.
+    fn jmpmax(&self) -> u32 {
+        self.handler.jmpmax.min(JUMP_LIMIT)
+    }
+
+    /// Counts a jump that is taken here; one too many leaves. False where that is known.
+    fn count_jump(&mut self) -> bool {
+        match self.shape.jumps {
+            Count::Known(count) if count >= self.jmpmax() => false,
+            Count::Known(count) => {
+                self.shape.jumps = Count::Known(count + 1);
+                true
+            }
+            Count::Cell => {
+                let leave = self.leave_here();
+                let cell = self.frame.cell(Cell::Jumps);
+                self.emitter.alu_number(Alu::Cmp, cell, self.jmpmax() as i32);
+                self.emitter.jump_if(Condition::AboveOrEqual, leave);
+                self.emitter.alu_number(Alu::Add, cell, 1);
+                true
+            }
+        }
+    }
+
+    fn always(&mut self, instruction: Instruction) -> Result<Next, TooLarge> {
+        match instruction.target(self.handler.code) {
+            Some(target) if self.count_jump() => Ok(Next::At(target)),
+            _ => Ok(self.give_up()),
+        }
+    }
+
+    /// A jump on a condition of the top.
+    fn conditional(
+        &mut self,
+        instruction: Instruction,
+        condition: Condition,
+        known: fn(i64) -> bool,
+    ) -> Result<Next, TooLarge> {
+        if let Operand::Number(number) = self.operand(0) {
+            return if known(number as i64) {
+                self.always(instruction)
+            } else {
+                Ok(Next::At(instruction.next))
+            };
+        }
+        match self.operand(0) {
+            Operand::Register(register) => self.emitter.test(register),
+            Operand::Memory(memory) => self.emitter.alu_number(Alu::Cmp, memory, 0),
+            Operand::Number(_) => unreachable!("dealt with above"),
+        }
+        let not_taken = self.shape.clone();
+        self.branch(condition, instruction)?;
+        self.shape = not_taken;
+        Ok(Next::At(instruction.next))
+    }
+
+    /// Jumps on a condition of the flags, and counts that.
+    fn branch(&mut self, condition: Condition, instruction: Instruction) -> Result<(), TooLarge> {
+        let Some(target) = instruction.target(self.handler.code) else {
+            let leave = self.leave_here();
+            self.emitter.jump_if(condition, leave);
+            return Ok(());
+        };
+        if matches!(self.shape.jumps, Count::Known(_)) {
+            let to = if self.count_jump() { self.jump_target(target)? } else { self.leave_here() };
+            self.emitter.jump_if(condition, to);
+            return Ok(());
+        }
+        // What is done to count, and to settle, is done only where the jump is taken.
+        let skip = self.emitter.label();
+        self.emitter.jump_if(condition.not(), skip);
+        self.count_jump();
+        let to = self.jump_target(target)?;
+        self.emitter.jump(to);
+        self.emitter.bind(skip);
+        Ok(())
+    }
+
+    /// `loop`: counts, decrements the top, and jumps if it is not 0.
+    fn repeat(&mut self, instruction: Instruction) -> Result<Next, TooLarge> {
+        let Some(target) = instruction.target(self.handler.code) else { return Ok(self.give_up()) };
+        if self.place_of(0).is_none() {
+            // The element below the lowest that is popped: it has no place to be changed in.
+            return Ok(self.give_up());
+        }
+        if !self.count_jump() {
+            return Ok(self.give_up());
+        }
+        if let Operand::Number(number) = self.operand(0) {
+            let number = number.wrapping_sub(1);
+            self.pop();
+            self.push(Location::Number(number));
+            return Ok(Next::At(if number != 0 { target } else { instruction.next }));
+        }
+        let top = self.own_register(0);
+        self.emitter.alu_number(Alu::Sub, top, 1);
+        let not_taken = self.shape.clone();
+        // Settling changes no flags.
+        let to = self.jump_target(target)?;
+        self.emitter.jump_if(Condition::NotEqual, to);
+        if self.mode == crate::compiler::Mode::Known {
+            self.shape = not_taken;
+        }
+        Ok(Next::At(instruction.next))
+    }
+
+    /// `call`: what is called is written here.
+    fn enter(&mut self, instruction: Instruction) -> Next {
+        let Some(target) = instruction.target(self.handler.code) else { return self.give_up() };
+        if self.shape.calls.len() >= CALL_DEPTH {
+            return self.give_up();
+        }
+        match self.shape.calls_made {
+            Count::Known(count) if count >= CALL_LIMIT => return self.give_up(),
+            Count::Known(count) => self.shape.calls_made = Count::Known(count + 1),
+            Count::Cell => {
+                let leave = self.leave_here();
+                let cell = self.frame.cell(Cell::Calls);
+                self.emitter.alu_number(Alu::Cmp, cell, CALL_LIMIT as i32);
+                self.emitter.jump_if(Condition::AboveOrEqual, leave);
+                self.emitter.alu_number(Alu::Add, cell, 1);
+            }
+        }
+        self.shape.calls.push((target as u32, instruction.next as u32));
+        Next::At(target)
+    }
+
+    /// `exit`, `abort`, `remove`.
+    pub(crate) fn end_run(&mut self, op: Op) -> Next {
+        if op == Op::Remove {
+            let (again, once) = (self.emitter.label(), self.emitter.label());
+            let over = Rm::Absolute(self.environment.over);
+            let emitter = self.with_rax();
+            emitter.number(RAX, 1);
+            emitter.exchange32(RAX, over);
+            emitter.test32(RAX);
+            emitter.jump_if(Condition::NotEqual, again);
+            emitter.bind(once);
+            // Another thread's run removed it first: of all hits only one is the last.
+            let before = self.emitter.aside(Stream::Cold);
+            self.emitter.bind(again);
+            self.end_without_record();
+            self.emitter.back(before);
+        }
+        if op == Op::Abort || self.handler.logmax == 0 {
+            self.end_without_record();
+        } else {
+            self.end_with_record();
+        }
+        Next::End
+    }
+}

@@ -1,0 +1,189 @@
+//! Counting: the hit, and variables that are only counted.
+//!
+//! One restartable sequence per counter, one after another:
+//!
+//! ```text
+//!             mov   rseq_offset, %t
+//!             test  %t, %t ; jz none
+//!             rdpid %rax ; and $0xfff, %eax
+//!             cmp   %fs:4(%t), %eax ; jne none     an unregistered thread has a negative cpu_id
+//!     set:    lea   descriptor(%rip), %rax ; mov %rax, %fs:8(%t)
+//!     start:  mov   %fs:4(%t), %eax
+//!             shl   $shift, %eax
+//!             incq  address(%rax)
+//!     end:    ...                                  the next counter's `set`
+//!             movq  $0, %fs:8(%t)
+//!     done:
+//!
+//!     cold:   .long 0x53053053
+//!     abort:  lock incq spill ; jmp end            once for each counter
+//!     none:   lock incq spill ... ; jmp done       all of them
+//! ```
+
+use crate::compiler::Compiler;
+use crate::emit::Stream;
+use crate::environment::Variable;
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
+use crate::scan::Instruction;
+use agent::layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
+use core::mem::offset_of;
+use vm::Op;
+
+/// A counter, and whether it counts down.
+pub(crate) type Counted = (PerProcessor, bool);
+
+impl Compiler<'_> {
+    /// Counts the hit, and what the handler counts first. Gives the offset of the instruction behind that.
+    pub(crate) fn count_hit(&mut self) -> usize {
+        let mut counters = Vec::with_capacity(4);
+        if self.facts.removes || self.environment.limits.is_some() {
+            self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(self.environment.over), 0);
+            let discard = self.discard;
+            self.emitter.jump_if(Condition::NotEqual, discard);
+        }
+        match self.environment.limits {
+            Some(_) => self.count_limited(),
+            None => counters.push((self.environment.hits, false)),
+        }
+        let mut offset = self.handler.entry;
+        if self.mode != crate::compiler::Mode::Interpreted {
+            while let Some(instruction) = Instruction::at(self.handler.code, offset)
+                && !self.facts.targets.contains(&offset)
+            {
+                match self.counted(&instruction) {
+                    Some(counter) => counters.push(counter),
+                    None if instruction.op == Op::Nop => {}
+                    None => break,
+                }
+                offset = instruction.next;
+            }
+        }
+        let scratch = self.pool[0];
+        // The record's register has the processor until the record is begun.
+        if self.records {
+            let record = self.record;
+            self.frame.change(record);
+            self.processor(record);
+        }
+        let processor = self.records.then_some(self.record);
+        self.count(&counters, scratch, processor);
+        offset
+    }
+
+    /// The counter of an instruction that does nothing but count on a processor's own word.
+    pub(crate) fn counted(&self, instruction: &Instruction) -> Option<Counted> {
+        let index = instruction.operand as u16;
+        let (variable, there, down) = match instruction.op {
+            Op::IncLvImm => (Variable::Local(index), self.handler.locals, false),
+            Op::DecLvImm => (Variable::Local(index), self.handler.locals, true),
+            Op::IncGvImm => (Variable::Global(index), self.handler.globals, false),
+            Op::DecGvImm => (Variable::Global(index), self.handler.globals, true),
+            _ => return None,
+        };
+        let counter = self.environment.counted.iter().find(|(counted, _)| *counted == variable)?;
+        (index < there).then_some((counter.1, down))
+    }
+
+    /// Counts the hit of a probe that has limits, and goes on only if it is within them.
+    fn count_limited(&mut self) {
+        let Some(limits) = self.environment.limits else { return };
+        let discard = self.discard;
+        let total = limits.ignore.saturating_add(limits.maxhits);
+        let emitter = self.with_rax();
+        emitter.number(RAX, 1);
+        emitter.fetch_add(Rm::Absolute(limits.hits), RAX);
+        if limits.maxhits == 0 {
+            // No run at all; the hits that are passed over are counted.
+            emitter.jump(discard);
+            return;
+        }
+        if total < u64::MAX {
+            let (last, go_on) = (self.emitter.label(), self.emitter.label());
+            self.compare_rax(total - 1);
+            self.emitter.jump_if(Condition::AboveOrEqual, last);
+            self.emitter.bind(go_on);
+            let before = self.emitter.aside(Stream::Cold);
+            self.emitter.bind(last);
+            self.emitter.jump_if(Condition::NotEqual, discard);
+            self.emitter.store32_number(Rm::Absolute(self.environment.over), 1);
+            self.emitter.jump(go_on);
+            self.emitter.back(before);
+        }
+        if limits.ignore > 0 {
+            self.compare_rax(limits.ignore);
+            self.emitter.jump_if(Condition::Below, discard);
+        }
+    }
+
+    /// Compares rax with a number, unsigned.
+    fn compare_rax(&mut self, number: u64) {
+        match i32::try_from(number) {
+            Ok(number) => self.emitter.alu_number(Alu::Cmp, RAX, number),
+            Err(_) => {
+                let scratch = self.pool[0];
+                self.frame.change(scratch);
+                self.emitter.number(scratch, number);
+                self.emitter.alu(Alu::Cmp, RAX, scratch);
+            }
+        }
+    }
+
+    /// Counts on each of the counters. Changes rax and `scratch`. `processor`: the register that has it already.
+    pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg, processor: Option<Reg>) {
+        if counters.is_empty() {
+            return;
+        }
+        self.frame.change(scratch);
+        let identity = self.environment.identity;
+        let rseq = Rm::Absolute(identity + offset_of!(Identity, rseq_offset) as u32);
+        let (cpu, section) = (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
+        let (none, done) = (self.emitter.label(), self.emitter.label());
+        self.with_rax().load(scratch, rseq);
+        self.emitter.test(scratch);
+        self.emitter.jump_if(Condition::Equal, none);
+        match processor {
+            Some(processor) => self.emitter.load32(RAX, processor),
+            None => self.processor(RAX),
+        }
+        self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+        self.emitter.alu32(Alu::Cmp, RAX, cpu);
+        self.emitter.jump_if(Condition::NotEqual, none);
+        for (counter, down) in counters {
+            let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
+            let sequence = self.emitter.sequence(start, end, abort);
+            self.emitter.descriptor(RAX, sequence);
+            self.emitter.store(section, RAX);
+            self.emitter.bind(start);
+            self.emitter.load32(RAX, cpu);
+            self.emitter.shift32(Shift::Left, RAX, counter.shift);
+            self.emitter.step(false, *down, Rm::At(RAX, counter.address as i32));
+            self.emitter.bind(end);
+            let before = self.emitter.aside(Stream::Cold);
+            self.emitter.bytes(&RSEQ_SIGNATURE.to_le_bytes());
+            self.emitter.bind(abort);
+            self.emitter.step(true, *down, Rm::Absolute(counter.spill));
+            self.emitter.jump(end);
+            self.emitter.back(before);
+        }
+        self.emitter.store_number(section, 0);
+        self.emitter.bind(done);
+        let before = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(none);
+        for (counter, down) in counters {
+            self.emitter.step(true, *down, Rm::Absolute(counter.spill));
+        }
+        self.emitter.jump(done);
+        self.emitter.back(before);
+    }
+
+    /// Sets a register to the processor's number and its node, as `rdpid` gives them.
+    pub(crate) fn processor(&mut self, to: Reg) {
+        if self.environment.rdpid {
+            self.emitter.rdpid(to);
+        } else {
+            // The selector of the segment that the kernel keeps for this (__CPUNODE_SEG).
+            self.emitter.number(to, 0x7b);
+            self.emitter.segment_limit(to, to);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a handler is compiled for: where its data lies, and the site.
+
+use agent::layout::{Entries, PerProcessor};
+
+/// A handler: a part of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Handler<'a> {
+    /// The bytecode of all handlers and procedures of the program, for a word of 8 bytes.
+    pub code: &'a [u8],
+    /// The offset of the handler's first instruction in it.
+    pub entry: usize,
+    /// Jumps that a run may take; above [`vm::JUMP_LIMIT`] it means that limit.
+    pub jmpmax: u32,
+    /// Bytes that a run may log; above [`vm::LOG_LIMIT`] it means that limit. 0: it makes no record at all.
+    pub logmax: usize,
+    /// The exceptions that are raised, by the bits of their codes.
+    pub mask: u16,
+    /// Local variables.
+    pub locals: u16,
+    /// Global variables.
+    pub globals: u16,
+    /// The program's major code: that of records where the handler sets none.
+    pub major: u32,
+    /// The probe's minor code, likewise.
+    pub minor: u32,
+}
+
+/// What `push lv`, `inc gv` and so on name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variable {
+    /// A local variable, by its index.
+    Local(u16),
+    /// A global variable, by its index.
+    Global(u16),
+}
+
+/// The hits that a probe passes over, and those that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The address of the word of 8 bytes that counts the hits which found the probe enabled. It may pass
+    /// `ignore + maxhits` by the hits that came before the probe was taken out.
+    pub hits: u32,
+    /// Hits that are passed over first.
+    pub ignore: u64,
+    /// Runs of the handler after which the probe is disabled.
+    pub maxhits: u64,
+}
+
+/// Where the data of a site's handler lies, and what is known of the site. All addresses are below
+/// [`agent::layout::LOW_END`].
+#[derive(Clone, Copy, Debug)]
+pub struct Environment<'a> {
+    /// The address of the process' [`agent::layout::Identity`].
+    pub identity: u32,
+    /// The address of the first [`agent::layout::Context`].
+    pub contexts: u32,
+    /// The contexts that belong to a processor each, the first ones: processor 0 has the first. A processor that has none
+    /// uses the shared ones.
+    pub own_contexts: u32,
+    /// The contexts behind them, which belong to none: a power of two, at least 1.
+    pub shared_contexts: u32,
+    /// The address of the first local variable, 8 bytes each.
+    pub locals: u32,
+    /// The address of the first global variable, 8 bytes each.
+    pub globals: u32,
+    /// The variables that every handler of their program does nothing with but `inc` and `dec` by number, and their
+    /// counters, once per processor.
+    pub counted: &'a [(Variable, PerProcessor)],
+    /// Counts the hits that are not over: runs, misses, and hits passed over.
+    pub hits: PerProcessor,
+    /// The address of the word of 8 bytes that counts hits whose handler found no context, locked.
+    pub missed: u32,
+    /// The address of the word of 8 bytes that counts records that were dropped, locked.
+    pub dropped: u32,
+    /// The address of a word of 4 bytes: not 0 once the probe is over, removed or disabled. The handler that ends with
+    /// `remove` and the last hit of `limits` set it to 1; whoever else disables the probe may.
+    pub over: u32,
+    /// Set where the probe has `ignore` or `maxhits`.
+    pub limits: Option<Limits>,
+    /// The agent's entries.
+    pub agent: Entries,
+    /// The address of the [`agent::layout::HandlerInfo`] that goes with the handler.
+    pub info: u32,
+    /// The probe's number in records.
+    pub probe: u32,
+    /// The address of the displaced instruction.
+    pub site: u64,
+    /// Whether the flags that arithmetic changes may be read before they are written, from the site on.
+    pub flags_live: bool,
+    /// Whether the displaced instruction can fault: the record is committed after it, by [`crate::Compiled::commit`].
+    pub tentative: bool,
+    /// Whether a full ring is waited for.
+    pub lossless: bool,
+    /// Whether the processor has `rdpid`; without it `lsl` is used, which the kernel prepares too.
+    pub rdpid: bool,
+}

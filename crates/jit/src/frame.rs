@@ -1,0 +1,184 @@
+//! The handler's part of the thread's stack.
+//!
+//! ```text
+//!     rsp at the site
+//!     -128    the red zone                            not touched
+//!     -136    the tentative record's address          only where records are tentative
+//!             the registers that the handler changes
+//!             cells of 8 bytes: what has no register
+//!     rsp of the handler
+//! ```
+//!
+//! The prologue pushes before it changes any register, and ends with a store to the lowest word that anything behind it
+//! may push: once it is through, no access to the stack can fault.
+
+use crate::emit::{Emitter, Label};
+use crate::instructions::{RAX, RSP, Reg, Rm};
+
+/// The offset below the site's rsp at which the address of a tentative record is kept.
+pub(crate) const COMMIT_CELL: i32 = 136;
+
+/// The offset below the site's rsp at which [`crate::Compiled::commit`] keeps rax.
+pub(crate) const SPILL_CELL: i32 = 144;
+
+/// Bytes below the stack pointer that belong to the program.
+const RED_ZONE: i32 = 128;
+
+/// A word of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    /// The program's flags as [`Emitter::save_flags`] gives them.
+    Flags,
+    /// The program's rflags.
+    AllFlags,
+    /// Jumps taken.
+    Jumps,
+    /// Calls made.
+    Calls,
+    /// Bytes logged.
+    Logged,
+    /// Bytes logged when a logging had succeeded last.
+    Complete,
+    /// The major code.
+    Major,
+    /// The minor code.
+    Minor,
+    /// The element of the stack at a position of the shape.
+    Element(usize),
+}
+
+/// What is assumed of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assumed {
+    /// The registers that are saved, as bits.
+    pub(crate) saved: u16,
+    /// Cells.
+    pub(crate) cells: usize,
+    /// Bytes that are pushed below the frame.
+    pub(crate) deep: i32,
+}
+
+/// The frame: what is in it is found out while code is written that already uses it, so the sizes are assumed first, and
+/// the code written again if they were wrong.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// The registers that are assumed to be saved, as bits.
+    saved: u16,
+    /// The cells that are assumed to be there.
+    cells_assumed: usize,
+    /// Bytes that are assumed to be pushed below the frame at most.
+    deep: i32,
+    cells: Vec<Cell>,
+    /// The registers that were changed.
+    changed: u16,
+    tentative: bool,
+    /// What has been pushed below the frame.
+    pub(crate) below: i32,
+}
+
+impl Frame {
+    pub(crate) fn new(assumed: Assumed, tentative: bool) -> Frame {
+        let Assumed { saved, cells: cells_assumed, deep } = assumed;
+        Frame { saved, cells_assumed, deep, cells: Vec::new(), changed: 0, tentative, below: 0 }
+    }
+
+    /// What should have been assumed, if it was not. `deep`: bytes that are pushed below the frame.
+    pub(crate) fn wrong(&self, deep: i32) -> Option<Assumed> {
+        let assumed = Assumed { saved: self.saved, cells: self.cells_assumed, deep: self.deep };
+        let right = Assumed {
+            saved: self.saved | self.changed,
+            cells: self.cells_assumed.max(self.cells.len()),
+            deep: self.deep.max(deep),
+        };
+        (right != assumed).then_some(right)
+    }
+
+    /// Notes that a register is changed.
+    pub(crate) fn change(&mut self, register: Reg) {
+        self.changed |= 1 << register.0;
+    }
+
+    /// The registers that are saved, as bits.
+    pub(crate) fn saved(&self) -> u16 {
+        self.saved
+    }
+
+    /// Whether a register is saved.
+    pub(crate) fn is_saved(&self, register: u8) -> bool {
+        self.saved >> register & 1 != 0
+    }
+
+    /// A cell.
+    pub(crate) fn cell(&mut self, cell: Cell) -> Rm {
+        let place = self.cells.iter().position(|it| *it == cell).unwrap_or_else(|| {
+            self.cells.push(cell);
+            self.cells.len() - 1
+        });
+        Rm::At(RSP, self.below + 8 * place as i32)
+    }
+
+    /// Where a saved register is.
+    pub(crate) fn saved_at(&self, register: u8) -> Rm {
+        let later = (self.saved >> register >> 1).count_ones() as usize;
+        Rm::At(RSP, self.below + 8 * (self.cells_assumed + later) as i32)
+    }
+
+    /// Bytes between rsp and that at the site.
+    pub(crate) fn size(&self) -> i32 {
+        self.below + 8 * (self.cells_assumed + self.saved.count_ones() as usize) as i32 + self.skipped()
+    }
+
+    /// Where the address of a tentative record is kept.
+    pub(crate) fn commit_cell(&self) -> Rm {
+        Rm::At(RSP, self.size() - COMMIT_CELL)
+    }
+
+    fn skipped(&self) -> i32 {
+        if self.tentative { COMMIT_CELL } else { RED_ZONE }
+    }
+
+    /// Writes the prologue; gives its steps.
+    pub(crate) fn prologue(&self, emitter: &mut Emitter) -> Vec<(Label, u32)> {
+        let mut steps = Vec::with_capacity(8);
+        let mut below = 0;
+        let mut step = |emitter: &mut Emitter, size: i32| {
+            steps.push((emitter.here_label(), below));
+            below += size as u32;
+        };
+        step(emitter, self.skipped());
+        emitter.address(RSP, Rm::At(RSP, -self.skipped()));
+        for register in registers(self.saved) {
+            step(emitter, 8);
+            emitter.push(register);
+        }
+        if let Some(more) = self.cells_assumed.checked_sub(1) {
+            if more > 0 {
+                step(emitter, 8 * more as i32);
+                emitter.address(RSP, Rm::At(RSP, -8 * more as i32));
+            }
+            step(emitter, 8);
+            emitter.push(RAX);
+        }
+        if self.deep > 0 {
+            step(emitter, 0);
+            emitter.store(Rm::At(RSP, -self.deep), RAX);
+        }
+        steps
+    }
+
+    /// Writes the epilogue, which changes no flags.
+    pub(crate) fn epilogue(&self, emitter: &mut Emitter) {
+        if self.cells_assumed > 0 {
+            emitter.address(RSP, Rm::At(RSP, 8 * self.cells_assumed as i32));
+        }
+        for number in (0..16).rev().filter(|number| self.is_saved(*number)) {
+            emitter.pop(Reg(number));
+        }
+        emitter.address(RSP, Rm::At(RSP, self.skipped()));
+    }
+}
+
+/// The registers of some bits, the lowest number first.
+pub(crate) fn registers(bits: u16) -> impl Iterator<Item = Reg> {
+    (0..16).filter(move |number| bits >> number & 1 != 0).map(Reg)
+}

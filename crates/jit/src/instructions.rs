@@ -1,0 +1,458 @@
+//! The instructions, one function each.
+
+use crate::emit::{Emitter, Label, Target};
+
+/// A general register, by its number in machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Reg(pub(crate) u8);
+
+pub(crate) const RAX: Reg = Reg(0);
+pub(crate) const RCX: Reg = Reg(1);
+pub(crate) const RDX: Reg = Reg(2);
+pub(crate) const RBX: Reg = Reg(3);
+pub(crate) const RSP: Reg = Reg(4);
+pub(crate) const RSI: Reg = Reg(6);
+pub(crate) const RDI: Reg = Reg(7);
+
+/// What an instruction works on besides a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rm {
+    /// A register.
+    Reg(Reg),
+    /// Memory at a register and a displacement.
+    At(Reg, i32),
+    /// Memory at `base + index * scale + displacement`, the scale as a power of two.
+    Indexed(Reg, Reg, u8, i32),
+    /// Memory at `index * scale + displacement`, likewise.
+    Scaled(Reg, u8, i32),
+    /// Memory below 2 GiB.
+    Absolute(u32),
+    /// Memory at a register and a displacement from the thread's `fs`.
+    Thread(Reg, i32),
+}
+
+impl From<Reg> for Rm {
+    fn from(register: Reg) -> Rm {
+        Rm::Reg(register)
+    }
+}
+
+/// An arithmetic instruction with two operands, by its number in the opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Alu {
+    Add = 0,
+    Or = 1,
+    And = 4,
+    Sub = 5,
+    Xor = 6,
+    Cmp = 7,
+}
+
+/// A shift or rotation, by its number in the opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Shift {
+    RotateLeft = 0,
+    RotateRight = 1,
+    Left = 4,
+    Right = 5,
+}
+
+/// A condition, by its number in the opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Condition {
+    Below = 2,
+    AboveOrEqual = 3,
+    Equal = 4,
+    NotEqual = 5,
+    Above = 7,
+    Less = 12,
+    GreaterOrEqual = 13,
+    LessOrEqual = 14,
+    Greater = 15,
+}
+
+impl Condition {
+    /// The opposite.
+    pub(crate) fn not(self) -> Condition {
+        match self {
+            Condition::Below => Condition::AboveOrEqual,
+            Condition::AboveOrEqual => Condition::Below,
+            Condition::Equal => Condition::NotEqual,
+            Condition::NotEqual => Condition::Equal,
+            Condition::Above => unreachable!("only compared with jumps that have no opposite here"),
+            Condition::Less => Condition::GreaterOrEqual,
+            Condition::GreaterOrEqual => Condition::Less,
+            Condition::LessOrEqual => Condition::Greater,
+            Condition::Greater => Condition::LessOrEqual,
+        }
+    }
+}
+
+impl Emitter {
+    /// An instruction with a ModRM byte: prefixes, REX, opcode, operands. `number` is a register or an extension of
+    /// the opcode; `byte` where it names a register of 8 bits.
+    fn modrm(&mut self, wide: bool, byte: bool, opcode: &[u8], number: u8, rm: Rm) {
+        let (index, base) = match rm {
+            Rm::Reg(register) | Rm::At(register, _) | Rm::Thread(register, _) => (0, register.0),
+            Rm::Indexed(base, index, ..) => (index.0, base.0),
+            Rm::Scaled(index, ..) => (index.0, 0),
+            Rm::Absolute(_) => (0, 0),
+        };
+        if let Rm::Thread(..) = rm {
+            self.byte(0x64);
+        }
+        let rex = u8::from(wide) << 3 | number >> 3 << 2 | index >> 3 << 1 | base >> 3;
+        // Registers 4 to 7 of 8 bits are spl to dil only with a REX prefix.
+        let low_byte = byte && (number >= 4 || matches!(rm, Rm::Reg(register) if register.0 >= 4));
+        if rex != 0 || low_byte {
+            self.byte(0x40 | rex);
+        }
+        self.bytes(opcode);
+        let number = (number & 7) << 3;
+        match rm {
+            Rm::Reg(register) => self.byte(0xc0 | number | register.0 & 7),
+            Rm::At(base, displacement) | Rm::Thread(base, displacement) => {
+                let short = i8::try_from(displacement);
+                let mode = match short {
+                    Ok(0) if base.0 & 7 != 5 => 0,
+                    Ok(_) => 0x40,
+                    Err(_) => 0x80,
+                };
+                self.byte(mode | number | base.0 & 7);
+                if base.0 & 7 == 4 {
+                    self.byte(0x24);
+                }
+                match (mode, short) {
+                    (0, _) => {}
+                    (_, Ok(short)) => self.byte(short as u8),
+                    (_, Err(_)) => self.bytes(&displacement.to_le_bytes()),
+                }
+            }
+            Rm::Indexed(base, index, scale, displacement) => {
+                self.bytes(&[0x84 | number, scale << 6 | (index.0 & 7) << 3 | base.0 & 7]);
+                self.bytes(&displacement.to_le_bytes());
+            }
+            Rm::Scaled(index, scale, displacement) => {
+                self.bytes(&[0x04 | number, scale << 6 | (index.0 & 7) << 3 | 5]);
+                self.bytes(&displacement.to_le_bytes());
+            }
+            Rm::Absolute(address) => {
+                self.bytes(&[0x04 | number, 0x25]);
+                self.bytes(&address.to_le_bytes());
+            }
+        }
+    }
+
+    /// Sets a register to what an operand holds: `mov r64, r/m64`.
+    pub(crate) fn load(&mut self, to: Reg, from: impl Into<Rm>) {
+        let from = from.into();
+        if from != Rm::Reg(to) {
+            self.modrm(true, false, &[0x8b], to.0, from);
+        }
+    }
+
+    /// `mov r32, r/m32`; the upper half becomes 0.
+    pub(crate) fn load32(&mut self, to: Reg, from: impl Into<Rm>) {
+        self.modrm(false, false, &[0x8b], to.0, from.into());
+    }
+
+    /// Loads `size` bytes, 1, 2, 4 or 8, with zeros above; always one instruction.
+    pub(crate) fn load_sized(&mut self, size: usize, to: Reg, from: Rm) {
+        match size {
+            1 => self.modrm(false, false, &[0x0f, 0xb6], to.0, from),
+            2 => self.modrm(false, false, &[0x0f, 0xb7], to.0, from),
+            4 => self.modrm(false, false, &[0x8b], to.0, from),
+            _ => self.modrm(true, false, &[0x8b], to.0, from),
+        }
+    }
+
+    /// Stores a register: `mov r/m64, r64`.
+    pub(crate) fn store(&mut self, to: Rm, from: Reg) {
+        self.modrm(true, false, &[0x89], from.0, to);
+    }
+
+    /// `mov r/m32, r32`.
+    pub(crate) fn store32(&mut self, to: Rm, from: Reg) {
+        self.modrm(false, false, &[0x89], from.0, to);
+    }
+
+    /// Stores the low `size` bytes, 1, 2, 4 or 8, of a register; one instruction.
+    pub(crate) fn store_sized(&mut self, size: usize, to: Rm, from: Reg) {
+        match size {
+            1 => self.modrm(false, true, &[0x88], from.0, to),
+            2 => {
+                self.byte(0x66);
+                self.modrm(false, false, &[0x89], from.0, to);
+            }
+            4 => self.store32(to, from),
+            _ => self.store(to, from),
+        }
+    }
+
+    /// Stores a number of 32 bits: `mov r/m32, imm32`.
+    pub(crate) fn store32_number(&mut self, to: Rm, number: u32) {
+        self.modrm(false, false, &[0xc7], 0, to);
+        self.bytes(&number.to_le_bytes());
+    }
+
+    /// Stores a number of 64 bits, in one instruction if it is one of 32 bits with its sign, else in two halves.
+    pub(crate) fn store_number(&mut self, to: Rm, number: u64) {
+        if let Ok(short) = i32::try_from(number as i64) {
+            self.modrm(true, false, &[0xc7], 0, to);
+            self.bytes(&short.to_le_bytes());
+            return;
+        }
+        self.store32_number(to, number as u32);
+        self.store32_number(shifted(to, 4), (number >> 32) as u32);
+    }
+
+    /// Sets a register to a number, without touching the flags.
+    pub(crate) fn number(&mut self, to: Reg, number: u64) {
+        if let Ok(number) = u32::try_from(number) {
+            if to.0 >= 8 {
+                self.byte(0x41);
+            }
+            self.byte(0xb8 | to.0 & 7);
+            self.bytes(&number.to_le_bytes());
+        } else if let Ok(number) = i32::try_from(number as i64) {
+            self.modrm(true, false, &[0xc7], 0, Rm::Reg(to));
+            self.bytes(&number.to_le_bytes());
+        } else {
+            self.bytes(&[0x48 | to.0 >> 3, 0xb8 | to.0 & 7]);
+            self.bytes(&number.to_le_bytes());
+        }
+    }
+
+    /// `lea`.
+    pub(crate) fn address(&mut self, to: Reg, of: Rm) {
+        self.modrm(true, false, &[0x8d], to.0, of);
+    }
+
+    /// The address of a restartable sequence's descriptor: `lea r64, [rip + distance]`.
+    pub(crate) fn descriptor(&mut self, to: Reg, sequence: usize) {
+        self.bytes(&[0x48 | (to.0 >> 3) << 2, 0x8d, 0x05 | (to.0 & 7) << 3]);
+        self.distance(Target::Descriptor(sequence));
+    }
+
+    /// `op r64, r/m64`.
+    pub(crate) fn alu(&mut self, op: Alu, to: Reg, from: impl Into<Rm>) {
+        self.modrm(true, false, &[(op as u8) << 3 | 3], to.0, from.into());
+    }
+
+    /// `op r32, r/m32`.
+    pub(crate) fn alu32(&mut self, op: Alu, to: Reg, from: impl Into<Rm>) {
+        self.modrm(false, false, &[(op as u8) << 3 | 3], to.0, from.into());
+    }
+
+    /// `op r/m64, imm32` with its sign.
+    pub(crate) fn alu_number(&mut self, op: Alu, to: impl Into<Rm>, number: i32) {
+        self.alu_immediate(true, op, to.into(), number);
+    }
+
+    /// `op r/m32, imm32`.
+    pub(crate) fn alu32_number(&mut self, op: Alu, to: impl Into<Rm>, number: i32) {
+        self.alu_immediate(false, op, to.into(), number);
+    }
+
+    fn alu_immediate(&mut self, wide: bool, op: Alu, to: Rm, number: i32) {
+        match i8::try_from(number) {
+            Ok(short) => {
+                self.modrm(wide, false, &[0x83], op as u8, to);
+                self.byte(short as u8);
+            }
+            Err(_) => {
+                self.modrm(wide, false, &[0x81], op as u8, to);
+                self.bytes(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// `op r/m64, r64`.
+    pub(crate) fn alu_store(&mut self, op: Alu, to: Rm, from: Reg) {
+        self.modrm(true, false, &[(op as u8) << 3 | 1], from.0, to);
+    }
+
+    /// `imul r64, r/m64`.
+    pub(crate) fn multiply(&mut self, to: Reg, from: impl Into<Rm>) {
+        self.modrm(true, false, &[0x0f, 0xaf], to.0, from.into());
+    }
+
+    /// `not r64`.
+    pub(crate) fn not(&mut self, register: Reg) {
+        self.modrm(true, false, &[0xf7], 2, register.into());
+    }
+
+    /// `neg r64`.
+    pub(crate) fn negate(&mut self, register: Reg) {
+        self.modrm(true, false, &[0xf7], 3, register.into());
+    }
+
+    /// `div r64` (rdx:rax), or `idiv` where `signed`.
+    pub(crate) fn divide(&mut self, signed: bool, divisor: Reg) {
+        self.modrm(true, false, &[0xf7], if signed { 7 } else { 6 }, divisor.into());
+    }
+
+    /// `cqo`: rdx becomes the sign of rax.
+    pub(crate) fn sign(&mut self) {
+        self.bytes(&[0x48, 0x99]);
+    }
+
+    /// Shifts by a number.
+    pub(crate) fn shift(&mut self, op: Shift, register: Reg, count: u8) {
+        self.modrm(true, false, &[0xc1], op as u8, register.into());
+        self.byte(count);
+    }
+
+    /// `shl r32, imm8`.
+    pub(crate) fn shift32(&mut self, op: Shift, register: Reg, count: u8) {
+        self.modrm(false, false, &[0xc1], op as u8, register.into());
+        self.byte(count);
+    }
+
+    /// Shifts by cl.
+    pub(crate) fn shift_by_cl(&mut self, op: Shift, register: Reg) {
+        self.modrm(true, false, &[0xd3], op as u8, register.into());
+    }
+
+    /// `test r64, r64`.
+    pub(crate) fn test(&mut self, register: Reg) {
+        self.modrm(true, false, &[0x85], register.0, register.into());
+    }
+
+    /// `test r32, r32`.
+    pub(crate) fn test32(&mut self, register: Reg) {
+        self.modrm(false, false, &[0x85], register.0, register.into());
+    }
+
+    /// `bt r64, imm8`: the carry is the bit.
+    pub(crate) fn bit_test(&mut self, register: Reg, bit: u8) {
+        self.modrm(true, false, &[0x0f, 0xba], 4, register.into());
+        self.byte(bit);
+    }
+
+    /// `inc` or `dec` of a word in memory, locked where `locked`.
+    pub(crate) fn step(&mut self, locked: bool, down: bool, word: Rm) {
+        if locked {
+            self.byte(0xf0);
+        }
+        self.modrm(true, false, &[0xff], down.into(), word);
+    }
+
+    /// `xchg r32, m32`: always locked.
+    pub(crate) fn exchange32(&mut self, register: Reg, memory: Rm) {
+        self.modrm(false, false, &[0x87], register.0, memory);
+    }
+
+    /// `lock xadd m64, r64`.
+    pub(crate) fn fetch_add(&mut self, memory: Rm, register: Reg) {
+        self.byte(0xf0);
+        self.modrm(true, false, &[0x0f, 0xc1], register.0, memory);
+    }
+
+    /// `push r64`.
+    pub(crate) fn push(&mut self, register: Reg) {
+        if register.0 >= 8 {
+            self.byte(0x41);
+        }
+        self.byte(0x50 | register.0 & 7);
+    }
+
+    /// `pop r64`.
+    pub(crate) fn pop(&mut self, register: Reg) {
+        if register.0 >= 8 {
+            self.byte(0x41);
+        }
+        self.byte(0x58 | register.0 & 7);
+    }
+
+    /// `pushfq`.
+    pub(crate) fn push_flags(&mut self) {
+        self.byte(0x9c);
+    }
+
+    /// The flags that handlers change into ax: `lahf; seto al`.
+    pub(crate) fn save_flags(&mut self) {
+        self.bytes(&[0x9f, 0x0f, 0x90, 0xc0]);
+    }
+
+    /// The reverse: `add al, 0x7f; sahf`.
+    pub(crate) fn restore_flags(&mut self) {
+        self.bytes(&[0x04, 0x7f, 0x9e]);
+    }
+
+    /// `rdtsc`: the low half in eax, the high half in edx.
+    pub(crate) fn time(&mut self) {
+        self.bytes(&[0x0f, 0x31]);
+    }
+
+    /// `rdpid r64`.
+    pub(crate) fn rdpid(&mut self, to: Reg) {
+        self.byte(0xf3);
+        self.modrm(false, false, &[0x0f, 0xc7], 7, to.into());
+    }
+
+    /// `prefetchw`: the line at an address is about to be written. Never faults.
+    pub(crate) fn prefetch(&mut self, memory: Rm) {
+        self.modrm(false, false, &[0x0f, 0x0d], 1, memory);
+    }
+
+    /// `lsl r32, r32`: the limit of the segment that a selector names.
+    pub(crate) fn segment_limit(&mut self, to: Reg, selector: Reg) {
+        self.modrm(false, false, &[0x0f, 0x03], to.0, selector.into());
+    }
+
+    /// `pause`.
+    pub(crate) fn pause(&mut self) {
+        self.bytes(&[0xf3, 0x90]);
+    }
+
+    /// `syscall`: clobbers rax, rcx and r11.
+    pub(crate) fn syscall(&mut self) {
+        self.bytes(&[0x0f, 0x05]);
+    }
+
+    /// `call r64`.
+    pub(crate) fn call(&mut self, register: Reg) {
+        self.modrm(false, false, &[0xff], 2, register.into());
+    }
+
+    /// `call` of a place in this code.
+    pub(crate) fn call_label(&mut self, to: Label) {
+        self.byte(0xe8);
+        self.distance(Target::Label(to));
+    }
+
+    /// `ret`.
+    pub(crate) fn ret(&mut self) {
+        self.byte(0xc3);
+    }
+
+    /// `jmp`.
+    pub(crate) fn jump(&mut self, to: Label) {
+        self.byte(0xe9);
+        self.distance(Target::Label(to));
+    }
+
+    /// `jcc`.
+    pub(crate) fn jump_if(&mut self, condition: Condition, to: Label) {
+        self.bytes(&[0x0f, 0x80 | condition as u8]);
+        self.distance(Target::Label(to));
+    }
+}
+
+/// Memory some bytes further.
+pub(crate) fn shifted(memory: Rm, bytes: i32) -> Rm {
+    match memory {
+        Rm::Reg(register) => Rm::Reg(register),
+        Rm::At(base, displacement) => Rm::At(base, displacement + bytes),
+        Rm::Indexed(base, index, scale, displacement) => {
+            Rm::Indexed(base, index, scale, displacement + bytes)
+        }
+        Rm::Scaled(index, scale, displacement) => Rm::Scaled(index, scale, displacement + bytes),
+        Rm::Absolute(address) => Rm::Absolute(address + bytes as u32),
+        Rm::Thread(base, displacement) => Rm::Thread(base, displacement + bytes),
+    }
+}

@@ -1,0 +1,315 @@
+//! The record of a run: begun in the ring of the context that was claimed, and ended.
+//!
+//! ```text
+//!             tid -> holder, site
+//!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
+//!             cmp   $(RING_SIZE - most), %rax ; ja full
+//!             and   $(RING_SIZE - 1), %record ; cmp $(RING_SIZE - most), %record ; ja wrap
+//!             add   ring(%context), %record
+//!     begin:  processor, time, pid, tid, probe, rsp, site -> record
+//!     ...
+//!     end:    sizes, codes -> record ; lea SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
+//!             movl  $COMMITTED, (%record) ; add $size, head(%context) ; movl $0, (%context)
+//! ```
+
+use crate::compiler::Compiler;
+use crate::emit::{Label, Stream};
+use crate::frame::{Cell, registers};
+use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, shifted};
+use crate::shape::{Code, Log};
+use agent::layout::{Context, HEADER, Header, Identity, RING_SIZE, SCRATCH, UNSET, state};
+use core::mem::offset_of;
+
+/// How far ahead the ring is fetched: the next exchange waits until all of a record is written.
+const PREFETCH: usize = 512;
+
+/// The number of the system call `getpid`.
+const GETPID: u64 = 39;
+/// The number of the system call `gettid`.
+const GETTID: u64 = 186;
+
+/// A field of the context in `register`.
+pub(crate) fn of_context(register: Reg, offset: usize) -> Rm {
+    Rm::At(register, offset as i32)
+}
+
+/// Bytes of a record with a log of that many.
+pub(crate) fn record_size(log: usize) -> usize {
+    (HEADER + log).next_multiple_of(8)
+}
+
+impl Compiler<'_> {
+    /// Bytes that a record may take, and those that may be written behind it.
+    fn most(&self) -> i32 {
+        record_size(self.handler.logmax.min(vm::LOG_LIMIT) + 8) as i32
+    }
+
+    fn identity(&self, offset: usize) -> Rm {
+        Rm::Absolute(self.environment.identity + offset as u32)
+    }
+
+    /// Claims a context and begins a record, if that is not done yet on this path.
+    pub(crate) fn begin_record(&mut self) {
+        if self.shape.claimed {
+            return;
+        }
+        self.shape.claimed = true;
+        self.claims = true;
+        self.take_this(RDX);
+        let processor = self.take();
+        let (context, record) = (self.context, self.record);
+        self.frame.change(context);
+        self.frame.change(record);
+        self.frame.change(RAX);
+        self.emitter.load(processor, record);
+        self.claim_own(processor, context);
+        self.sign(context);
+        self.find_room();
+        self.fill_header(processor);
+        self.unlock(processor);
+        self.unlock(RDX);
+    }
+
+    fn unlock(&mut self, register: Reg) {
+        self.locked &= !(1 << register.0);
+    }
+
+    /// Says in the context which thread has it, and at which site. Changes rax.
+    pub(crate) fn sign(&mut self, context: Reg) {
+        let (unknown, known) = (self.emitter.label(), self.emitter.label());
+        let offset = self.identity(offset_of!(Identity, tid_offset));
+        self.emitter.load(RAX, offset);
+        self.emitter.test(RAX);
+        self.emitter.jump_if(Condition::Equal, unknown);
+        self.emitter.load32(RAX, Rm::Thread(RAX, 0));
+        self.emitter.bind(known);
+        self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
+        let site = self.environment.site;
+        self.emitter.store_number(of_context(context, offset_of!(Context, site)), site);
+        self.system_call(unknown, GETTID, known);
+    }
+
+    /// Writes, in the cold stream, a system call without arguments: its result is in rax at `back`.
+    fn system_call(&mut self, at: Label, number: u64, back: Label) {
+        let stream = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(at);
+        let clobbered = [RCX, Reg(11)];
+        clobbered.iter().for_each(|register| self.emitter.push(*register));
+        self.emitter.number(RAX, number);
+        self.emitter.syscall();
+        clobbered.iter().rev().for_each(|register| self.emitter.pop(*register));
+        self.emitter.jump(back);
+        self.emitter.back(stream);
+    }
+
+    /// Sets a register to the process id.
+    pub(crate) fn process_id(&mut self, to: Reg) {
+        let (unknown, known) = (self.emitter.label(), self.emitter.label());
+        let pid = self.identity(offset_of!(Identity, pid));
+        self.with_rax().load32(RAX, pid);
+        self.emitter.test32(RAX);
+        self.emitter.jump_if(Condition::Equal, unknown);
+        self.emitter.bind(known);
+        self.emitter.load(to, RAX);
+        self.system_call(unknown, GETPID, known);
+    }
+
+    /// Finds room for a record; where there is none, the scratch record. Changes rax and rdx.
+    fn find_room(&mut self) {
+        let (context, record) = (self.context, self.record);
+        let head = of_context(context, offset_of!(Context, head));
+        let seen = of_context(context, offset_of!(Context, seen_tail));
+        let ring = of_context(context, offset_of!(Context, ring));
+        let limit = RING_SIZE as i32 - self.most();
+        let room = self.emitter.here_label();
+        let (look, enough) = (self.emitter.label(), self.emitter.label());
+        let (wrap, begin) = (self.emitter.label(), self.emitter.label());
+        self.emitter.load(record, head);
+        self.emitter.load(RAX, record);
+        self.emitter.alu(Alu::Sub, RAX, seen);
+        self.emitter.alu_number(Alu::Cmp, RAX, limit);
+        self.emitter.jump_if(Condition::Above, look);
+        self.emitter.bind(enough);
+        self.emitter.alu32_number(Alu::And, record, RING_SIZE as i32 - 1);
+        self.emitter.alu32_number(Alu::Cmp, record, limit);
+        self.emitter.jump_if(Condition::Above, wrap);
+        self.emitter.alu(Alu::Add, record, ring);
+        self.emitter.bind(begin);
+        let stream = self.emitter.aside(Stream::Cold);
+        self.look_again(look, enough, room, begin);
+        self.wrap(wrap, room, begin);
+        self.emitter.back(stream);
+    }
+
+    /// Asks the reader's own count, where the one seen last leaves no room. The record's register is the head.
+    fn look_again(&mut self, look: Label, enough: Label, room: Label, begin: Label) {
+        let full = self.emitter.label();
+        let limit = RING_SIZE as i32 - self.most();
+        self.emitter.bind(look);
+        self.emitter.load(RAX, of_context(self.context, offset_of!(Context, tail)));
+        self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
+        self.emitter.load(RDX, self.record);
+        self.emitter.alu(Alu::Sub, RDX, RAX);
+        self.emitter.alu_number(Alu::Cmp, RDX, limit);
+        self.emitter.jump_if(Condition::Above, full);
+        self.emitter.jump(enough);
+        self.emitter.bind(full);
+        self.emitter.number(RAX, self.most() as u64);
+        self.no_room(room, begin);
+    }
+
+    /// Passes over what is left of the ring's end, where that is too little. The record's register is the place in the
+    /// ring. Both what is left and the record must be free.
+    fn wrap(&mut self, wrap: Label, room: Label, begin: Label) {
+        let (context, record) = (self.context, self.record);
+        let head = of_context(context, offset_of!(Context, head));
+        let ring = of_context(context, offset_of!(Context, ring));
+        let limit = RING_SIZE as i32 - self.most();
+        let full = self.emitter.label();
+        self.emitter.bind(wrap);
+        self.emitter.number(RAX, RING_SIZE);
+        self.emitter.alu32(Alu::Sub, RAX, record);
+        self.emitter.load(RDX, head);
+        self.emitter.alu(Alu::Add, RDX, RAX);
+        self.emitter.alu(Alu::Sub, RDX, of_context(context, offset_of!(Context, tail)));
+        self.emitter.alu_number(Alu::Cmp, RDX, limit);
+        self.emitter.jump_if(Condition::Above, full);
+        self.emitter.alu(Alu::Add, record, ring);
+        self.emitter.store32_number(Rm::At(record, offset_of!(Header, state) as i32), state::SKIP);
+        self.emitter.store32(Rm::At(record, offset_of!(Header, size) as i32), RAX);
+        self.emitter.alu_store(Alu::Add, head, RAX);
+        self.emitter.load(record, ring);
+        self.emitter.jump(begin);
+        self.emitter.bind(full);
+        self.emitter.address(RAX, Rm::At(RAX, self.most()));
+        self.no_room(room, begin);
+    }
+
+    /// What is done where a ring has not the bytes in rax free: they are waited for, or the record is written where it
+    /// will be dropped from.
+    fn no_room(&mut self, room: Label, begin: Label) {
+        if !self.environment.lossless {
+            self.emitter.address(self.record, Rm::At(self.context, SCRATCH as i32));
+            self.emitter.jump(begin);
+            return;
+        }
+        // What a function may change.
+        let kept: Vec<Reg> = registers(0b0000_1111_1100_0110).collect();
+        kept.iter().for_each(|register| self.emitter.push(*register));
+        // The context's register may be rsi, and the push has kept it.
+        self.emitter.push(self.context);
+        self.emitter.load(RSI, RAX);
+        self.emitter.pop(RDI);
+        self.emitter.number(RAX, self.environment.agent.wait.into());
+        self.emitter.call(RAX);
+        kept.iter().rev().for_each(|register| self.emitter.pop(*register));
+        self.emitter.jump(room);
+    }
+
+    /// Fills in what of the header is known. Changes rax and rdx.
+    fn fill_header(&mut self, processor: Reg) {
+        let record = self.record;
+        let field = |offset: usize| Rm::At(record, offset as i32);
+        self.emitter.prefetch(field(PREFETCH));
+        self.emitter.store32(field(offset_of!(Header, processor)), processor);
+        self.emitter.time();
+        self.emitter.store32(field(offset_of!(Header, time)), RAX);
+        self.emitter.store32(shifted(field(offset_of!(Header, time)), 4), RDX);
+        self.process_id(RAX);
+        self.emitter.store32(field(offset_of!(Header, pid)), RAX);
+        let holder = of_context(self.context, offset_of!(Context, holder));
+        self.emitter.load32(RAX, holder);
+        self.emitter.store32(field(offset_of!(Header, tid)), RAX);
+        self.site_rsp(RAX);
+        self.emitter.store(field(offset_of!(Header, rsp)), RAX);
+        self.emitter.store32_number(field(offset_of!(Header, probe)), self.environment.probe);
+        self.emitter.store_number(field(offset_of!(Header, site)), self.environment.site);
+    }
+
+    /// Ends a run whose record is kept.
+    pub(crate) fn end_with_record(&mut self) {
+        self.begin_record();
+        let (context, record) = (self.context, self.record);
+        let field = |offset: usize| Rm::At(record, offset as i32);
+        self.set_code(self.shape.major, Cell::Major, self.handler.major, offset_of!(Header, major));
+        self.set_code(self.shape.minor, Cell::Minor, self.handler.minor, offset_of!(Header, minor));
+        let committed = if self.environment.tentative { state::TENTATIVE } else { state::COMMITTED };
+        // The address of a record that is dropped is asked for before rax is the size.
+        let dropped = self.emitter.label();
+        self.emitter.address(RAX, Rm::At(context, SCRATCH as i32));
+        self.emitter.alu(Alu::Cmp, RAX, record);
+        self.emitter.jump_if(Condition::Equal, dropped);
+        let head = of_context(context, offset_of!(Context, head));
+        match self.shape.log {
+            Log::Known { length, .. } => {
+                let size = record_size(length);
+                self.emitter.store_number(field(offset_of!(Header, log_length)), length as u64);
+                self.emitter.store32_number(field(offset_of!(Header, size)), size as u32);
+                self.emitter.store32_number(field(offset_of!(Header, state)), committed);
+                self.emitter.alu_number(Alu::Add, head, size as i32);
+            }
+            Log::Cells => {
+                let cell = self.frame.cell(Cell::Logged);
+                self.emitter.load(RAX, cell);
+                // The stack traces' length is the upper half: 0.
+                self.emitter.store(field(offset_of!(Header, log_length)), RAX);
+                self.emitter.alu32_number(Alu::Add, RAX, HEADER as i32 + 7);
+                self.emitter.alu32_number(Alu::And, RAX, -8);
+                self.emitter.store32(field(offset_of!(Header, size)), RAX);
+                self.emitter.store32_number(field(offset_of!(Header, state)), committed);
+                self.emitter.alu_store(Alu::Add, head, RAX);
+            }
+        }
+        self.emitter.store32_number(of_context(context, offset_of!(Context, claim)), 0);
+        if self.environment.tentative {
+            let cell = self.frame.commit_cell();
+            self.emitter.store(cell, record);
+        }
+        let epilogue = self.epilogue;
+        self.emitter.jump(epilogue);
+        let stream = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(dropped);
+        self.emitter.step(true, false, Rm::Absolute(self.environment.dropped));
+        self.end_without_record();
+        self.emitter.back(stream);
+    }
+
+    /// Sets a code of the record.
+    fn set_code(&mut self, code: Code, cell: Cell, default: u32, offset: usize) {
+        let field = Rm::At(self.record, offset as i32);
+        match code {
+            Code::Unset => self.emitter.store32_number(field, default),
+            Code::Number(number) => self.emitter.store32_number(field, number.into()),
+            Code::Cell => {
+                let cell = self.frame.cell(cell);
+                let set = self.emitter.label();
+                self.emitter.load32(RAX, cell);
+                self.emitter.alu32_number(Alu::Cmp, RAX, UNSET as i32);
+                self.emitter.jump_if(Condition::NotEqual, set);
+                self.emitter.number(RAX, default.into());
+                self.emitter.bind(set);
+                self.emitter.store32(field, RAX);
+            }
+        }
+    }
+
+    /// Ends a run that makes no record, or whose record is not wanted.
+    pub(crate) fn end_without_record(&mut self) {
+        if self.shape.claimed {
+            let claim = of_context(self.context, offset_of!(Context, claim));
+            self.emitter.store32_number(claim, 0);
+        }
+        self.forget_record();
+        let epilogue = self.epilogue;
+        self.emitter.jump(epilogue);
+    }
+
+    /// Where records are tentative: there is none.
+    pub(crate) fn forget_record(&mut self) {
+        if self.environment.tentative {
+            let nothing = self.environment.identity + offset_of!(Identity, nothing) as u32;
+            let cell = self.frame.commit_cell();
+            self.emitter.store_number(cell, nothing.into());
+        }
+    }
+}

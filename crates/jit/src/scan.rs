@@ -1,0 +1,292 @@
+//! What a handler may do, found by following its code once: every path, with the depth of the stack on it.
+//!
+//! Compiled code knows at compile time where each element of the stack is, and forgets what was popped. That is right
+//! only if no instruction can ever see a popped element: the scan finds those that could ([`Facts::opaque`]), and
+//! they are interpreted from their first instruction on.
+
+use crate::environment::Handler;
+use agent::layout::RESUME_ELEMENTS;
+use std::collections::HashSet;
+use vm::{Op, Operand, Register, Word};
+
+/// One instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instruction {
+    pub(crate) op: Op,
+    /// Its operand, unsigned; 0 where it has none.
+    pub(crate) operand: u64,
+    /// The offset behind it.
+    pub(crate) next: usize,
+}
+
+impl Instruction {
+    /// The instruction at an offset, if there is a whole one.
+    pub(crate) fn at(code: &[u8], offset: usize) -> Option<Instruction> {
+        let op = Op::from_byte(*code.get(offset)?)?;
+        let size = op.row().operand.size(Word::W8.bytes());
+        let bytes = code.get(offset + 1..)?.get(..size)?;
+        let mut operand = [0; 8];
+        operand[..size].copy_from_slice(bytes);
+        Some(Instruction { op, operand: u64::from_le_bytes(operand), next: offset + 1 + size })
+    }
+
+    /// Where a jump or a call goes, if that is in the code.
+    pub(crate) fn target(&self, code: &[u8]) -> Option<usize> {
+        let target = (self.next as u64).wrapping_add(self.operand);
+        (target < code.len() as u64).then_some(target as usize)
+    }
+
+    /// The register in the operand, if there is one of that index.
+    pub(crate) fn register(&self) -> Option<Register> {
+        Register::from_index(self.operand as u16)
+    }
+}
+
+/// The number, in machine code, of the general register that a name means, and whether it means its low half.
+pub(crate) fn general(register: Register) -> Option<(u8, bool)> {
+    Some(match register {
+        Register::Rax => (0, false),
+        Register::Rcx => (1, false),
+        Register::Rdx => (2, false),
+        Register::Rbx => (3, false),
+        Register::Rsp => (4, false),
+        Register::Rbp => (5, false),
+        Register::Rsi => (6, false),
+        Register::Rdi => (7, false),
+        Register::R8 => (8, false),
+        Register::R9 => (9, false),
+        Register::R10 => (10, false),
+        Register::R11 => (11, false),
+        Register::R12 => (12, false),
+        Register::R13 => (13, false),
+        Register::R14 => (14, false),
+        Register::R15 => (15, false),
+        Register::Eax => (0, true),
+        Register::Ecx => (1, true),
+        Register::Edx => (2, true),
+        Register::Ebx => (3, true),
+        Register::Esp => (4, true),
+        Register::Ebp => (5, true),
+        Register::Esi => (6, true),
+        Register::Edi => (7, true),
+        _ => return None,
+    })
+}
+
+/// What is known of a handler.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Whether it is to be interpreted from its first instruction on.
+    pub(crate) opaque: bool,
+    /// Whether a path may come to the same place twice.
+    pub(crate) cyclic: bool,
+    /// The general registers that it pushes, by their numbers.
+    pub(crate) named: u16,
+    /// The general registers that it pops.
+    pub(crate) popped: u16,
+    /// Whether anything reads the flags.
+    pub(crate) reads_flags: bool,
+    /// Whether it can end otherwise than by `abort`, so that it makes a record; or log.
+    pub(crate) records: bool,
+    /// Whether it can end by `remove`.
+    pub(crate) removes: bool,
+    /// The least depth of the stack: 0, or less where it pops what it has not pushed.
+    pub(crate) least: i32,
+    /// The most, if it is not opaque.
+    most: i32,
+    /// Where jumps go.
+    pub(crate) targets: HashSet<usize>,
+    /// The offset of an instruction that calls a debug facility.
+    pub(crate) facility: Option<usize>,
+}
+
+/// Instructions, on all paths together, that are followed.
+const STEPS: usize = 4096;
+
+/// A place on a path.
+struct Place {
+    offset: usize,
+    depth: i32,
+    /// The offsets that calls return to.
+    back: Vec<usize>,
+    /// The top, if it is a number that was just pushed.
+    pushed: Option<u64>,
+}
+
+/// Follows a handler.
+pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
+    let mut facts = Facts::default();
+    let mut seen: HashSet<(usize, i32, Vec<usize>)> = HashSet::new();
+    let mut paths = vec![Place { offset: handler.entry, depth: 0, back: Vec::new(), pushed: None }];
+    let mut steps = 0;
+    while let Some(mut place) = paths.pop() {
+        while let Some(instruction) = Instruction::at(handler.code, place.offset) {
+            steps += 1;
+            // What is not followed any more could hold anything; nothing of it is compiled.
+            if steps > STEPS {
+                facts.opaque = true;
+                facts.reads_flags = true;
+                facts.facility = facts.facility.or_else(|| facility(handler.code));
+                return facts;
+            }
+            if !facts.step(handler, &mut place, instruction, &mut paths, &mut seen) {
+                break;
+            }
+        }
+    }
+    // What is handed over to the interpreter has to hold all of it.
+    if facts.most - facts.least > RESUME_ELEMENTS as i32 {
+        facts.opaque = true;
+    }
+    facts
+}
+
+/// Any instruction that calls a debug facility, wherever it is.
+fn facility(code: &[u8]) -> Option<usize> {
+    code.windows(2).position(|bytes| bytes[0] == Op::ExitTo as u8 && (1..=3).contains(&bytes[1]))
+}
+
+impl Facts {
+    /// Follows one instruction. Whether the path goes on at `place`.
+    fn step(
+        &mut self,
+        handler: &Handler<'_>,
+        place: &mut Place,
+        instruction: Instruction,
+        paths: &mut Vec<Place>,
+        seen: &mut HashSet<(usize, i32, Vec<usize>)>,
+    ) -> bool {
+        let start = place.offset;
+        let pushed = place.pushed.take();
+        place.offset = instruction.next;
+        let Some(change) = self.change(&instruction, pushed) else {
+            // How many elements there are is not known from here on, nor what can be seen of them.
+            self.opaque = true;
+            // The rest is followed all the same, for what it may do besides.
+            return self.go_on_unknown(handler, place, instruction, paths, seen, start);
+        };
+        let lowest = place.depth - change.0;
+        place.depth = lowest + change.1;
+        self.least = self.least.min(lowest);
+        self.most = self.most.max(place.depth);
+        self.go_on_unknown(handler, place, instruction, paths, seen, start)
+    }
+
+    /// Follows the flow from an instruction whose effect on the stack is dealt with.
+    fn go_on_unknown(
+        &mut self,
+        handler: &Handler<'_>,
+        place: &mut Place,
+        instruction: Instruction,
+        paths: &mut Vec<Place>,
+        seen: &mut HashSet<(usize, i32, Vec<usize>)>,
+        start: usize,
+    ) -> bool {
+        match instruction.op {
+            Op::Push => place.pushed = Some(instruction.operand),
+            Op::Jmp | Op::Jlt | Op::Jle | Op::Jgt | Op::Jge | Op::Jz | Op::Jnz | Op::Loop | Op::Sx => {
+                if let Some(target) = instruction.target(handler.code) {
+                    self.cyclic |= target <= start;
+                    self.targets.insert(target);
+                    let depth = if self.opaque { 0 } else { place.depth };
+                    if seen.insert((target, depth, place.back.clone())) {
+                        paths.push(Place { offset: target, depth, back: place.back.clone(), pushed: None });
+                    }
+                }
+                return instruction.op != Op::Jmp;
+            }
+            Op::Call => match instruction.target(handler.code) {
+                Some(target) if place.back.len() < vm::CALL_DEPTH => {
+                    place.back.push(instruction.next);
+                    place.offset = target;
+                }
+                _ => return false,
+            },
+            Op::Ret => match place.back.pop() {
+                Some(back) => place.offset = back,
+                None => return false,
+            },
+            Op::Abort => return false,
+            Op::Exit => {
+                self.records = true;
+                return false;
+            }
+            Op::Remove => {
+                (self.records, self.removes) = (true, true);
+                return false;
+            }
+            Op::ExitTo => {
+                if (1..=3).contains(&instruction.operand) {
+                    self.facility.get_or_insert(start);
+                }
+                return false;
+            }
+            _ => {}
+        }
+        // A path that falls into where jumps go is followed from there once.
+        !self.targets.contains(&place.offset)
+            || seen.insert((place.offset, if self.opaque { 0 } else { place.depth }, place.back.clone()))
+    }
+
+    /// How many elements an instruction pops, then pushes, and what else it says of the handler. `None` where that is not
+    /// known or where it sees popped elements.
+    fn change(&mut self, instruction: &Instruction, pushed: Option<u64>) -> Option<(i32, i32)> {
+        let count = instruction.operand as i32;
+        // Numbers that the manual allows but no one writes are not worth following.
+        let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
+        let logs =
+            matches!(instruction.op, Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv);
+        self.records |= logs;
+        Some(match instruction.op {
+            Op::LogImm | Op::Ros => (count.min(4096), 0),
+            Op::Log => (number(pushed)? + 1, 0),
+            Op::DupImm => (1, 1 + count),
+            Op::Dup => {
+                // The value is on top, the count below it.
+                return None;
+            }
+            Op::PushR | Op::PushU => {
+                let register = instruction.register()?;
+                if matches!(register, Register::Rflags | Register::Eflags) {
+                    self.reads_flags = true;
+                }
+                if let Some((number, _)) = general(register) {
+                    self.named |= 1 << number;
+                }
+                (register.pops() as i32, register.pushes(Word::W8) as i32)
+            }
+            Op::PopR | Op::PopU => {
+                if let Some((number, _)) = instruction.register().and_then(general) {
+                    self.popped |= 1 << number;
+                }
+                (1, 0)
+            }
+            Op::PushMem64 => (1, 1),
+            Op::PopMem64 => (2, 0),
+            Op::PushH8 | Op::PushH16 | Op::PushH32 | Op::PushH64 => (2, count),
+            Op::PopH8 | Op::PopH16 | Op::PopH32 | Op::PopH64 => (2 + count, 0),
+            // What names elements by their slots, and what calls a handler with any depth.
+            Op::PushSbp
+            | Op::PopSbp
+            | Op::PushTsp
+            | Op::PopTsp
+            | Op::PushSbpImm
+            | Op::PopSbpImm
+            | Op::PushTspImm
+            | Op::PopTspImm
+            | Op::CopySbp
+            | Op::CopySbpImm
+            | Op::CopyTsp
+            | Op::CopyTspImm
+            | Op::RestoreSbp
+            | Op::RestoreTsp
+            | Op::TracePv
+            | Op::Sx => return None,
+            op => {
+                let row = op.row();
+                debug_assert!(row.operand != Operand::Label || row.pops == Some(0));
+                (row.pops?.into(), row.pushes?.into())
+            }
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! The conformance cases, run by compiled code.
+//!
+//! A case's memory is made of regions that no page protection can be made of, so none of it is mapped: every access
+//! faults, leaves compiled code, and is done by the interpreter on the case's machine. What compiled code does with
+//! memory that is there is tested by `random.rs`.
+
+mod support;
+
+use agent::layout::Registers as Shared;
+use cases::{Execution, Interpreter, Ran, TestMachine};
+use dprobes_jit::{Handler, Unsupported, compile};
+use std::sync::atomic::Ordering::Relaxed;
+use support::arena::Arena;
+use support::interpreter::{DynMachine, LEFT, WORLD, World, number};
+use support::native::{Registers, enter, exclusive};
+use vm::{End, Op, Outcome, Program, Register, Word};
+
+/// Compiled code, with a tally of what it did.
+struct Native {
+    arena: Arena,
+    interpreter: Interpreter,
+    tentative: bool,
+    compiled: usize,
+    left: usize,
+    interpreted: usize,
+}
+
+/// The world of a case: its machine, with the general registers as they are in the context.
+struct CaseWorld(std::rc::Rc<std::cell::RefCell<TestMachine>>);
+
+/// The 64-bit names of the general registers.
+const NAMES: [Register; 16] = [
+    Register::Rax,
+    Register::Rcx,
+    Register::Rdx,
+    Register::Rbx,
+    Register::Rsp,
+    Register::Rbp,
+    Register::Rsi,
+    Register::Rdi,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+impl World for CaseWorld {
+    fn run(&mut self, _: &mut Shared, run: &mut dyn FnMut(&mut dyn DynMachine)) {
+        run(&mut *self.0.borrow_mut());
+    }
+}
+
+/// Whether a program asks for what cannot be chosen here: the processor, the stack pointer, flags and the instruction
+/// pointer by a half.
+fn asks_for_the_real_thing(code: &[u8]) -> bool {
+    let register = |bytes: &[u8]| {
+        let index = u16::from_le_bytes([bytes[1], bytes[2]]);
+        let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
+        [Op::PushR as u8, Op::PushU as u8].contains(&bytes[0]) && real.iter().any(|it| *it as u16 == index)
+    };
+    code.contains(&(Op::PushProcid as u8)) || code.windows(3).any(register)
+}
+
+/// Whether a program names a register by two names: the machine of the cases keeps them apart.
+fn names_a_register_twice(code: &[u8]) -> bool {
+    let mut named = [None; 16];
+    code.windows(3).any(|bytes| {
+        let ops = [Op::PushR as u8, Op::PushU as u8, Op::PopR as u8, Op::PopU as u8];
+        let register = Register::from_index(u16::from_le_bytes([bytes[1], bytes[2]]));
+        let Some((register, place)) =
+            register.filter(|_| ops.contains(&bytes[0])).and_then(|it| Some((it, number(it)?)))
+        else {
+            return false;
+        };
+        named[place].replace(register).is_some_and(|other| other != register)
+    })
+}
+
+impl Execution for Native {
+    fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran {
+        let start = machine.clone();
+        // What compiled code leaves of the stack cannot be seen. Where it ends a run, the stack is not compared.
+        let stack = {
+            let copy = |variables: &[std::sync::atomic::AtomicU64]| {
+                variables.iter().map(|it| it.load(Relaxed).into()).collect::<Vec<_>>()
+            };
+            let (locals, globals) = (copy(program.locals), copy(program.globals));
+            let program = Program { locals: &locals, globals: &globals, ..*program };
+            self.interpreter.run(&program, entry, &mut machine.clone())
+        };
+        let handler = Handler {
+            code: program.code,
+            entry,
+            jmpmax: program.jmpmax,
+            logmax: program.logmax,
+            mask: program.mask,
+            locals: program.locals.len() as u16,
+            globals: program.globals.len() as u16,
+            major: program.point.major,
+            minor: program.point.minor,
+        };
+        self.arena.clear_code();
+        let site = machine.registers.get(&(Register::Rip as u16)).copied();
+        let site = site.or(machine.registers.get(&(Register::Eip as u16)).copied()).unwrap_or(0);
+        let mut environment = self.arena.environment();
+        (environment.site, environment.tentative) = (site, self.tentative);
+        let module = self.arena.put(program.point.module) as u32;
+        environment.info = self.arena.info(&handler, &environment, |info| {
+            info.excpt_log = program.excpt_log as u32;
+            info.heap = program.heap as u32;
+            info.autostacktrace = program.autostacktrace.into();
+            (info.module, info.module_length) = (module, program.point.module.len() as u32);
+            (info.point, info.id) = (program.point.offset, program.point.id);
+        });
+        let compiled = match compile(&handler, &environment) {
+            Ok(compiled) if !asks_for_the_real_thing(program.code) => compiled,
+            other => {
+                assert!(!matches!(other, Err(Unsupported::Facility(_)) if !has_facility(program.code)));
+                self.interpreted += 1;
+                return self.interpreter.run(program, entry, machine);
+            }
+        };
+        self.arena.identity().pid.store(machine.pid as u32, Relaxed);
+        let at = self.arena.place(&compiled, if self.tentative { &[] } else { &[0x90] });
+        for (address, values) in
+            [(environment.locals, program.locals), (environment.globals, program.globals)]
+        {
+            for (shared, value) in self.arena.variables(address, values.len()).iter().zip(values) {
+                shared.store(value.load(Relaxed), Relaxed);
+            }
+        }
+        let mut registers = Registers::default();
+        for (&index, &value) in &machine.registers {
+            let register = Register::from_index(index).expect("a register");
+            if let Some(place) = number(register) {
+                registers.general[place] = value;
+            }
+        }
+        let before = registers.general;
+        let world = std::rc::Rc::new(std::cell::RefCell::new(start));
+        WORLD.with(|place| {
+            *place.borrow_mut() = Some(Box::new(RegisterWorld(CaseWorld(world.clone()), before)))
+        });
+        LEFT.with(|left| *left.borrow_mut() = None);
+        enter(&compiled, at, &mut registers);
+        let left = LEFT.with(|left| left.borrow_mut().take());
+        WORLD.with(|place| *place.borrow_mut() = None);
+        *machine = world.borrow().clone();
+        // What compiled code popped is in the registers only.
+        let names = |place: usize| {
+            let used = program.code.windows(3).find_map(|bytes| {
+                let register = Register::from_index(u16::from_le_bytes([bytes[1], bytes[2]]))?;
+                let pops = [Op::PopR as u8, Op::PopU as u8].contains(&bytes[0]);
+                (pops && number(register) == Some(place)).then_some(register)
+            });
+            used.unwrap_or(NAMES[place])
+        };
+        for place in (0..16).filter(|place| *place != 4) {
+            if registers.general[place] != before[place] {
+                machine.registers.insert(names(place) as u16, registers.general[place]);
+            }
+        }
+        for (address, values) in
+            [(environment.locals, program.locals), (environment.globals, program.globals)]
+        {
+            for (shared, value) in self.arena.variables(address, values.len()).iter().zip(values) {
+                value.store(shared.load(Relaxed), Relaxed);
+            }
+        }
+        assert_eq!(self.arena.sum(environment.hits), 1, "hits");
+        assert_eq!(self.arena.at(environment.missed).load(Relaxed), 0);
+        assert!(self.arena.all_free(), "a context is still claimed");
+        let records = self.arena.records();
+        let over = self.arena.at(environment.over).load(Relaxed) == 1;
+        let log_record = records.iter().find(|record| record.trace.is_empty());
+        if let Some(left) = left {
+            self.left += 1;
+            let kept = left.outcome.end != End::Abort && program.logmax > 0;
+            assert_eq!(log_record.is_some(), kept);
+            return Ran { outcome: left.outcome, stack: left.stack, log: left.log, trace: left.trace };
+        }
+        self.compiled += 1;
+        let end = match (&log_record, over) {
+            (_, true) => End::Remove,
+            (None, _) if program.logmax > 0 => End::Abort,
+            // Nothing says which of the two it was.
+            (None, _) => stack.outcome.end,
+            (Some(_), _) => End::Exit,
+        };
+        let code = |got: Option<u32>, default: u32| got.filter(|got| *got != default);
+        let outcome = Outcome {
+            end,
+            major: code(log_record.map(|it| it.major), handler.major).or(stack.outcome.major),
+            minor: code(log_record.map(|it| it.minor), handler.minor).or(stack.outcome.minor),
+        };
+        if let Some(record) = log_record {
+            assert_eq!(record.major, stack.outcome.major.unwrap_or(handler.major));
+            assert_eq!(record.minor, stack.outcome.minor.unwrap_or(handler.minor));
+            assert_eq!((record.probe, record.site), (environment.probe, environment.site));
+            assert_eq!(record.tid, unsafe_tid());
+            assert_eq!(record.rsp, registers.general[4]);
+        }
+        Ran {
+            outcome,
+            stack: stack.stack,
+            log: log_record.map_or(Vec::new(), |record| record.log.clone()),
+            trace: Vec::new(),
+        }
+    }
+}
+
+/// The case's machine, given what the handler has done to the registers by then.
+struct RegisterWorld(CaseWorld, [u64; 16]);
+
+impl World for RegisterWorld {
+    fn run(&mut self, registers: &mut Shared, run: &mut dyn FnMut(&mut dyn DynMachine)) {
+        {
+            let mut machine = self.0.0.borrow_mut();
+            let named: Vec<u16> = machine.registers.keys().copied().collect();
+            for place in (0..16).filter(|place| *place != 4) {
+                if registers.general[place] == self.1[place] {
+                    continue;
+                }
+                let name = named
+                    .iter()
+                    .copied()
+                    .find(|index| Register::from_index(*index).and_then(number) == Some(place));
+                machine.registers.insert(name.unwrap_or(NAMES[place] as u16), registers.general[place]);
+            }
+        }
+        self.0.run(registers, run);
+    }
+}
+
+fn unsafe_tid() -> u32 {
+    // SAFETY: it takes no arguments.
+    (unsafe { libc::gettid() }) as u32
+}
+
+fn has_facility(code: &[u8]) -> bool {
+    code.windows(2).any(|bytes| bytes[0] == Op::ExitTo as u8 && (1..=3).contains(&bytes[1]))
+}
+
+#[test]
+fn every_case_comes_out_as_its_file_says() {
+    let _one = exclusive();
+    for tentative in [false, true] {
+        let mut way = Native {
+            arena: Arena::new(),
+            interpreter: Interpreter::new(),
+            tentative,
+            compiled: 0,
+            left: 0,
+            interpreted: 0,
+        };
+        let mut failures = Vec::new();
+        for case in cases::all() {
+            if case.words.contains(&Word::W8) && !names_a_register_twice(&case.assemble(Word::W8).code) {
+                failures.extend(case.check(Word::W8, &mut way).err());
+            }
+        }
+        assert!(failures.is_empty(), "{}:\n{}", failures.len(), failures.join("\n"));
+        println!("{} compiled, {} left, {} interpreted", way.compiled, way.left, way.interpreted);
+        assert!(way.compiled > 100 && way.left > 100 && way.interpreted < 30);
+    }
+}

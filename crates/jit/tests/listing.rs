@@ -1,0 +1,140 @@
+//! The machine code itself, as a decoder that is not ours reads it.
+
+mod support;
+
+use dprobes_jit::{Compiled, Environment, Handler, Variable, compile};
+use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter, Mnemonic};
+use support::arena::Arena;
+use vm::{DEFAULT_MASK, Op, TABLE};
+
+/// Where the code is thought to lie.
+const ADDRESS: u64 = 0x7f00_0000_0000;
+
+fn handler(code: &[u8]) -> Handler<'_> {
+    Handler {
+        code,
+        entry: 0,
+        jmpmax: 256,
+        logmax: 64,
+        mask: DEFAULT_MASK,
+        locals: 4,
+        globals: 4,
+        major: 5,
+        minor: 6,
+    }
+}
+
+/// The hot code, an instruction a line.
+fn hot(compiled: &Compiled) -> Vec<String> {
+    let mut bytes = Vec::new();
+    compiled.place(ADDRESS, &mut bytes);
+    let entry = compiled.entry();
+    let mut decoder =
+        Decoder::with_ip(64, &bytes[entry as usize..], ADDRESS + u64::from(entry), DecoderOptions::NONE);
+    let mut formatter = IntelFormatter::new();
+    let mut lines = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        assert_ne!(instruction.mnemonic(), Mnemonic::INVALID, "{lines:#?}");
+        let mut line = String::new();
+        formatter.format(&instruction, &mut line);
+        lines.push(line);
+    }
+    lines
+}
+
+fn environment<'a>(arena: &mut Arena) -> Environment<'a> {
+    let mut environment = arena.environment();
+    environment.flags_live = false;
+    environment
+}
+
+#[test]
+fn a_count_is_one_restartable_sequence_for_the_hit_and_one_for_the_variable() {
+    let mut arena = Arena::new();
+    let counter = arena.counter();
+    let counted = [(Variable::Local(0), counter)];
+    let mut environment = environment(&mut arena);
+    environment.counted = &counted;
+    let compiled = compile(&handler(&[Op::IncLvImm as u8, 0, 0, Op::Abort as u8]), &environment);
+    let compiled = compiled.expect("compiles");
+    let number = |address: u32| format!("{address:X}h");
+    let (hits, variable) = (number(environment.hits.address), number(counter.address));
+    let identity = number(environment.identity + 16);
+    let cold = 0x7f00_0000_0040_u64;
+    let at = |line: &str| {
+        line.replace("IDENTITY", &identity).replace("HITS", &hits).replace("VARIABLE", &variable)
+    };
+    let expected = [
+        "lea rsp,[rsp-80h]",
+        "push rax",
+        "push rcx",
+        "mov rcx,[IDENTITY]",
+        "test rcx,rcx",
+        "je NONE",
+        "rdpid rax",
+        "and eax,0FFFh",
+        "cmp eax,fs:[rcx+4]",
+        "jne NONE",
+        "lea rax,[7F0000000000h]",
+        "mov fs:[rcx+8],rax",
+        "mov eax,fs:[rcx+4]",
+        "shl eax,6",
+        "inc qword ptr [rax+HITS]",
+        "lea rax,[7F0000000020h]",
+        "mov fs:[rcx+8],rax",
+        "mov eax,fs:[rcx+4]",
+        "shl eax,6",
+        "inc qword ptr [rax+VARIABLE]",
+        "mov qword ptr fs:[rcx+8],0",
+        "pop rcx",
+        "pop rax",
+        "lea rsp,[rsp+80h]",
+    ];
+    let lines = hot(&compiled);
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        match expected.strip_suffix("NONE") {
+            // Where the cold code is.
+            Some(jump) => {
+                let target = line.strip_prefix(jump).expect("a jump").trim_end_matches('h');
+                let target = u64::from_str_radix(target, 16).expect("a number");
+                assert!((cold..ADDRESS + u64::from(compiled.entry())).contains(&target), "{line}");
+            }
+            None => assert_eq!(*line, at(expected)),
+        }
+    }
+}
+
+#[test]
+fn every_instruction_becomes_code_that_another_decoder_can_read() {
+    let mut arena = Arena::new();
+    for row in TABLE {
+        // What it takes is not known at compile time, and known.
+        for known in [false, true] {
+            let mut code = Vec::new();
+            for value in [1_u64, 2, 3] {
+                if known {
+                    code.push(Op::Push as u8);
+                    code.extend(value.to_le_bytes());
+                } else {
+                    code.extend([Op::PushLvImm as u8, value as u8, 0]);
+                }
+            }
+            code.push(row.op as u8);
+            // 1 is a variable, a bit position, a count; as a register's index it is %ds, as a distance forward.
+            let mut operand = [0; 8];
+            operand[0] = if row.op == Op::ExitTo { 9 } else { 1 };
+            code.extend(&operand[..row.operand.size(8)]);
+            code.extend([Op::Nop as u8, Op::Exit as u8]);
+            let mut environment = environment(&mut arena);
+            environment.info = 0x1234;
+            let compiled = compile(&handler(&code), &environment).expect("calls no facility");
+            assert!(hot(&compiled).len() > 10, "{}", row.name);
+            for guarded in compiled.guarded() {
+                assert!((guarded.access as usize) < compiled.len() && guarded.repair < compiled.len() as u32);
+            }
+            arena.clear_code();
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
+
+use agent::layout::{
+    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE,
+    state,
+};
+use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Contexts of an arena that belong to a processor.
+pub(crate) const OWN: u32 = 2;
+/// Contexts of an arena, the shared ones included.
+pub(crate) const CONTEXTS: u32 = 4;
+/// Processors that counters have words for.
+const PROCESSORS: u32 = 64;
+/// Bytes of an arena: its cells and code, its contexts, its rings.
+const SIZE: u64 = 64 << 20;
+/// Where the first arena is.
+const FIRST: u64 = 0x1000_0000;
+/// Where the cells are, in an arena.
+const CELLS: u64 = PAGE;
+/// Local variables, and as many global ones.
+pub(crate) const VARIABLES: u64 = 65_536;
+/// Where the code is, in an arena.
+const CODE: u64 = 8 << 20;
+/// Bytes of code.
+const CODE_SIZE: u64 = 4 << 20;
+/// Where the contexts are, in an arena.
+const CONTEXT_AREA: u64 = 12 << 20;
+/// Where the rings are.
+const RINGS: u64 = 16 << 20;
+
+static NEXT: AtomicU64 = AtomicU64::new(FIRST);
+
+/// An arena: never freed, so that the addresses in it stay good.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    base: u64,
+    cell: u64,
+    code: u64,
+}
+
+/// A record as it is in a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) state: u32,
+    pub(crate) probe: u32,
+    pub(crate) processor: u32,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) rsp: u64,
+    pub(crate) site: u64,
+    pub(crate) time: u64,
+    pub(crate) log: Vec<u8>,
+    pub(crate) trace: Vec<u8>,
+}
+
+unsafe extern "C" {
+    static __rseq_offset: isize;
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Arena::new()
+    }
+}
+
+impl Arena {
+    /// Fresh memory, all zeros but for the rings' addresses and the identity.
+    pub(crate) fn new() -> Arena {
+        let base = NEXT.fetch_add(SIZE, Relaxed);
+        assert!(base + SIZE <= agent::layout::LOW_END);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        // SAFETY: MAP_FIXED_NOREPLACE maps over nothing that is there.
+        let at = unsafe { libc::mmap(base as *mut _, SIZE as usize, all, flags, -1, 0) };
+        assert_eq!(at as u64, base, "{}", std::io::Error::last_os_error());
+        let arena = Arena { base, cell: base + CELLS + 2 * 8 * VARIABLES, code: base + CODE };
+        for number in 0..CONTEXTS {
+            let ring = base + RINGS + u64::from(number) * RING_SIZE;
+            arena.context(number).ring.store(ring, Relaxed);
+        }
+        arena.identity().pid.store(std::process::id(), Relaxed);
+        // SAFETY: glibc sets it before main and never again.
+        arena.identity().rseq_offset.store(unsafe { __rseq_offset } as u64, Relaxed);
+        arena
+    }
+
+    /// The identity page.
+    pub(crate) fn identity(&self) -> &'static Identity {
+        // SAFETY: the arena is mapped for ever, the page is aligned and all zeros is a valid Identity of atomics.
+        unsafe { &*(self.base as *const Identity) }
+    }
+
+    /// A context.
+    pub(crate) fn context(&self, number: u32) -> &'static Context {
+        let at = self.base + CONTEXT_AREA + u64::from(number) * CONTEXT_SIZE;
+        // SAFETY: as above. What is not atomic in it is looked at only while no hit runs.
+        unsafe { &*(at as *const Context) }
+    }
+
+    /// A word of 8 bytes, 0 at first.
+    pub(crate) fn word(&mut self) -> u32 {
+        self.cell += 8;
+        assert!(self.cell < self.base + CODE);
+        (self.cell - 8) as u32
+    }
+
+    /// A per-processor counter.
+    pub(crate) fn counter(&mut self) -> PerProcessor {
+        let address = self.cell as u32;
+        self.cell += u64::from(PROCESSORS) * 64;
+        PerProcessor { address, shift: 6, spill: self.word() }
+    }
+
+    /// The word at an address of the arena's cells.
+    pub(crate) fn at(&self, address: u32) -> &'static AtomicU64 {
+        // SAFETY: the callers give addresses that `word` or `counter` gave, or those of variables: mapped and aligned.
+        unsafe { &*(u64::from(address) as *const AtomicU64) }
+    }
+
+    /// The sum of a counter.
+    pub(crate) fn sum(&self, counter: PerProcessor) -> u64 {
+        let words = (0..PROCESSORS).map(|processor| counter.address + (processor << counter.shift));
+        words
+            .chain([counter.spill])
+            .fold(0, |sum: u64, address| sum.wrapping_add(self.at(address).load(Relaxed)))
+    }
+
+    /// The address of the local variables.
+    pub(crate) fn locals(&self) -> u32 {
+        (self.base + CELLS) as u32
+    }
+
+    /// The address of the global variables.
+    pub(crate) fn globals(&self) -> u32 {
+        (self.base + CELLS + 8 * VARIABLES) as u32
+    }
+
+    /// Variables, by the address of the first.
+    pub(crate) fn variables(&self, address: u32, count: usize) -> &'static [AtomicU64] {
+        assert!(count as u64 <= VARIABLES);
+        // SAFETY: the arena has that many at each of the two addresses.
+        unsafe { std::slice::from_raw_parts(u64::from(address) as *const AtomicU64, count) }
+    }
+
+    /// Puts bytes where they can be read and run: their address, aligned to 32.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> u64 {
+        let at = self.code.next_multiple_of(32);
+        self.code = at + bytes.len() as u64;
+        assert!(self.code < self.base + CODE + CODE_SIZE);
+        // SAFETY: the range is inside of the arena's code, where nothing else writes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+        at
+    }
+
+    /// Forgets all code and all words.
+    pub(crate) fn clear_code(&mut self) {
+        self.code = self.base + CODE;
+        let first = self.base + CELLS + 2 * 8 * VARIABLES;
+        while self.cell > first {
+            self.cell -= 8;
+            self.at(self.cell as u32).store(0, Relaxed);
+        }
+    }
+
+    /// The code that jumps to a function from below 2 GiB.
+    fn thunk(&mut self, function: u64) -> u32 {
+        let mut bytes = vec![0x48, 0xb8];
+        bytes.extend(function.to_le_bytes());
+        bytes.extend([0xff, 0xe0]);
+        self.put(&bytes) as u32
+    }
+
+    /// An environment, with the arena's data.
+    pub(crate) fn environment(&mut self) -> Environment<'static> {
+        let agent = Entries {
+            resume: self.thunk(super::native::resume_entry()),
+            wait: self.thunk(super::native::wait_entry()),
+        };
+        Environment {
+            identity: self.base as u32,
+            contexts: (self.base + CONTEXT_AREA) as u32,
+            own_contexts: OWN,
+            shared_contexts: CONTEXTS - OWN,
+            locals: self.locals(),
+            globals: self.globals(),
+            counted: &[],
+            hits: self.counter(),
+            missed: self.word(),
+            dropped: self.word(),
+            over: self.word(),
+            limits: None,
+            agent,
+            info: 0,
+            probe: 77,
+            site: 0x5555_1234_5678,
+            flags_live: true,
+            tentative: false,
+            lossless: false,
+            rdpid: true,
+        }
+    }
+
+    /// What the interpreter needs of a handler: its address. `heap` and so on are set by `change`.
+    pub(crate) fn info(
+        &mut self,
+        handler: &Handler<'_>,
+        environment: &Environment<'_>,
+        change: impl FnOnce(&mut HandlerInfo),
+    ) -> u32 {
+        let code = self.put(handler.code) as u32;
+        let tentative = environment.tentative;
+        let mut info = HandlerInfo {
+            code,
+            code_length: handler.code.len() as u32,
+            entry: handler.entry as u32,
+            jmpmax: handler.jmpmax,
+            logmax: handler.logmax as u32,
+            excpt_log: 1024,
+            mask: handler.mask.into(),
+            locals: environment.locals,
+            local_count: handler.locals.into(),
+            globals: environment.globals,
+            global_count: handler.globals.into(),
+            major: handler.major,
+            minor: handler.minor,
+            probe: environment.probe,
+            record: if tentative { state::TENTATIVE } else { state::COMMITTED },
+            lossless: environment.lossless.into(),
+            dropped: environment.dropped,
+            removed: environment.over,
+            ..HandlerInfo::default()
+        };
+        change(&mut info);
+        // SAFETY: HandlerInfo is repr(C) without padding that is read: it is copied as bytes.
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const info).cast::<u8>(), size_of::<HandlerInfo>()) };
+        self.put(bytes) as u32
+    }
+
+    /// Places a compiled handler, with the way back to the test behind it: its start.
+    pub(crate) fn place(&mut self, compiled: &Compiled, behind: &[u8]) -> u64 {
+        let address = self.code.next_multiple_of(32);
+        let mut bytes = Vec::new();
+        compiled.place(address, &mut bytes);
+        bytes.extend_from_slice(behind);
+        // jmp *0(%rip)
+        bytes.extend([0xff, 0x25, 0, 0, 0, 0]);
+        bytes.extend(super::native::way_back().to_le_bytes());
+        let at = self.put(&bytes);
+        assert_eq!(at, address);
+        at
+    }
+
+    /// Takes all records out of all rings.
+    pub(crate) fn records(&self) -> Vec<Taken> {
+        (0..CONTEXTS).flat_map(|number| self.records_of(number)).collect()
+    }
+
+    /// Takes all records out of a ring.
+    pub(crate) fn records_of(&self, number: u32) -> Vec<Taken> {
+        let context = self.context(number);
+        let ring = context.ring.load(Relaxed);
+        let mut taken = Vec::new();
+        let (mut tail, head) = (context.tail.0.load(Relaxed), context.head.load(Relaxed));
+        assert!(head - tail <= RING_SIZE, "more than there is: {tail:#x} to {head:#x}");
+        while tail < head {
+            let at = ring + tail % RING_SIZE;
+            // SAFETY: a record's first 8 bytes never pass the end of the ring; a whole header only where it is one.
+            let (state, size) = unsafe {
+                let header = &*(at as *const [AtomicU32; 2]);
+                (header[0].load(Relaxed), header[1].load(Relaxed))
+            };
+            assert!(size >= 8 && size % 8 == 0 && tail % RING_SIZE + u64::from(size) <= RING_SIZE, "{size}");
+            tail += u64::from(size);
+            if state == agent::layout::state::SKIP {
+                continue;
+            }
+            assert!(size as usize >= HEADER);
+            // SAFETY: the record lies within the ring, which no one writes now.
+            let header = unsafe { &*(at as *const Header) };
+            let (log, trace) = (header.log_length as usize, header.trace_length as usize);
+            assert!(HEADER + log + trace <= size as usize && size as usize <= HEADER + log + trace + 7);
+            // SAFETY: likewise.
+            let data = unsafe { std::slice::from_raw_parts((at + HEADER as u64) as *const u8, log + trace) };
+            taken.push(Taken {
+                state,
+                probe: header.probe,
+                processor: header.processor,
+                pid: header.pid,
+                tid: header.tid,
+                major: header.major,
+                minor: header.minor,
+                rsp: header.rsp,
+                site: header.site,
+                time: header.time,
+                log: data[..log].to_vec(),
+                trace: data[log..].to_vec(),
+            });
+        }
+        assert_eq!(tail, head);
+        context.tail.0.store(tail, Relaxed);
+        taken
+    }
+
+    /// Empties all rings, unread, and frees all contexts.
+    pub(crate) fn forget(&self) {
+        for number in 0..CONTEXTS {
+            let context = self.context(number);
+            context.tail.0.store(context.head.load(Relaxed), Relaxed);
+            context.claim.store(0, Relaxed);
+        }
+    }
+
+    /// No context is claimed.
+    pub(crate) fn all_free(&self) -> bool {
+        (0..CONTEXTS).all(|number| self.context(number).claim.load(Relaxed) == 0)
+    }
+}
+
+/// What tests need of these again and again.
+pub(crate) type Counted = (Variable, PerProcessor);
+/// Likewise.
+pub(crate) type Limit = Limits;

@@ -1,0 +1,327 @@
+//! The agent's part, for tests: the interpreter on the registers in the context and the memory of a test.
+
+use agent::layout::{
+    Context, HEADER, HandlerInfo, Header, RESUME, RING_SIZE, Registers, Resume, STATE, UNSET, state,
+};
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use vm::{End, Fault, Machine, Middle, Outcome, Point, Program, Register, State};
+
+/// What a run in the interpreter is done on besides the registers in the context, and what came of it.
+pub(crate) trait World {
+    /// The machine; the registers that it has are those of the context before.
+    fn run(&mut self, registers: &mut Registers, run: &mut dyn FnMut(&mut dyn DynMachine));
+}
+
+/// [`Machine`], for any.
+pub(crate) trait DynMachine {
+    /// Itself as one.
+    fn resume(&mut self, program: &Program<'_>, middle: &Middle<'_>, state: &mut State) -> Outcome;
+}
+
+impl<M: Machine> DynMachine for M {
+    fn resume(&mut self, program: &Program<'_>, middle: &Middle<'_>, state: &mut State) -> Outcome {
+        vm::resume(program, middle, state, self)
+    }
+}
+
+/// What a run that left compiled code came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub(crate) offset: u32,
+    pub(crate) outcome: Outcome,
+    pub(crate) stack: Vec<u64>,
+    pub(crate) log: Vec<u8>,
+    pub(crate) trace: Vec<u8>,
+}
+
+thread_local! {
+    /// The world of this thread's runs.
+    pub(crate) static WORLD: RefCell<Option<Box<dyn World>>> = const { RefCell::new(None) };
+    /// What the last run came to that left.
+    pub(crate) static LEFT: RefCell<Option<Left>> = const { RefCell::new(None) };
+}
+
+/// The numbers of registers in machine code.
+pub(crate) fn number(register: Register) -> Option<usize> {
+    use Register as R;
+    let names = [
+        [R::Rax, R::Eax],
+        [R::Rcx, R::Ecx],
+        [R::Rdx, R::Edx],
+        [R::Rbx, R::Ebx],
+        [R::Rsp, R::Esp],
+        [R::Rbp, R::Ebp],
+        [R::Rsi, R::Esi],
+        [R::Rdi, R::Edi],
+    ];
+    let more = [R::R8, R::R9, R::R10, R::R11, R::R12, R::R13, R::R14, R::R15];
+    names
+        .iter()
+        .position(|names| names.contains(&register))
+        .or_else(|| more.iter().position(|it| *it == register).map(|place| place + 8))
+}
+
+/// The process itself: its memory by what /proc/self/mem says of it.
+#[derive(Debug)]
+pub(crate) struct Native<'a> {
+    pub(crate) registers: &'a mut Registers,
+}
+
+/// What processes are read and written through, without faults.
+fn copy(address: u64, local: *mut u8, length: usize, write: bool) -> Result<(), Fault> {
+    let mut done = 0;
+    while done < length {
+        let at = address.wrapping_add(done as u64);
+        // Page by page: the first byte that cannot be accessed is then the first of a piece.
+        let piece = (4096 - at % 4096).min((length - done) as u64) as usize;
+        // SAFETY: the pointer is into the caller's buffer of `length` bytes.
+        let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: piece };
+        let remote = libc::iovec { iov_base: at as *mut _, iov_len: piece };
+        // SAFETY: the kernel checks the remote side; the local one is the caller's.
+        let copied = unsafe {
+            let process = libc::getpid();
+            if write {
+                libc::process_vm_writev(process, &local, 1, &remote, 1, 0)
+            } else {
+                libc::process_vm_readv(process, &local, 1, &remote, 1, 0)
+            }
+        };
+        if copied != piece as isize {
+            return Err(Fault { address: at });
+        }
+        done += piece;
+    }
+    Ok(())
+}
+
+impl Machine for Native<'_> {
+    fn register(&mut self, register: Register) -> u64 {
+        match (number(register), register) {
+            (Some(number), _) => self.registers.general[number],
+            (_, Register::Rip | Register::Eip) => self.registers.rip,
+            (_, Register::Rflags | Register::Eflags) => self.registers.rflags,
+            _ => 0,
+        }
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        if let Some(number) = number(register) {
+            self.registers.general[number] = value;
+        }
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        copy(address, into.as_mut_ptr(), into.len(), false)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        // Whole or not at all: what can be read of the second page is not said to be writable.
+        let last = address.wrapping_add(from.len() as u64 - 1);
+        for end in [address, last] {
+            if !self.verify(end, true) {
+                let page_start = last & !4095;
+                return Err(Fault {
+                    address: if end == last && end != address { page_start } else { address },
+                });
+            }
+        }
+        copy(address, from.as_ptr().cast_mut(), from.len(), true)
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        let mut byte = 0;
+        copy(address, &mut byte, 1, false).is_ok() && (!write || copy(address, &mut byte, 1, true).is_ok())
+    }
+
+    fn pid(&mut self) -> u64 {
+        std::process::id().into()
+    }
+
+    fn processor(&mut self) -> u64 {
+        // SAFETY: it takes no arguments.
+        (unsafe { libc::sched_getcpu() }) as u64
+    }
+}
+
+/// The world of a process.
+#[derive(Debug)]
+pub(crate) struct NativeWorld;
+
+impl World for NativeWorld {
+    fn run(&mut self, registers: &mut Registers, run: &mut dyn FnMut(&mut dyn DynMachine)) {
+        run(&mut Native { registers });
+    }
+}
+
+/// The agent's `resume`.
+///
+/// # Safety
+///
+/// The context is claimed by this thread, and its [`Resume`] and the info are as compiled code sets them.
+pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> u64 {
+    // SAFETY: the caller's; the state is all zeros or as the last run left it.
+    let (middle, state, info) = unsafe {
+        (
+            &*context.byte_add(RESUME as usize).cast::<Resume>(),
+            &mut *context.byte_add(STATE as usize).cast::<State>(),
+            &*info,
+        )
+    };
+    // SAFETY: addresses and lengths of the info are those of the test's arena.
+    let (code, locals, globals) = unsafe {
+        (
+            slice::<u8>(info.code.into(), info.code_length),
+            slice(info.locals.into(), info.local_count),
+            slice(info.globals.into(), info.global_count),
+        )
+    };
+    let code_of = |code: u32| (code != UNSET).then_some(code);
+    // SAFETY: compiled code gives the record that it has begun.
+    let log = unsafe { slice::<u8>(middle.log, middle.log_length) };
+    let resumed = Middle {
+        offset: middle.offset as usize,
+        top: middle.top as usize,
+        elements: &middle.elements[..middle.element_count as usize],
+        calls: &middle.calls[..middle.call_count as usize],
+        calls_made: middle.calls_made,
+        jumps: middle.jumps,
+        log,
+        complete: middle.complete as usize,
+        major: code_of(middle.major),
+        minor: code_of(middle.minor),
+    };
+    let program = Program {
+        code,
+        jmpmax: info.jmpmax,
+        logmax: info.logmax as usize,
+        mask: info.mask as u16,
+        locals,
+        globals,
+        excpt_log: info.excpt_log as usize,
+        autostacktrace: info.autostacktrace != 0,
+        heap: info.heap as usize,
+        point: Point {
+            // SAFETY: as above.
+            module: unsafe { slice::<u8>(info.module.into(), info.module_length) },
+            offset: info.point,
+            id: info.id,
+            major: info.major,
+            minor: info.minor,
+        },
+        ..Program::default()
+    };
+    // SAFETY: the context is this thread's.
+    let registers = unsafe { &mut (*context).registers };
+    let before = *registers;
+    let mut world = WORLD.with(|world| world.borrow_mut().take()).unwrap_or_else(|| Box::new(NativeWorld));
+    let mut outcome = None;
+    world.run(registers, &mut |machine| outcome = Some(machine.resume(&program, &resumed, state)));
+    WORLD.with(|place| *place.borrow_mut() = Some(world));
+    let outcome = outcome.expect("a world runs");
+    LEFT.with(|left| {
+        *left.borrow_mut() = Some(Left {
+            offset: middle.offset,
+            outcome,
+            stack: (0..state.depth()).map(|below| state.element(below)).collect(),
+            log: state.log().to_vec(),
+            trace: state.trace().to_vec(),
+        });
+    });
+    // SAFETY: the context is this thread's.
+    let (context, time) = (unsafe { &*context }, middle.time);
+    let mut record = 0;
+    let lost = outcome.end == End::Remove && info.removed != 0 && {
+        // SAFETY: it is the address of a word of the arena.
+        let over = unsafe { &*(u64::from(info.removed) as *const std::sync::atomic::AtomicU32) };
+        over.swap(1, SeqCst) == 1
+    };
+    if outcome.end != End::Abort && info.logmax > 0 && !lost {
+        let codes = (outcome.major.unwrap_or(info.major), outcome.minor.unwrap_or(info.minor));
+        record = write(context, info, &before, time, codes, state.log(), &[]);
+        if !state.trace().is_empty() {
+            write(context, info, &before, time, (0, 0), &[], state.trace());
+        }
+    }
+    record
+}
+
+/// Makes a record: its address.
+fn write(
+    context: &Context,
+    info: &HandlerInfo,
+    registers: &Registers,
+    time: u64,
+    (major, minor): (u32, u32),
+    log: &[u8],
+    trace: &[u8],
+) -> u64 {
+    let size = (HEADER + log.len() + trace.len()).next_multiple_of(8) as u64;
+    let mut head = context.head.load(Relaxed);
+    let left = RING_SIZE - head % RING_SIZE;
+    let skipped = if left < size { left } else { 0 };
+    if head + skipped + size - context.tail.0.load(Relaxed) > RING_SIZE {
+        // SAFETY: the address of a counter of the arena.
+        unsafe { &*(u64::from(info.dropped) as *const std::sync::atomic::AtomicU64) }.fetch_add(1, Relaxed);
+        return 0;
+    }
+    let ring = context.ring.load(Relaxed);
+    // SAFETY: the ring has room for it, which is this thread's as long as it has the context.
+    unsafe {
+        if skipped > 0 {
+            let at = (ring + head % RING_SIZE) as *mut u32;
+            at.write(state::SKIP);
+            at.add(1).write(skipped as u32);
+            head += skipped;
+        }
+        let at = ring + head % RING_SIZE;
+        (at as *mut Header).write(Header {
+            state: info.record.into(),
+            size: size as u32,
+            time,
+            probe: info.probe,
+            processor: 0,
+            pid: std::process::id(),
+            tid: context.holder.load(Relaxed),
+            major,
+            minor,
+            rsp: registers.general[4],
+            site: registers.rip,
+            log_length: log.len() as u32,
+            trace_length: trace.len() as u32,
+        });
+        let data = (at + HEADER as u64) as *mut u8;
+        // The log may lie there already; the state has a copy.
+        std::ptr::copy_nonoverlapping(log.as_ptr(), data, log.len());
+        std::ptr::copy_nonoverlapping(trace.as_ptr(), data.add(log.len()), trace.len());
+        context.head.store(head + size, SeqCst);
+        at
+    }
+}
+
+/// # Safety
+///
+/// That many are there.
+unsafe fn slice<'a, T>(address: u64, count: u32) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(address as *const T, count as usize) }
+}
+
+/// The agent's `wait`: what a reader does is done here.
+///
+/// # Safety
+///
+/// The context is claimed by this thread.
+pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) {
+    // SAFETY: the caller's.
+    let context = unsafe { &*context };
+    let head = context.head.load(Relaxed);
+    assert!(bytes <= RING_SIZE);
+    assert!(RING_SIZE - (head - context.tail.0.load(Relaxed)) < bytes, "there was room");
+    // All is taken.
+    context.tail.0.store(head, SeqCst);
+    context.seen_tail.store(head, SeqCst);
+}

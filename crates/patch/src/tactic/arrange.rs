@@ -1,0 +1,485 @@
+//! Giving instructions their jumps: one, or a few together whose jumps share bytes.
+
+use super::image::Change;
+use super::pads::Pages;
+use super::pattern::{self, Pattern};
+use super::planner::{Entry, LONGEST, Planner, State};
+use super::{Code, Space, Tactic};
+
+/// Prefixes that say nothing on `jmp rel32`: those of segments, of the address size, and REX. Not that of the operand size: Intel's
+/// processors ignore it, AMD's cut the target to 16 bits.
+pub(super) const PREFIXES: [u8; 23] = [
+    0x2e, 0x3e, 0x26, 0x36, 0x64, 0x65, 0x67, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49,
+    0x4a, 0x4b, 0x4c, 0x4d, 0x4e, 0x4f,
+];
+/// How many of them may be repeated: all but REX, which must be the last.
+const REPEATED: usize = 7;
+/// How many prefixes a jump can have, for 15 bytes.
+const MOST_PREFIXES: usize = LONGEST - JUMP;
+/// The bytes of `jmp rel32`.
+pub(super) const JUMP: usize = 5;
+/// How far above its own address a jump relies on bytes, at most.
+const REACH: u64 = (LONGEST + JUMP) as u64;
+/// How often several jumps are tried together, and how many ways to do so are looked at.
+const ATTEMPTS: usize = 16;
+const LOOKS: usize = 96;
+/// How many looks a plan takes, all in all: so many for each site, and so many more.
+pub(super) const EFFORT_FOR_EACH: usize = 32;
+pub(super) const EFFORT: usize = 200_000;
+/// How many jumps still to come are made to suit.
+const AHEAD: usize = 3;
+/// How many instructions are moved for the sake of one, as a rule, and where nothing else is left.
+const FEW: usize = 2;
+const MANY: usize = 5;
+/// How many are, at most.
+const WINDOW: usize = 10;
+
+/// Where the jump of an instruction is, and how it looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    pub(super) tactic: Tactic,
+    pub(super) prefixes: u8,
+    /// The jump, of which the instruction has as many as it is long; the others are those that follow. Without a pad the last four
+    /// are zero, and unknown.
+    pub(super) bytes: [u8; LONGEST],
+    pub(super) pad: Option<u64>,
+    pub(super) joint: Option<Joint>,
+}
+
+/// A second jump, to which two bytes at the instruction lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Joint {
+    /// Where it is.
+    pub(super) address: u64,
+    /// The instruction whose bytes are left over.
+    pub(super) host: u64,
+    /// Its end, from where on the second jump relies on bytes.
+    pub(super) host_end: u64,
+    pub(super) bytes: [u8; JUMP],
+    /// What the program has there.
+    pub(super) original: [u8; JUMP],
+}
+
+impl Placement {
+    /// The bytes of the jump, those that follow the instruction included.
+    pub(super) fn length(&self) -> usize {
+        if self.joint.is_some() { 2 } else { usize::from(self.prefixes) + JUMP }
+    }
+}
+
+/// What a byte of a jump can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    Given(u8),
+    Choice,
+    /// It will be given, but not by the planner; or there is none.
+    Unusable,
+}
+
+impl Planner {
+    /// Gives an open entry a jump, whatever that takes. False if there is none; nothing has changed then.
+    pub(super) fn settle(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let frugal = self.pads.mappings() >= self.limits.mappings / 2;
+        self.place(code, space, address, Pages::Used)
+            || !frugal && self.place(code, space, address, Pages::Fresh)
+            || self.rearrange(code, space, address)
+            || self.evict_successors(code, space, address, 1..=FEW)
+            || frugal && self.place(code, space, address, Pages::Fresh)
+            || self.evict_neighbour(code, space, address)
+            || self.evict_successors(code, space, address, FEW + 1..=MANY)
+    }
+
+    /// Chooses the prefixes of the jumps above that are still to come, and gives new jumps to those around an open entry that share
+    /// bytes with it.
+    fn rearrange(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let mut last = Vec::new();
+        for depth in 0..3 {
+            let window = self.window(&[address], depth);
+            if window.len() > WINDOW || window == last {
+                return false;
+            }
+            if self.solve(code, space, &window) {
+                return true;
+            }
+            last = window;
+        }
+        false
+    }
+
+    /// `open`, and those whose jumps share bytes with them: above, whose bytes they would be punned on, and below, who are punned on
+    /// them; `depth` times over. Ascending.
+    pub(super) fn window(&self, open: &[u64], depth: usize) -> Vec<u64> {
+        let mut window: Vec<u64> = open.to_vec();
+        if let (Some(lowest), Some(highest)) = (open.iter().min(), open.iter().max()) {
+            let between = self.entries.range(lowest..highest).filter(|(_, other)| is_movable(other));
+            window.extend(between.map(|(address, _)| *address));
+        }
+        if let Some(highest) = open.iter().max()
+            && depth > 0
+            && let Some(entry) = self.entries.get(highest)
+        {
+            let end = highest + u64::from(entry.length);
+            window.extend(
+                self.entries.range(end..end + 4).filter(|(_, other)| is_movable(other)).map(|(a, _)| *a),
+            );
+        }
+        let mut from = 0;
+        for _ in 0..=depth {
+            let until = window.len();
+            for address in window[from..until].to_vec() {
+                let end =
+                    self.entries.get(&address).map_or(address, |entry| address + u64::from(entry.length));
+                for other in self.reliers(address, end) {
+                    if !window.contains(&other) && self.entries.get(&other).is_some_and(is_movable) {
+                        window.push(other);
+                    }
+                }
+            }
+            from = until;
+        }
+        window.sort_unstable();
+        window.dedup();
+        window
+    }
+
+    /// Gives all of `window` new jumps together, or leaves all as it was.
+    pub(super) fn solve(&mut self, code: &Code<'_>, space: &Space<'_>, window: &[u64]) -> bool {
+        let saved: Vec<(u64, Option<Placement>)> = window
+            .iter()
+            .rev()
+            .map(|address| (*address, self.entries.get(address).and_then(Entry::placement).cloned()))
+            .collect();
+        for (address, placement) in &saved {
+            if placement.is_some() {
+                self.unplace(*address);
+            }
+        }
+        let ahead = self.ahead(window);
+        let shaped: Vec<u64> = window.iter().chain(&ahead).copied().collect();
+        for attempt in 0..ATTEMPTS {
+            let mut looks = LOOKS.min(self.effort);
+            let found = self.shape(code, space, &shaped, attempt > 0, &mut looks);
+            self.effort = self.effort.saturating_sub(LOOKS - looks + window.len());
+            if !found {
+                break;
+            }
+            let pages = if attempt < ATTEMPTS / 3 { Pages::Used } else { Pages::Fresh };
+            let placed =
+                window.iter().take_while(|address| self.place(code, space, **address, pages)).count();
+            if placed == window.len() {
+                return true;
+            }
+            for address in &window[..placed] {
+                self.unplace(*address);
+            }
+        }
+        for address in shaped {
+            if let Some(entry) = self.entries.get_mut(&address) {
+                (entry.prefixes, entry.prefix) = (0, PREFIXES[0]);
+            }
+        }
+        for (address, placement) in saved {
+            if let Some(placement) = placement {
+                self.commit(address, placement);
+            }
+        }
+        false
+    }
+
+    /// The entries still to come above a window on whose jumps it may rely, if nobody does yet.
+    fn ahead(&self, window: &[u64]) -> Vec<u64> {
+        let mut ahead = Vec::new();
+        let Some((highest, entry)) = window.last().and_then(|last| self.entries.get_key_value(last)) else {
+            return ahead;
+        };
+        let mut end = highest + u64::from(entry.length);
+        while let Some((address, entry)) = self.entries.get_key_value(&end)
+            && entry.state == State::Open
+            && self.image.byte(*address).relied == 0
+            && ahead.len() < AHEAD
+        {
+            ahead.push(*address);
+            end += u64::from(entry.length);
+        }
+        ahead
+    }
+
+    /// Chooses prefixes for the jumps of open entries, ascending and one behind the other, so that each of them may lead somewhere as
+    /// far as its bytes are given: from the highest to the lowest, since that is who gives bytes to whom. False if there is no such
+    /// choice, or none was found in so many `looks`.
+    fn shape(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        open: &[u64],
+        some: bool,
+        looks: &mut usize,
+    ) -> bool {
+        let Some((address, below)) = open.split_last() else { return true };
+        let Some(length) = self.entries.get(address).map(|entry| entry.length) else { return false };
+        let (most, luck) = (u64::from(length - 1).min(3), self.luck.next());
+        for choice in 0..=3 * most {
+            if *looks == 0 {
+                return false;
+            }
+            *looks -= 1;
+            // One way without prefixes, three each with so many; in this order, or in any.
+            let choice = if some { (choice + luck) % (3 * most + 1) } else { choice };
+            let prefixes = choice.div_ceil(3) as u8;
+            let prefixes_known = if prefixes == 1 { PREFIXES.len() } else { REPEATED };
+            let luck = self.luck.next();
+            if let Some(entry) = self.entries.get_mut(address) {
+                entry.prefixes = prefixes;
+                entry.prefix = PREFIXES[luck as usize % prefixes_known];
+                let first = self.image.byte(*address);
+                if first.relied > 0 && prefixes > 0 {
+                    entry.prefix = first.value;
+                }
+            }
+            if self.is_plausible(code, space, *address) && self.shape(code, space, below, some, looks) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether an open entry may find a jump with the prefixes that were chosen: where the bytes that are given lead, something
+    /// can be. A look that saves many attempts.
+    fn is_plausible(&self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let Some(entry) = self.entries.get(&address) else { return false };
+        let (length, prefixes) = (u64::from(entry.length), u64::from(entry.prefixes));
+        let head_fits = (0..=prefixes).all(|at| {
+            let known = self.image.byte(address + at);
+            known.relied == 0 || known.value == if at == prefixes { 0xe9 } else { entry.prefix }
+        });
+        // What is long enough may go without a pad.
+        head_fits
+            && (prefixes + JUMP as u64 <= length
+                || self
+                    .pattern(code, address + prefixes + 1, address + length)
+                    .is_some_and(|pattern| self.pads.is_plausible(&pattern, pads_allowed(space))))
+    }
+
+    /// Gives an open entry a jump, everything around it as it is.
+    pub(super) fn place(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64, pages: Pages) -> bool {
+        let Some(entry) = self.entries.get(&address) else { return false };
+        let (length, first) = (usize::from(entry.length), usize::from(entry.prefixes));
+        let most = (length - 1).min(MOST_PREFIXES);
+        let counts = || std::iter::once(first).chain((0..=most).filter(move |count| *count != first));
+        let rounds: &[Pages] = match pages {
+            Pages::Used => &[Pages::Used],
+            Pages::Fresh => &[Pages::Used, Pages::Fresh],
+        };
+        for pages in rounds {
+            for prefixes in counts() {
+                if let Some(placement) = self.candidate(code, space, address, prefixes, *pages) {
+                    self.commit(address, placement);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// A jump with so many prefixes.
+    fn candidate(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+        prefixes: usize,
+        pages: Pages,
+    ) -> Option<Placement> {
+        let entry = self.entries.get(&address)?;
+        let length = usize::from(entry.length);
+        let mut bytes = [0; LONGEST];
+        for (at, byte) in bytes.iter_mut().enumerate().take(prefixes + 1) {
+            let known = self.image.byte(address + at as u64);
+            let wanted = if at == prefixes { 0xe9 } else { entry.prefix };
+            *byte = if known.relied > 0 { known.value } else { wanted };
+            let allowed = match prefixes - at {
+                0 => *byte == 0xe9,
+                1 => PREFIXES.contains(byte),
+                _ => PREFIXES[..REPEATED].contains(byte),
+            };
+            if !allowed || known.change != Change::None {
+                return None;
+            }
+        }
+        let end = address + (prefixes + JUMP) as u64;
+        let own = prefixes + JUMP <= length;
+        let field = address + prefixes as u64 + 1;
+        let free = own && (field..end).all(|at| self.image.byte(at).is_free());
+        let punned = if own { Tactic::Plain } else { Tactic::Punned };
+        let tactic = if prefixes == 0 { punned } else { Tactic::Padded(prefixes as u8) };
+        if free && reaches(end, space) {
+            return Some(Placement { tactic, prefixes: prefixes as u8, bytes, pad: None, joint: None });
+        }
+        let pattern = self.pattern(code, field, address + length as u64)?;
+        let pad = self.pads.find(&pattern, pads_allowed(space), pages, &mut self.luck)?;
+        bytes[prefixes + 1..prefixes + JUMP].copy_from_slice(&pattern::distance(end, pad)?.to_le_bytes());
+        Some(Placement { tactic, prefixes: prefixes as u8, bytes, pad: Some(pad), joint: None })
+    }
+
+    /// What the four bytes at `field` can be, those before `end` being the jump's own.
+    pub(super) fn pattern(&self, code: &Code<'_>, field: u64, end: u64) -> Option<Pattern> {
+        let mut bytes = [None; 4];
+        for (at, byte) in (field..).zip(&mut bytes) {
+            let known = self.image.byte(at);
+            *byte = match known.change {
+                _ if known.relied > 0 => Some(known.value),
+                Change::None if at < end => None,
+                _ => match self.cell(code, at) {
+                    Cell::Given(value) => Some(value),
+                    Cell::Choice => None,
+                    Cell::Unusable => return None,
+                },
+            };
+        }
+        Some(Pattern { end: field + 4, bytes })
+    }
+
+    /// What a byte is that belongs to another instruction.
+    fn cell(&self, code: &Code<'_>, at: u64) -> Cell {
+        let known = self.image.byte(at);
+        match known.change {
+            Change::Known => return Cell::Given(known.value),
+            Change::Unknown => return Cell::Unusable,
+            Change::None if known.relied > 0 => return Cell::Given(known.value),
+            Change::None => {}
+        }
+        let open =
+            self.entries.range(..=at).next_back().filter(|(address, entry)| {
+                entry.state == State::Open && at < *address + u64::from(entry.length)
+            });
+        if let Some((address, entry)) = open {
+            let (offset, prefixes) = (at - address, u64::from(entry.prefixes));
+            if offset < prefixes {
+                return Cell::Given(entry.prefix);
+            }
+            if offset == prefixes {
+                return Cell::Given(0xe9);
+            }
+            if offset < prefixes + JUMP as u64 {
+                return Cell::Choice;
+            }
+        }
+        code.byte(at).map_or(Cell::Unusable, Cell::Given)
+    }
+
+    /// Puts a jump in the image.
+    pub(super) fn commit(&mut self, address: u64, placement: Placement) {
+        let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else { return };
+        self.touch(address);
+        for (at, value) in placement.bytes[..placement.length()].iter().enumerate() {
+            let byte = address + at as u64;
+            if at >= length {
+                self.image.rely(byte, *value);
+            } else if placement.pad.is_none() && at > usize::from(placement.prefixes) {
+                self.image.byte_mut(byte).change = Change::Unknown;
+            } else {
+                self.image.change(byte, *value);
+            }
+        }
+        if let Some(joint) = &placement.joint {
+            for (byte, value) in (joint.address..).zip(joint.bytes) {
+                if byte < joint.host_end {
+                    self.image.change(byte, value);
+                } else {
+                    self.image.rely(byte, value);
+                }
+            }
+            if let Some(host) = self.entries.get_mut(&joint.host) {
+                host.guest = Some(address);
+            }
+        }
+        if let Some(pad) = placement.pad
+            && !self.held.remove(&pad)
+        {
+            self.pads.take(pad);
+        }
+        if let Some(entry) = self.entries.get_mut(&address) {
+            entry.state = State::Jump(placement);
+            (entry.prefixes, entry.prefix) = (0, PREFIXES[0]);
+        }
+    }
+
+    /// Takes a jump out of the image.
+    pub(super) fn unplace(&mut self, address: u64) {
+        self.touch(address);
+        let Some(entry) = self.entries.get_mut(&address) else { return };
+        let Some(placement) = entry.placement().cloned() else { return };
+        entry.state = State::Open;
+        let length = usize::from(entry.length);
+        for at in 0..placement.length() {
+            let byte = address + at as u64;
+            if at >= length {
+                self.image.release(byte);
+            } else {
+                self.image.change_back(byte);
+            }
+        }
+        if let Some(joint) = &placement.joint {
+            for byte in joint.address..joint.address + JUMP as u64 {
+                if byte < joint.host_end {
+                    self.image.change_back(byte);
+                } else {
+                    self.image.release(byte);
+                }
+            }
+            if let Some(host) = self.entries.get_mut(&joint.host) {
+                host.guest = None;
+            }
+        }
+        let Some(pad) = placement.pad else { return };
+        let earlier = self.before.get(&address).and_then(Option::as_ref).and_then(Entry::placement);
+        if earlier.is_some_and(|earlier| earlier.pad == Some(pad)) {
+            self.held.insert(pad);
+        } else {
+            self.pads.give_back(pad);
+        }
+    }
+
+    /// Whose jumps rely on any of the bytes from `start` to `end`.
+    pub(super) fn reliers(&self, start: u64, end: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        if (start..end).all(|at| self.image.byte(at).relied == 0) {
+            return found;
+        }
+        for (address, entry) in self.entries.range(start.saturating_sub(REACH)..end) {
+            if let Some(placement) = entry.placement() {
+                let from = address + u64::from(entry.length);
+                if from < end && address + placement.length() as u64 > start {
+                    found.push(*address);
+                }
+            }
+            let guest =
+                entry.guest.and_then(|guest| Some((guest, self.entries.get(&guest)?.placement()?.joint?)));
+            if let Some((guest, joint)) = guest
+                && joint.host_end < end
+                && joint.address + JUMP as u64 > start
+            {
+                found.push(guest);
+            }
+        }
+        found
+    }
+}
+
+/// Whether an entry's jump can be another one: it has one, and nobody's second jump is in what it leaves over.
+fn is_movable(entry: &Entry) -> bool {
+    entry.placement().is_some_and(|placement| placement.joint.is_none()) && entry.guest.is_none()
+}
+
+/// Whether all trampolines can be reached from a jump that ends at `end`.
+pub(super) fn reaches(end: u64, space: &Space<'_>) -> bool {
+    pattern::distance(end, space.trampolines.start).is_some()
+        && pattern::distance(end, space.trampolines.end).is_some()
+}
+
+/// Where a landing pad can be, first and last address: where all trampolines can be reached from.
+pub(super) fn pads_allowed(space: &Space<'_>) -> (u64, u64) {
+    let lowest = space.trampolines.end.saturating_sub((1 << 31) - 1 + super::PAD_LENGTH as u64);
+    let highest = space.trampolines.start.saturating_add((1 << 31) - super::PAD_LENGTH as u64);
+    (lowest, highest)
+}

@@ -1,0 +1,224 @@
+//! Moving an instruction for the sake of another one's jump.
+
+use std::ops::RangeInclusive;
+
+use crate::{Mode, displace_in};
+
+use super::arrange::{JUMP, Joint, Placement, pads_allowed};
+use super::image::Change;
+use super::pads::Pages;
+use super::pattern;
+use super::planner::{LONGEST, Planner, State};
+use super::{Code, Purpose, Space, Tactic};
+
+/// How far two bytes of jump lead, and a little less.
+const SHORT: u64 = 127;
+/// The fewest bytes of an instruction that leave one over.
+const HOST_LENGTH: usize = JUMP + 1;
+
+impl Planner {
+    /// Moves the next instructions, as many as `counts` says, beginning with the fewest.
+    pub(super) fn evict_successors(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+        counts: RangeInclusive<usize>,
+    ) -> bool {
+        let (mut open, mut at) = (vec![address], address);
+        while open.len() <= *counts.end() {
+            let Some(next) = self.end_of(at) else { break };
+            if self.entries.contains_key(&next) {
+                // It is moved already, and has been tried.
+                at = next;
+                continue;
+            }
+            let known = code.is_instruction(next) || self.falls_through(at);
+            if !known || !self.open_neighbour(code, next) {
+                break;
+            }
+            open.push(next);
+            at = next;
+            if open.len() <= *counts.start() {
+                continue;
+            }
+            for depth in 0..2 {
+                let window = self.window(&open, depth);
+                if window.len() <= 12 && self.solve(code, space, &window) {
+                    if let Some(State::Jump(placement)) =
+                        self.entries.get_mut(&address).map(|entry| &mut entry.state)
+                    {
+                        placement.tactic = Tactic::SuccessorEvicted;
+                    }
+                    return true;
+                }
+            }
+        }
+        for neighbour in &open[1..] {
+            self.entries.remove(neighbour);
+        }
+        false
+    }
+
+    /// Finds an instruction nearby whose jump leaves bytes over, or moves one.
+    pub(super) fn evict_neighbour(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else {
+            return false;
+        };
+        // The first byte becomes `eb`; the second says where to, and with one byte of instruction it is what follows.
+        let first = self.image.byte(address);
+        if first.change != Change::None || first.relied > 0 && first.value != 0xeb {
+            return false;
+        }
+        let Some(given) = self.short_distance(code, address, length) else { return false };
+        let (low, high) = match given {
+            Some(distance) => {
+                let to = (address + 2).wrapping_add_signed(distance.into());
+                (to.saturating_sub(LONGEST as u64), to)
+            }
+            None => (address.saturating_sub(SHORT), address + SHORT),
+        };
+        // Those that are moved already cost nothing more.
+        let moved: Vec<u64> = self.entries.range(low..=high).map(|(host, _)| *host).collect();
+        for host in moved {
+            if self.join(code, space, address, host) {
+                return true;
+            }
+        }
+        let from = code.instructions.partition_point(|other| *other < low);
+        for (at, host) in code.instructions[from..].iter().enumerate().take_while(|(_, host)| **host <= high)
+        {
+            let next = code.instructions.get(from + at + 1).copied().unwrap_or(*host);
+            if !self.may_host(code, space, *host, next) || !self.open_host(code, *host) {
+                continue;
+            }
+            if self.place(code, space, *host, Pages::Used) {
+                if self.join(code, space, address, *host) {
+                    return true;
+                }
+                self.unplace(*host);
+            }
+            self.entries.remove(host);
+        }
+        false
+    }
+
+    /// Whether an instruction from `start` to `end` may leave bytes over from which a second jump leads somewhere.
+    fn may_host(&self, code: &Code<'_>, space: &Space<'_>, start: u64, end: u64) -> bool {
+        (start + JUMP as u64..end.min(start + LONGEST as u64)).any(|at| {
+            let pattern = self.pattern(code, at + 1, end);
+            pattern.is_some_and(|pattern| self.pads.is_plausible(&pattern, pads_allowed(space)))
+        })
+    }
+
+    /// Puts the second jump of an open entry in what is left over of `host`.
+    fn join(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64, host: u64) -> bool {
+        let Some(entry) = self.entries.get(&host) else { return false };
+        let Some(placement) = entry.placement().filter(|placement| placement.joint.is_none()) else {
+            return false;
+        };
+        let host_end = host + u64::from(entry.length);
+        let taken = placement.length() as u64;
+        if entry.guest.is_some() || host == address {
+            return false;
+        }
+        // What is relied on may be the host's own, which has just been moved.
+        let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else {
+            return false;
+        };
+        let Some(given) = self.short_distance(code, address, length) else { return false };
+        let end = address + length.max(2) as u64;
+        for at in host + taken..host_end {
+            // The second jump cannot rely on the first one's bytes.
+            if at < end && at + JUMP as u64 > address {
+                continue;
+            }
+            let Ok(distance) = i8::try_from(at as i128 - (address as i128 + 2)) else { continue };
+            if given.is_some_and(|given| given != distance) {
+                continue;
+            }
+            let free = (at..host_end).all(|byte| self.image.byte(byte).is_free());
+            let Some(pattern) = self.pattern(code, at + 1, host_end).filter(|_| free) else { continue };
+            let allowed = pads_allowed(space);
+            let pad = self
+                .pads
+                .find(&pattern, allowed, Pages::Used, &mut self.luck)
+                .or_else(|| self.pads.find(&pattern, allowed, Pages::Fresh, &mut self.luck));
+            let Some((pad, field)) = pad.and_then(|pad| Some((pad, pattern::distance(pattern.end, pad)?)))
+            else {
+                continue;
+            };
+            let mut bytes = [0; LONGEST];
+            bytes[..2].copy_from_slice(&[0xeb, distance.cast_unsigned()]);
+            let mut jump = [0xe9; JUMP];
+            jump[1..].copy_from_slice(&field.to_le_bytes());
+            let mut original = [0; JUMP];
+            for (byte, value) in (at..).zip(&mut original) {
+                *value = code.byte(byte).unwrap_or_default();
+            }
+            let joint = Joint { address: at, host, host_end, bytes: jump, original };
+            let tactic = Tactic::NeighbourEvicted;
+            self.commit(
+                address,
+                Placement { tactic, prefixes: 0, bytes, pad: Some(pad), joint: Some(joint) },
+            );
+            return true;
+        }
+        false
+    }
+
+    /// The distance of a short jump at `address`, if it is given. None at all if it can neither be chosen nor relied on.
+    fn short_distance(&self, code: &Code<'_>, address: u64, length: usize) -> Option<Option<i8>> {
+        let second = address + 1;
+        let pattern = self.pattern(code, second, address + length as u64)?;
+        Some(pattern.bytes[0].map(u8::cast_signed))
+    }
+
+    /// Makes an entry for an instruction that leaves bytes over when it is moved.
+    fn open_host(&mut self, code: &Code<'_>, address: u64) -> bool {
+        if !self.open_neighbour(code, address) {
+            return false;
+        }
+        let long = self.entries.get(&address).is_some_and(|entry| usize::from(entry.length) >= HOST_LENGTH);
+        if !long {
+            self.entries.remove(&address);
+        }
+        long
+    }
+
+    /// Makes an entry for an instruction that is no site, if it can be moved.
+    fn open_neighbour(&mut self, code: &Code<'_>, address: u64) -> bool {
+        let Some(bytes) = code.rest(address) else { return false };
+        let Ok(displaced) = displace_in(Mode::Bits64, bytes, address) else { return false };
+        let end = address + displaced.length() as u64;
+        if displaced.enters_kernel()
+            || displaced.can_set_trap_flag()
+            || self.limits.shadow_stacks && displaced.needs_plain_stack()
+            || code.keeps(address, end)
+            || code.is_entered(address, end)
+            || code.is_divided(address, end)
+            || self.overlaps(address, end)
+        {
+            return false;
+        }
+        let mut original = [0; LONGEST];
+        original[..displaced.length()].copy_from_slice(displaced.original());
+        self.open_entry(address, displaced.length(), Purpose::Neighbour, original);
+        true
+    }
+
+    fn end_of(&self, address: u64) -> Option<u64> {
+        self.entries.get(&address).map(|entry| address + u64::from(entry.length))
+    }
+
+    /// Whether control goes on behind the instruction of an entry, which is proof of another one there.
+    fn falls_through(&self, address: u64) -> bool {
+        self.entries.get(&address).is_some_and(|entry| {
+            let original = &entry.original[..usize::from(entry.length)];
+            displace_in(Mode::Bits64, original, address).is_ok_and(|displaced| {
+                // A call comes back, where it is one that does.
+                displaced.falls_through() && !displaced.enters_kernel()
+            })
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! What the planner knows of the program's bytes: which are changed, and which a jump relies on.
+//!
+//! The image is the memory as it is when all plans have been applied. A byte that is neither changed nor relied on is not in
+//! it: it is what the program has.
+
+use std::collections::HashMap;
+
+/// The bytes of a part of the image.
+const PART: u64 = 1024;
+
+/// Who has changed a byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nobody.
+    #[default]
+    None,
+    /// A jump or a breakpoint: it is the value in the image.
+    Known,
+    /// A jump to a trampoline whose address the planner does not know.
+    Unknown,
+}
+
+/// What is known of one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Byte {
+    /// Whether, and to what, it is changed.
+    pub(super) change: Change,
+    /// How many jumps rely on its value.
+    pub(super) relied: u8,
+    /// Its value, if it is [`Change::Known`] or relied on.
+    pub(super) value: u8,
+}
+
+impl Byte {
+    /// Whether it is the program's, and nobody cares for its value.
+    pub(super) fn is_free(self) -> bool {
+        self.change == Change::None && self.relied == 0
+    }
+}
+
+/// The bytes about which something is known.
+#[derive(Debug, Default)]
+pub(super) struct Image {
+    parts: HashMap<u64, Box<[Byte; PART as usize]>>,
+}
+
+impl Image {
+    /// What is known of the byte at `address`.
+    pub(super) fn byte(&self, address: u64) -> Byte {
+        match self.parts.get(&(address / PART)) {
+            Some(part) => part[(address % PART) as usize],
+            None => Byte::default(),
+        }
+    }
+
+    /// The byte at `address`, to be changed.
+    pub(super) fn byte_mut(&mut self, address: u64) -> &mut Byte {
+        let part =
+            self.parts.entry(address / PART).or_insert_with(|| Box::new([Byte::default(); PART as usize]));
+        &mut part[(address % PART) as usize]
+    }
+
+    /// Notes that a byte is changed to `value`.
+    pub(super) fn change(&mut self, address: u64, value: u8) {
+        let byte = self.byte_mut(address);
+        debug_assert!(byte.change == Change::None && (byte.relied == 0 || byte.value == value));
+        (byte.change, byte.value) = (Change::Known, value);
+    }
+
+    /// Notes that a byte is what it was.
+    pub(super) fn change_back(&mut self, address: u64) {
+        self.byte_mut(address).change = Change::None;
+    }
+
+    /// Notes that one more jump relies on the byte being `value`.
+    pub(super) fn rely(&mut self, address: u64, value: u8) {
+        let byte = self.byte_mut(address);
+        debug_assert!(byte.relied == 0 && byte.change != Change::Known || byte.value == value);
+        byte.relied += 1;
+        byte.value = value;
+    }
+
+    /// Notes that one jump less relies on the byte.
+    pub(super) fn release(&mut self, address: u64) {
+        let byte = self.byte_mut(address);
+        debug_assert!(byte.relied > 0);
+        byte.relied = byte.relied.saturating_sub(1);
+    }
+}

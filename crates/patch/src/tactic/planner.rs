@@ -1,0 +1,330 @@
+//! The planner: what is moved, what is still to be, and a plan from beginning to end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::arrange::{EFFORT, EFFORT_FOR_EACH, Placement};
+use super::image::Image;
+use super::pads::{Luck, Pads};
+use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
+
+/// The longest instruction.
+pub(super) const LONGEST: usize = 15;
+/// How often a plan gives an instruction a new jump before it gives up on it.
+const PATIENCE: u8 = 4;
+
+/// What is done to the instructions of one process: it lives as long as any is moved.
+///
+/// Plans build on each other: each is to be applied before the next is made, or not at all, and then the planner is of no
+/// use any more.
+#[derive(Debug)]
+pub struct Planner {
+    pub(super) image: Image,
+    pub(super) pads: Pads,
+    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) luck: Luck,
+    pub(super) limits: Limits,
+    /// What the plan that is being made has touched, as it was before.
+    pub(super) before: BTreeMap<u64, Option<Entry>>,
+    /// Pads of earlier plans that are not used any more; the one that is being made must not use them for another jump.
+    pub(super) held: BTreeSet<u64>,
+    /// What is to be given a jump.
+    pub(super) open: BTreeSet<u64>,
+    /// How many jumps may still be tried for the plan that is being made: there are sites for which nothing helps, and there may
+    /// be many of them.
+    pub(super) effort: usize,
+}
+
+/// An instruction that is moved, or trapped, or is about to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) length: u8,
+    pub(super) purpose: Purpose,
+    pub(super) state: State,
+    pub(super) original: [u8; LONGEST],
+    /// Whose second jump is in the bytes that this one's jump leaves over.
+    pub(super) guest: Option<u64>,
+    /// Of an instruction that is about to be moved: how many prefixes its jump will have, and which.
+    pub(super) prefixes: u8,
+    pub(super) prefix: u8,
+    /// How often this plan has given it a jump.
+    pub(super) rounds: u8,
+}
+
+/// What has become of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing yet.
+    Open,
+    Jump(Placement),
+    Trap(Reason),
+}
+
+impl Entry {
+    pub(super) fn placement(&self) -> Option<&Placement> {
+        match &self.state {
+            State::Jump(placement) => Some(placement),
+            State::Open | State::Trap(_) => None,
+        }
+    }
+}
+
+impl Planner {
+    /// A planner for one process in which nothing is moved.
+    pub fn new(limits: Limits) -> Planner {
+        Planner {
+            image: Image::default(),
+            pads: Pads::new(limits.mappings),
+            entries: BTreeMap::new(),
+            luck: Luck::new(),
+            limits,
+            before: BTreeMap::new(),
+            held: BTreeSet::new(),
+            open: BTreeSet::new(),
+            effort: 0,
+        }
+    }
+
+    /// How many mappings the landing pads of all plans are, at most.
+    pub fn mappings(&self) -> usize {
+        self.pads.mappings()
+    }
+
+    /// Plans jumps for `sites`, whose order does not matter. Each of them is in one of the plan's lists, those that were
+    /// planned before as well.
+    pub fn plan(&mut self, code: &Code<'_>, space: &Space<'_>, sites: &[Site]) -> Plan {
+        let mut plan = Plan::default();
+        self.pads.begin(space.free);
+        self.before.clear();
+        self.held.clear();
+        self.effort = EFFORT + EFFORT_FOR_EACH * sites.len();
+        let mut sorted = sites.to_vec();
+        sorted.sort_unstable_by_key(|site| site.address);
+        sorted.dedup_by_key(|site| site.address);
+        let mut trapped = Vec::new();
+        for site in &sorted {
+            match self.admit(code, *site) {
+                Ok(None) => {
+                    self.open.insert(site.address);
+                }
+                Ok(Some(reason)) => trapped.push((site.address, reason)),
+                Err(reason) => plan.refused.push((site.address, reason)),
+            }
+        }
+        for (address, reason) in trapped {
+            self.give_up(address, reason);
+        }
+        // From low addresses to high ones: a jump chooses the bytes that it shares with the one above it, which is made to suit. What has
+        // to be done again is below.
+        while let Some(address) = self.open.pop_first() {
+            self.pads.short = false;
+            let Some(entry) = self.entries.get_mut(&address).filter(|entry| entry.state == State::Open)
+            else {
+                continue;
+            };
+            entry.rounds += 1;
+            let patient = entry.rounds <= PATIENCE;
+            if !(patient && self.settle(code, space, address)) {
+                let reason = if self.pads.short { Reason::Mappings } else { Reason::NoJump };
+                self.give_up(address, reason);
+            }
+        }
+        self.settle_neighbours();
+        self.conclude(&sorted, &mut plan);
+        plan
+    }
+
+    /// Makes an entry for a site: none if it is to have a jump, the reason if it is to be trapped.
+    fn admit(&mut self, code: &Code<'_>, site: Site) -> Result<Option<Reason>, Reason> {
+        let end = site.address.checked_add(site.length as u64).ok_or(Reason::Outside)?;
+        if self.entries.contains_key(&site.address) {
+            self.touch(site.address);
+            let entry = self.entries.get_mut(&site.address).ok_or(Reason::Outside)?;
+            entry.purpose = Purpose::Site;
+            // It is planned already; where it is a jump or a trap, it stays one.
+            return Ok(match entry.state {
+                State::Trap(reason) => Some(reason),
+                State::Jump(_) | State::Open => None,
+            });
+        }
+        let bytes = code.slice(site.address, site.length).ok_or(Reason::Outside)?;
+        if site.length == 0 || site.length > LONGEST || self.overlaps(site.address, end) {
+            return Err(Reason::Outside);
+        }
+        if code.keeps(site.address, end) {
+            return Err(Reason::Kept);
+        }
+        let mut original = [0; LONGEST];
+        original[..site.length].copy_from_slice(bytes);
+        self.open_entry(site.address, site.length, Purpose::Site, original);
+        if !site.jump {
+            return Ok(Some(Reason::Asked));
+        }
+        Ok(code.is_entered(site.address, end).then_some(Reason::Entered))
+    }
+
+    /// Whether an entry begins within the addresses, or reaches into them.
+    pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.entries
+            .range(..end)
+            .next_back()
+            .is_some_and(|(address, entry)| address + u64::from(entry.length) > start)
+    }
+
+    /// Makes an entry for an instruction that is about to be moved.
+    pub(super) fn open_entry(
+        &mut self,
+        address: u64,
+        length: usize,
+        purpose: Purpose,
+        original: [u8; LONGEST],
+    ) {
+        self.touch(address);
+        let entry = Entry {
+            length: length as u8,
+            purpose,
+            state: State::Open,
+            original,
+            guest: None,
+            prefixes: 0,
+            prefix: 0x2e,
+            rounds: 0,
+        };
+        self.entries.insert(address, entry);
+    }
+
+    /// Notes how an entry was before this plan.
+    pub(super) fn touch(&mut self, address: u64) {
+        if !self.before.contains_key(&address) {
+            self.before.insert(address, self.entries.get(&address).cloned());
+        }
+    }
+
+    /// There is no jump for an open entry: a site is trapped, a neighbour stays where it is. Whoever relies on it being otherwise
+    /// is done again.
+    pub(super) fn give_up(&mut self, address: u64, reason: Reason) {
+        let Some(entry) = self.entries.get(&address).filter(|entry| entry.state == State::Open) else {
+            return;
+        };
+        let (purpose, original, guest) = (entry.purpose, entry.original, entry.guest);
+        let changed = match purpose {
+            Purpose::Site => vec![0xcc],
+            Purpose::Neighbour => original[..usize::from(entry.length)].to_vec(),
+        };
+        let mut others: Vec<u64> = guest.into_iter().collect();
+        for (at, value) in (address..).zip(changed) {
+            let byte = self.image.byte(at);
+            if byte.relied > 0 && byte.value != value {
+                others.extend(self.reliers(at, at + 1));
+            }
+        }
+        for other in others {
+            self.unplace(other);
+            self.open.insert(other);
+        }
+        match purpose {
+            Purpose::Neighbour => {
+                self.entries.remove(&address);
+            }
+            Purpose::Site => {
+                self.image.change(address, 0xcc);
+                if let Some(entry) = self.entries.get_mut(&address) {
+                    entry.state = State::Trap(reason);
+                }
+            }
+        }
+    }
+
+    /// Writes down what is different from before, and what was asked for.
+    fn conclude(&mut self, asked: &[Site], plan: &mut Plan) {
+        for (address, before) in std::mem::take(&mut self.before) {
+            let old = before.as_ref().and_then(|before| Some((before, before.placement()?)));
+            let now = self.entries.get_mut(&address);
+            let new = now.as_ref().and_then(|entry| entry.placement());
+            let same = new == old.map(|(_, placement)| placement);
+            if let Some((before, placement)) = old.filter(|_| !same) {
+                plan.restore.extend(placement.undone(address, before));
+                if let Some(pad) = placement.pad.filter(|pad| new.and_then(|new| new.pad) != Some(*pad)) {
+                    self.pads.give_back(pad);
+                    plan.pads.push(pad);
+                }
+            }
+            let Some(entry) = now else { continue };
+            entry.rounds = 0;
+            let is_asked = asked.binary_search_by_key(&address, |site| site.address).is_ok();
+            let purpose = before.as_ref().map(|before| before.purpose);
+            if same && !is_asked && purpose == Some(entry.purpose) {
+                continue;
+            }
+            match &entry.state {
+                State::Open => {}
+                State::Trap(reason) => plan.traps.push((address, *reason)),
+                State::Jump(placement) => plan.jumps.push(Jump {
+                    address,
+                    length: entry.length.into(),
+                    purpose: entry.purpose,
+                    tactic: placement.tactic,
+                    pad: placement.pad,
+                    code: placement.writes(address, entry.length),
+                }),
+            }
+        }
+        self.held.clear();
+        plan.map = self.pads.finish();
+    }
+}
+
+impl Code<'_> {
+    /// The bytes at `address`, if all of them are there.
+    pub(super) fn slice(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// The bytes from `address` on, as many as an instruction can have.
+    pub(super) fn rest(&self, address: u64) -> Option<&[u8]> {
+        let start = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        let rest = self.bytes.get(start..)?;
+        Some(&rest[..rest.len().min(LONGEST)])
+    }
+
+    pub(super) fn byte(&self, address: u64) -> Option<u8> {
+        self.slice(address, 1).map(|bytes| bytes[0])
+    }
+
+    /// Whether any of the addresses must not be changed.
+    pub(super) fn keeps(&self, start: u64, end: u64) -> bool {
+        let at = self.kept.partition_point(|range| range.end <= start);
+        self.kept.get(at).is_some_and(|range| range.start < end)
+    }
+
+    /// Whether code jumps between `start` and `end`.
+    pub(super) fn is_entered(&self, start: u64, end: u64) -> bool {
+        let at = self.entered.partition_point(|address| *address <= start);
+        self.entered.get(at).is_some_and(|address| *address < end)
+    }
+
+    /// Whether an instruction is known to begin at `start` and none before `end`.
+    pub(super) fn is_instruction(&self, start: u64) -> bool {
+        self.instructions.binary_search(&start).is_ok()
+    }
+
+    /// Whether an instruction is known to begin between `start` and `end`.
+    pub(super) fn is_divided(&self, start: u64, end: u64) -> bool {
+        let at = self.instructions.partition_point(|address| *address <= start);
+        self.instructions.get(at).is_some_and(|address| *address < end)
+    }
+}
+
+impl Placement {
+    /// What this jump changes in the program.
+    pub(super) fn writes(&self, address: u64, length: u8) -> Vec<Write> {
+        let own = self.length().min(length.into());
+        let mut writes = vec![Write { address, bytes: self.bytes[..own].to_vec() }];
+        if let Some(joint) = &self.joint {
+            let own = ((joint.host_end - joint.address) as usize).min(joint.bytes.len());
+            writes.push(Write { address: joint.address, bytes: joint.bytes[..own].to_vec() });
+            writes.sort_unstable_by_key(|write| write.address);
+        }
+        writes
+    }
+}

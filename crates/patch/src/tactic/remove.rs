@@ -1,0 +1,176 @@
+//! Taking jumps out again.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::arrange::Placement;
+use super::planner::{Entry, Planner, State};
+use super::{Purpose, Write};
+
+/// What is to be done to take sites out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// The program's own bytes, to be put back.
+    pub restore: Vec<Write>,
+    /// Sites whose jump has to stay, because the jump of another site relies on its bytes: from now on they are neighbours, and their
+    /// trampoline is to be the copy alone.
+    pub kept: Vec<u64>,
+    /// Sites whose breakpoint has to stay for the same reason.
+    pub trapped: Vec<u64>,
+    /// Landing pads that are no longer used. The next plan may use their bytes.
+    pub pads: Vec<u64>,
+}
+
+impl Planner {
+    /// Takes sites out, and the neighbours that were moved for them alone. Addresses that are no sites are passed over.
+    pub fn remove(&mut self, sites: &[u64]) -> Removal {
+        self.before.clear();
+        let mut removal = Removal::default();
+        let mut idle = Vec::new();
+        for address in sites {
+            if let Some(entry) = self.entries.get_mut(address).filter(|entry| entry.purpose == Purpose::Site)
+            {
+                entry.purpose = Purpose::Neighbour;
+                idle.push(*address);
+            }
+        }
+        for address in self.unneeded(idle) {
+            self.take_out(address, &mut removal);
+        }
+        for address in sites {
+            match self.entries.get(address).map(|entry| &entry.state) {
+                Some(State::Jump(_)) => removal.kept.push(*address),
+                Some(State::Trap(_)) => removal.trapped.push(*address),
+                _ => {}
+            }
+        }
+        self.before.clear();
+        self.held.clear();
+        removal
+    }
+
+    /// Runs of pages that have no landing pad any more. The planner forgets them: they are to be unmapped, once no thread is there.
+    pub fn drain_unused(&mut self) -> Vec<Range<u64>> {
+        self.pads.drain_unused()
+    }
+
+    /// Of the neighbours `idle`, and those that are moved for their sake, the ones that no site needs, be it by way of others.
+    fn unneeded(&self, idle: Vec<u64>) -> Vec<u64> {
+        let is_neighbour = |address: &u64| {
+            self.entries.get(address).is_some_and(|entry| entry.purpose == Purpose::Neighbour)
+        };
+        let mut candidates: BTreeSet<u64> = BTreeSet::new();
+        let mut open = idle;
+        while let Some(address) = open.pop() {
+            if is_neighbour(&address) && candidates.insert(address) {
+                open.extend(self.relied_on(address));
+            }
+        }
+        let mut needed: Vec<u64> = Vec::new();
+        for address in &candidates {
+            if self.needed_by(*address).iter().any(|other| !candidates.contains(other)) {
+                needed.push(*address);
+            }
+        }
+        while let Some(address) = needed.pop() {
+            if candidates.remove(&address) {
+                needed.extend(self.relied_on(address));
+            }
+        }
+        candidates.into_iter().collect()
+    }
+
+    /// Whose jumps rely on what the one at `address` changes, or are in what it leaves over.
+    fn needed_by(&self, address: u64) -> Vec<u64> {
+        let Some(entry) = self.entries.get(&address) else { return Vec::new() };
+        let changed = match &entry.state {
+            State::Open => 0,
+            State::Trap(_) => 1,
+            State::Jump(placement) => placement.length().min(entry.length.into()) as u64,
+        };
+        let mut others = self.reliers(address, address + changed);
+        if let Some(joint) = entry.placement().and_then(|placement| placement.joint) {
+            others.extend(
+                self.reliers(joint.address, joint.host_end.min(joint.address + joint.bytes.len() as u64)),
+            );
+        }
+        others.extend(entry.guest);
+        others
+    }
+
+    /// The entries whose bytes the jump at `address` relies on, or that host it.
+    fn relied_on(&self, address: u64) -> Vec<u64> {
+        let Some(entry) = self.entries.get(&address) else { return Vec::new() };
+        entry.placement().map_or(Vec::new(), |placement| self.under(placement, address, entry.length))
+    }
+
+    /// The entries whose bytes a jump relies on.
+    fn under(&self, placement: &Placement, address: u64, length: u8) -> Vec<u64> {
+        let end = address + u64::from(length);
+        let mut found: Vec<u64> = Vec::new();
+        let mut add = |from: u64, to: u64| {
+            if from < to {
+                found.extend(self.entries.range(from..to).map(|(other, _)| *other));
+            }
+        };
+        add(end, address + placement.length() as u64);
+        if let Some(joint) = placement.joint {
+            add(joint.host, joint.host + 1);
+            add(joint.host_end, joint.address + joint.bytes.len() as u64);
+        }
+        found
+    }
+
+    fn take_out(&mut self, address: u64, removal: &mut Removal) {
+        let Some(entry) = self.entries.get(&address).cloned() else { return };
+        match &entry.state {
+            State::Open => {}
+            State::Trap(_) => {
+                self.image.change_back(address);
+                removal.restore.push(Write { address, bytes: vec![entry.original[0]] });
+            }
+            State::Jump(placement) => {
+                self.unplace(address);
+                removal.restore.extend(placement.undone(address, &entry));
+                if let Some(pad) = placement.pad {
+                    self.held.remove(&pad);
+                    self.pads.give_back(pad);
+                    removal.pads.push(pad);
+                }
+            }
+        }
+        self.entries.remove(&address);
+        self.before.remove(&address);
+    }
+
+    /// At the end of a plan: neighbours that nobody needs after all stay where they are.
+    pub(super) fn settle_neighbours(&mut self) {
+        let mut idle: Vec<u64> = self.before.keys().copied().collect();
+        for (address, before) in &self.before {
+            if let Some((before, placement)) =
+                before.as_ref().and_then(|entry| Some((entry, entry.placement()?)))
+            {
+                idle.extend(self.under(placement, *address, before.length));
+            }
+        }
+        for address in self.unneeded(idle) {
+            if matches!(self.entries.get(&address), Some(Entry { state: State::Jump(_), .. })) {
+                self.unplace(address);
+                self.entries.remove(&address);
+            }
+        }
+    }
+}
+
+impl Placement {
+    /// The program's bytes where this jump is.
+    pub(super) fn undone(&self, address: u64, entry: &Entry) -> Vec<Write> {
+        let own = self.length().min(entry.length.into());
+        let mut writes = vec![Write { address, bytes: entry.original[..own].to_vec() }];
+        if let Some(joint) = &self.joint {
+            let own = (joint.host_end - joint.address).min(joint.original.len() as u64) as usize;
+            writes.push(Write { address: joint.address, bytes: joint.original[..own].to_vec() });
+        }
+        writes
+    }
+}

@@ -1,0 +1,308 @@
+//! A program as bytes, to which plans are applied, and which is asked where each of its instructions leads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use dprobes_patch::entered;
+use dprobes_patch::tactic::{Code, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions};
+
+/// What a site is expected to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    Jump,
+    Trap,
+}
+
+pub struct World {
+    pub planner: Planner,
+    pub address: u64,
+    pub original: Vec<u8>,
+    pub instructions: Vec<u64>,
+    pub entered: Vec<u64>,
+    pub kept: Vec<Range<u64>>,
+    pub free: Vec<Range<u64>>,
+    pub trampolines: Range<u64>,
+    /// The code as it is now.
+    bytes: Vec<u8>,
+    /// The bytes of landing pads, as written.
+    pads: HashMap<u64, u8>,
+    mapped: Vec<Range<u64>>,
+    pub jumps: BTreeMap<u64, Jump>,
+    pub sites: BTreeMap<u64, Expected>,
+}
+
+/// The code of a program, and what is around it.
+pub struct Layout {
+    pub address: u64,
+    pub free: Vec<Range<u64>>,
+    pub trampolines: Range<u64>,
+}
+
+impl Layout {
+    /// A library between others, as the system lays them out: one below the other, each with a gap or two, with gigabytes below the
+    /// last and above the first.
+    pub fn library(length: usize) -> Layout {
+        Layout::library_at(0x7f3a_5c2f_6000, length)
+    }
+
+    /// The same without random addresses: almost nothing is above.
+    pub fn highest(length: usize) -> Layout {
+        Layout::library_at(0x7fff_f7df_6000, length)
+    }
+
+    fn library_at(address: u64, length: usize) -> Layout {
+        let end = address + (length as u64).next_multiple_of(4096) + 0x6_0000;
+        let base = address & !0xfff_ffff;
+        Layout {
+            address,
+            free: vec![
+                0x1_0000..0x5555_5555_4000,
+                0x5655_5555_4000..address - 0x1b_6000,
+                address - 0x1a_6000..address - 0x2_6000,
+                end..end + 0x3000,
+                end + 0x4000..end + 0x5_0000,
+                base + 0x1000_0000..0x7fff_ff00_0000.max(base + 0x1000_0000),
+            ],
+            trampolines: address - 0x180_0000..address - 0x100_0000,
+        }
+        .without_trampolines()
+    }
+
+    /// A program that is not position-independent: there is nothing below it, and not far above is its heap, to be left room to grow.
+    pub fn fixed(length: usize) -> Layout {
+        let end = 0x40_1000 + (length as u64).next_multiple_of(4096) + 0x40_0000;
+        Layout {
+            address: 0x40_1000,
+            free: vec![0x1_0000..0x40_0000, end..0x1c3_4000.max(end), 0x1200_0000..0x7fff_f7c4_0000],
+            trampolines: 0x1400_0000..0x1480_0000,
+        }
+        .without_trampolines()
+    }
+
+    /// A process that has almost no memory free.
+    pub fn crowded(length: usize) -> Layout {
+        let mut layout = Layout::library(length);
+        layout.free =
+            (0..64).map(|number| 0x7f3a_1000_0000 + number * 0x123_7000).map(|at| at..at + 0x9000).collect();
+        layout.without_trampolines()
+    }
+
+    fn without_trampolines(mut self) -> Layout {
+        let hole = self.trampolines.clone();
+        let mut free = Vec::new();
+        for range in self.free {
+            free.push(range.start..range.end.min(hole.start).max(range.start));
+            free.push(range.start.max(hole.end).min(range.end)..range.end);
+        }
+        self.free = free.into_iter().filter(|range| !range.is_empty()).collect();
+        self
+    }
+}
+
+impl World {
+    pub fn new(layout: Layout, original: Vec<u8>, instructions: Vec<u64>, mappings: usize) -> World {
+        World {
+            planner: Planner::new(Limits { mappings, shadow_stacks: false }),
+            address: layout.address,
+            bytes: original.clone(),
+            entered: entered(&original, layout.address, &instructions),
+            original,
+            instructions,
+            kept: Vec::new(),
+            free: layout.free,
+            trampolines: layout.trampolines,
+            pads: HashMap::new(),
+            mapped: Vec::new(),
+            jumps: BTreeMap::new(),
+            sites: BTreeMap::new(),
+        }
+    }
+
+    pub fn site(&self, address: u64) -> Site {
+        let bytes = self.at(&self.original, address);
+        let length = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode().len();
+        Site { address, length, jump: true }
+    }
+
+    fn at<'a>(&self, bytes: &'a [u8], address: u64) -> &'a [u8] {
+        let rest = &bytes[(address - self.address) as usize..];
+        &rest[..rest.len().min(15)]
+    }
+
+    /// Plans, and applies the plan.
+    pub fn plan(&mut self, sites: &[Site]) -> Plan {
+        let (plan, _) = self.plan_only(sites);
+        self.apply(&plan);
+        plan
+    }
+
+    /// Plans, and does not apply the plan; how long it took.
+    pub fn plan_only(&mut self, sites: &[Site]) -> (Plan, Duration) {
+        let code = Code {
+            address: self.address,
+            bytes: &self.original,
+            instructions: &self.instructions,
+            entered: &self.entered,
+            kept: &self.kept,
+        };
+        let space = Space { free: &self.free, trampolines: self.trampolines.clone() };
+        let start = Instant::now();
+        let plan = self.planner.plan(&code, &space, sites);
+        (plan, start.elapsed())
+    }
+
+    /// The trampoline of an instruction: a place of its own.
+    fn trampoline(&self, address: u64) -> u64 {
+        self.trampolines.start + (address - self.address)
+    }
+
+    fn apply(&mut self, plan: &Plan) {
+        for range in &plan.map {
+            assert!(
+                range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096) && range.start < range.end
+            );
+            let home = self.free.iter().position(|free| free.start <= range.start && range.end <= free.end);
+            let home = self.free.remove(home.unwrap_or_else(|| panic!("{range:x?} is not free")));
+            self.free.extend(
+                [home.start..range.start, range.end..home.end].into_iter().filter(|part| !part.is_empty()),
+            );
+            self.mapped.push(range.clone());
+        }
+        self.free.sort_by_key(|range| range.start);
+        for pad in &plan.pads {
+            self.forget_pad(*pad);
+        }
+        for write in &plan.restore {
+            self.write(write);
+        }
+        for jump in &plan.jumps {
+            let trampoline = self.trampoline(jump.address);
+            for write in jump.code(trampoline).expect("the trampoline is in reach") {
+                self.write(&write);
+            }
+            if let Some(pad) = jump.pad(trampoline) {
+                for (at, byte) in (pad.address..).zip(pad.bytes) {
+                    assert!(
+                        self.mapped.iter().any(|range| range.contains(&at)),
+                        "pad at {at:#x} is not mapped"
+                    );
+                    // Trampolines differ, so that two pads in one place do.
+                    let other = self.pads.insert(at, byte);
+                    assert!(other.is_none_or(|other| other == byte), "two pads at {at:#x}");
+                }
+            }
+            self.jumps.insert(jump.address, jump.clone());
+            match jump.purpose {
+                Purpose::Site => self.sites.insert(jump.address, Expected::Jump),
+                Purpose::Neighbour => self.sites.remove(&jump.address),
+            };
+        }
+        for (address, _) in &plan.traps {
+            self.write(&Write { address: *address, bytes: vec![0xcc] });
+            self.jumps.remove(address);
+            self.sites.insert(*address, Expected::Trap);
+        }
+    }
+
+    pub fn remove(&mut self, sites: &[u64]) -> Removal {
+        let removal = self.planner.remove(sites);
+        for write in &removal.restore {
+            self.write(write);
+        }
+        for pad in &removal.pads {
+            self.forget_pad(*pad);
+        }
+        for site in sites {
+            self.sites.remove(site);
+            if !removal.kept.contains(site) {
+                self.jumps.remove(site);
+            }
+        }
+        removal
+    }
+
+    /// All pages of pads are unmapped.
+    pub fn forget_pages(&mut self) {
+        self.free.append(&mut self.mapped);
+        self.free.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in std::mem::take(&mut self.free) {
+            match merged.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => merged.push(range),
+            }
+        }
+        self.free = merged;
+    }
+
+    fn forget_pad(&mut self, pad: u64) {
+        for at in pad..pad + 5 {
+            assert!(self.pads.remove(&at).is_some(), "no pad at {at:#x}");
+        }
+    }
+
+    fn write(&mut self, write: &Write) {
+        let start = (write.address - self.address) as usize;
+        self.bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
+    }
+
+    /// Follows jumps from `address` until something is none: where it is.
+    fn follow(&self, mut address: u64) -> u64 {
+        for _ in 0..4 {
+            let pad: Vec<u8> = (address..address + 5).map_while(|at| self.pads.get(&at).copied()).collect();
+            let inside = address >= self.address && address < self.address + self.bytes.len() as u64;
+            let bytes = if inside { self.at(&self.bytes, address) } else { &pad };
+            let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::AMD).decode();
+            if !matches!(instruction.code(), Opcode::Jmp_rel32_64 | Opcode::Jmp_rel8_64) {
+                return address;
+            }
+            address = instruction.near_branch_target();
+            if self.trampolines.contains(&address) {
+                return address;
+            }
+        }
+        panic!("jumps without end from {address:#x}");
+    }
+
+    /// Every instruction leads where it must: a site to its trampoline or a trap, a moved neighbour to its copy, and all others are what
+    /// they were.
+    pub fn check(&self) {
+        for address in &self.instructions {
+            let length = self.site(*address).length;
+            let (was, is) = (self.at(&self.original, *address), self.at(&self.bytes, *address));
+            let untouched = was[..length.min(was.len())] == is[..length.min(is.len())];
+            match self.sites.get(address) {
+                Some(Expected::Trap) => assert_eq!(is[0], 0xcc, "{address:#x} is to be trapped"),
+                Some(Expected::Jump) => {
+                    assert_eq!(
+                        self.follow(*address),
+                        self.trampoline(*address),
+                        "site at {address:#x}: {is:02x?}"
+                    );
+                }
+                None if untouched => {}
+                // A breakpoint that had to stay.
+                None if is[0] == 0xcc && was[0] != 0xcc => {}
+                None => {
+                    assert!(
+                        self.jumps.contains_key(address),
+                        "{address:#x} was changed: {was:02x?} {is:02x?}"
+                    );
+                    assert_eq!(
+                        self.follow(*address),
+                        self.trampoline(*address),
+                        "neighbour at {address:#x}: {is:02x?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Nothing is changed.
+    pub fn check_pristine(&self) {
+        assert!(self.bytes == self.original, "bytes differ");
+        assert!(self.pads.is_empty(), "{} bytes of pads are left", self.pads.len());
+    }
+}

@@ -1,0 +1,36 @@
+//! Addresses that the dynamic linker writes into data, as tables of pointers hold them in position-independent files.
+
+use std::collections::HashMap;
+
+use object::Endianness;
+use object::elf::{self, Rela64};
+use object::pod;
+
+use super::headers::{Headers, Machine};
+use super::source::Source;
+
+/// Bytes of relocations; Chromium has some 10 MiB.
+const RELOCATIONS: u64 = 64 << 20;
+
+/// By the place it is written to, the address of the image that is written there: the `R_X86_64_RELATIVE` relocations.
+/// Others name symbols; the other kinds of tables (REL, RELR) leave the address in the file itself.
+pub(crate) fn relative(source: &Source, headers: &Headers) -> HashMap<u64, u64> {
+    let mut found = HashMap::new();
+    if headers.machine != Machine::X86_64 || !headers.is_64 {
+        return found;
+    }
+    let tables = headers.sections.iter().filter(|section| section.kind == elf::SHT_RELA && section.allocated);
+    for section in tables {
+        let size =
+            section.size / size_of::<Rela64<Endianness>>() as u64 * size_of::<Rela64<Endianness>>() as u64;
+        let Ok(bytes) = source.read("relocations", section.offset, size, RELOCATIONS) else { continue };
+        let Ok(entries) = pod::slice_from_all_bytes::<Rela64<Endianness>>(&bytes) else { continue };
+        for entry in entries {
+            if entry.r_type(headers.endian, false) == elf::R_X86_64_RELATIVE {
+                let addend = entry.r_addend.get(headers.endian);
+                found.insert(entry.r_offset.get(headers.endian), addend as u64);
+            }
+        }
+    }
+    found
+}

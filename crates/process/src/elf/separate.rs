@@ -1,0 +1,109 @@
+//! Whether one file has the symbols of another: a separate debug file, or the module before it was stripped.
+//!
+//! The build-id decides. Where not both files have one, the layout of the code does: stripping, and keeping nothing but
+//! the debug information (`objcopy --only-keep-debug`), leave every section's address and size as they were.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::{Image, Machine};
+
+/// Why a file does not have the symbols of a module: what the module has, and what was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// They are for different machines.
+    Machine {
+        /// The module's.
+        expected: Machine,
+        /// The file's.
+        found: Machine,
+    },
+    /// They have different build-ids.
+    BuildId {
+        /// The module's.
+        expected: Vec<u8>,
+        /// The file's.
+        found: Vec<u8>,
+    },
+    /// One of them has no build-id, and their code is not in the same places: the first that differ.
+    Layout {
+        /// Addresses of code of the module; nothing where it has no more.
+        expected: Option<Range<u64>>,
+        /// Addresses of code of the file; nothing where it has no more.
+        found: Option<Range<u64>>,
+    },
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = |range: &Option<Range<u64>>| match range {
+            Some(range) => format!("code at {:#x} to {:#x}", range.start, range.end.saturating_sub(1)),
+            None => "no more code".to_owned(),
+        };
+        match self {
+            Foreign::Machine { expected, found } => write!(f, "{expected} expected, {found} found"),
+            Foreign::BuildId { expected, found } => {
+                write!(f, "build-id {} expected, build-id {} found", hex(expected), hex(found))
+            }
+            Foreign::Layout { expected, found } => {
+                write!(f, "{} expected, {} found", code(expected), code(found))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Foreign {}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Image {
+    /// Whether this file's symbols are a module's: whether both were made by one build, with the same addresses.
+    ///
+    /// # Errors
+    ///
+    /// The first thing in which they differ.
+    pub fn has_symbols_of(&self, module: &Image) -> Result<(), Foreign> {
+        if self.machine() != module.machine() {
+            return Err(Foreign::Machine { expected: module.machine(), found: self.machine() });
+        }
+        if let (Some(expected), Some(found)) = (module.build_id(), self.build_id()) {
+            return match expected == found {
+                true => Ok(()),
+                false => Err(Foreign::BuildId { expected: expected.to_vec(), found: found.to_vec() }),
+            };
+        }
+        let by_sections = [self, module].iter().all(|image| !image.headers.sections.is_empty());
+        let layout = |image: &Image| if by_sections { sections(image) } else { segments(image) };
+        let (expected, found) = (layout(module), layout(self));
+        let differ = (0..expected.len().max(found.len())).find(|&at| expected.get(at) != found.get(at));
+        match differ {
+            None => Ok(()),
+            Some(at) => {
+                Err(Foreign::Layout { expected: expected.get(at).cloned(), found: found.get(at).cloned() })
+            }
+        }
+    }
+
+    /// Whether the file has code, and not only symbols and debug information of code that is elsewhere.
+    pub fn has_code(&self) -> bool {
+        self.headers.executable_segments().any(|segment| segment.file_size > 0)
+    }
+}
+
+/// The sections of code, by address.
+fn sections(image: &Image) -> Vec<Range<u64>> {
+    let sections = image.headers.sections.iter();
+    let code = sections.filter(|section| section.allocated && section.executable && section.size > 0);
+    let mut ranges: Vec<_> =
+        code.map(|section| section.vaddr..section.vaddr.saturating_add(section.size)).collect();
+    ranges.sort_by_key(|range| (range.start, range.end));
+    ranges
+}
+
+/// The segments of code, by address.
+fn segments(image: &Image) -> Vec<Range<u64>> {
+    let code = image.headers.executable_segments();
+    code.map(|segment| segment.vaddr..segment.vaddr.saturating_add(segment.mem_size)).collect()
+}

@@ -1,0 +1,60 @@
+//! Patterns for names, as a shell and DTrace's `pid` provider write them.
+
+/// A pattern: `*` any characters, `?` one, `[abc]` and `[a-z]` one of these, `[!abc]` none of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(glob::Pattern);
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    ///
+    /// A bracket is not closed.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        // To paths, `**` is something else; in a name it is as good as one.
+        let mut single = String::with_capacity(text.len());
+        for character in text.chars() {
+            if character != '*' || !single.ends_with('*') {
+                single.push(character);
+            }
+        }
+        glob::Pattern::new(&single)
+            .map(Pattern)
+            .map_err(|error| format!("the pattern `{text}`: {}", error.msg))
+    }
+
+    /// Whether a text has the characters that make a pattern of it.
+    pub fn is_one(text: &str) -> bool {
+        text.contains(['*', '?', '['])
+    }
+
+    /// Whether a name matches, all of it.
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.matches(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        Pattern::new(pattern).expect("it is one").matches(name)
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        assert!(matches("mem*", "memcpy") && matches("*", "") && matches("m?m[cs]*", "memset"));
+        assert!(!matches("mem", "memcpy") && !matches("mem[!c]*", "memcpy"));
+        assert!(matches("a/*::**f", "a/b/c::f"), "a slash is a character, two stars are one");
+        assert!(Pattern::new("mem[").is_err());
+        assert!(Pattern::is_one("m[ab]") && !Pattern::is_one("operator()"));
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_is_done_soon() {
+        let started = std::time::Instant::now();
+        assert!(!matches(&"*a".repeat(40), &"a".repeat(39)));
+        assert!(started.elapsed().as_secs() < 5);
+    }
+}

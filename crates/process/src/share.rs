@@ -1,0 +1,231 @@
+//! Giving a process memory that the tracer has, too: without a path, a file system or a namespace that both see.
+//!
+//! The process makes a socket pair; the tracer takes a copy of one end (`pidfd_getfd`) and sends the memory's descriptor through
+//! it (`SCM_RIGHTS`); the process receives it, maps it and closes all three. While it does, its other threads should be
+//! held: they could close or use the descriptors, which they have not made. A child that they fork meanwhile would
+//! inherit them; one that executes another program would not.
+//!
+//! What the calls read and write in the process's memory is at the place of the mapping itself, before the memory is mapped over
+//! it: no byte of the process's own is touched.
+
+use std::ffi::c_void;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use libc::c_int;
+
+use crate::caller::Step;
+use crate::{Caller, Error, Status};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Makes memory that can be shared: `size` bytes of zeros, which nobody can make fewer.
+///
+/// # Errors
+/// The kernel has no memory or no descriptor left.
+pub fn shared_memory(size: u64) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a string that ends with a zero byte.
+    let fd = unsafe { libc::memfd_create(c"dprobes".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it, and nobody else knows it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: system calls on integers.
+    let done = unsafe {
+        libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) == 0
+            && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
+    };
+    if done { Ok(fd) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Where the calls' structures are in the page that the process and the kernel use for them.
+mod scratch {
+    /// Two descriptors: the ends of the socket pair.
+    pub(super) const ENDS: u64 = 0;
+    /// A `struct msghdr` of 56 bytes.
+    pub(super) const MESSAGE: u64 = 64;
+    /// A `struct iovec`.
+    pub(super) const VECTOR: u64 = 128;
+    /// The byte that the message carries.
+    pub(super) const BYTE: u64 = 160;
+    /// A `struct cmsghdr` with one descriptor: 16 bytes and 4.
+    pub(super) const CONTROL: u64 = 192;
+    /// Bytes of that, padded.
+    pub(super) const CONTROL_LENGTH: u64 = 24;
+}
+
+impl Caller {
+    /// Maps memory of the tracer's ([`shared_memory`]) into the process, shared, at exactly `place`, where nothing is mapped:
+    /// `size` bytes from its start, for `protection` (as of mmap(2)).
+    ///
+    /// # Errors
+    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make one of the calls, or
+    /// something is mapped there (EEXIST). The process is then as it was.
+    pub fn share(
+        self,
+        memory: BorrowedFd<'_>,
+        place: u64,
+        size: u64,
+        protection: c_int,
+    ) -> Result<Step<()>, Error> {
+        // Not to be counted as data of the process; only the first page is used, as scratch memory.
+        let (caller, reserved) = self.map(place, size, libc::PROT_NONE)?;
+        if reserved.is_err() {
+            return Ok((caller, reserved));
+        }
+        let (caller, shared) = caller.share_over(memory, place, size, protection)?;
+        if shared.is_ok() {
+            return Ok((caller, shared));
+        }
+        let (caller, _) = caller.unmap(place, size)?;
+        Ok((caller, shared))
+    }
+
+    /// Maps the memory over what is reserved for it.
+    fn share_over(
+        self,
+        memory: BorrowedFd<'_>,
+        place: u64,
+        size: u64,
+        protection: c_int,
+    ) -> Result<Step<()>, Error> {
+        let (caller, opened) = self.open_page(place, PAGE.min(size))?;
+        if opened.is_err() {
+            return Ok((caller, opened));
+        }
+        let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
+        let arguments = [libc::AF_UNIX as u64, kind, 0, place + scratch::ENDS, 0, 0];
+        let (mut caller, made) = caller.call("socketpair", libc::SYS_socketpair, arguments)?;
+        if let Err(error) = made {
+            return Ok((caller, Err(error)));
+        }
+        let ends = match caller.read::<8>(place + scratch::ENDS) {
+            Ok([a, b, c, d, e, f, g, h]) => {
+                [i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
+            }
+            Err(error) => return Ok((caller, Err(error))),
+        };
+        let sent = caller.send(memory, ends[0], place);
+        let mut result = sent;
+        if result.is_ok() {
+            let (next, received) = caller.receive(ends[1], place)?;
+            caller = next;
+            result = match received {
+                Ok(received) => {
+                    let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+                    let arguments = [place, size, protection as u64, flags, received as u64, 0];
+                    let (next, mapped) = caller.call("mmap", libc::SYS_mmap, arguments)?;
+                    caller = next.close(received)?;
+                    mapped.map(drop)
+                }
+                Err(error) => Err(error),
+            };
+        }
+        for end in ends {
+            caller = caller.close(end)?;
+        }
+        Ok((caller, result))
+    }
+
+    /// Sends a descriptor through one end of the process's socket pair, and prepares the other end's call.
+    fn send(&self, memory: BorrowedFd<'_>, end: c_int, place: u64) -> Result<(), Error> {
+        let socket = self.copy_of(end)?;
+        let failed = |cause| Error::Refused { what: "sending memory", pid: self.thread().tid(), cause };
+        send_descriptor(&socket, memory).map_err(failed)?;
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        // No name; one vector; the control data; no flags.
+        let message =
+            [0, 0, place + scratch::VECTOR, 1, place + scratch::CONTROL, scratch::CONTROL_LENGTH, 0];
+        self.write(place + scratch::MESSAGE, &words(&message))?;
+        self.write(place + scratch::VECTOR, &words(&[place + scratch::BYTE, 1]))
+    }
+
+    /// Receives the descriptor: its number in the process.
+    fn receive(self, end: c_int, place: u64) -> Result<Step<c_int>, Error> {
+        let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as u64;
+        let arguments = [end as u64, place + scratch::MESSAGE, flags, 0, 0, 0];
+        let (caller, received) = self.call("recvmsg", libc::SYS_recvmsg, arguments)?;
+        let result = received.and_then(|_| caller.read::<20>(place + scratch::CONTROL)).and_then(|control| {
+            let number = |at: usize| {
+                i32::from_le_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
+            };
+            // Length, level, type, descriptor. Without room for a descriptor, or without leave, there is none.
+            match (number(0), number(8), number(12)) {
+                (20, libc::SOL_SOCKET, libc::SCM_RIGHTS) => Ok(number(16)),
+                _ => Err(Error::Remote {
+                    call: "recvmsg",
+                    pid: caller.thread().tid(),
+                    cause: io::Error::from_raw_os_error(libc::EMFILE),
+                }),
+            }
+        });
+        Ok((caller, result))
+    }
+
+    /// Closes a descriptor of the process.
+    fn close(self, descriptor: c_int) -> Result<Caller, Error> {
+        let (caller, _) = self.call("close", libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0])?;
+        Ok(caller)
+    }
+
+    /// A copy of a descriptor that this thread has just opened.
+    fn copy_of(&self, descriptor: c_int) -> Result<OwnedFd, Error> {
+        /// Names a thread, not its process; known since Linux 6.9.
+        const PIDFD_THREAD: c_int = libc::O_EXCL;
+        let tid = self.thread().tid();
+        let refused = |cause| Error::Refused { what: "copying a descriptor", pid: tid, cause };
+        let process = Status::read(tid)?.tgid;
+        let handle = pidfd(tid, PIDFD_THREAD).or_else(|_| pidfd(process, 0)).map_err(refused)?;
+        // SAFETY: a system call on integers.
+        let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, handle.as_raw_fd(), descriptor, 0) };
+        if copy == -1 {
+            return Err(refused(io::Error::last_os_error()));
+        }
+        // SAFETY: the kernel has just opened it, and nobody else knows it.
+        let copy = unsafe { OwnedFd::from_raw_fd(copy as c_int) };
+        // A thread may have descriptors of its own, not its process's: what was copied must be what it opened.
+        let link = fs::read_link(format!("/proc/{process}/task/{tid}/fd/{descriptor}")).map_err(refused)?;
+        let copied = fs::File::from(copy);
+        let inode = copied.metadata().map_err(refused)?.ino();
+        if link.to_str() != Some(&format!("socket:[{inode}]")) {
+            return Err(refused(io::Error::other("the thread's descriptors are not its process's")));
+        }
+        Ok(copied.into())
+    }
+}
+
+/// A handle of a process or thread.
+fn pidfd(pid: i32, flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a system call on integers.
+    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
+    if handle == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(handle as c_int) })
+}
+
+/// Sends one byte and a descriptor.
+fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    /// A `struct cmsghdr` with one descriptor: length, level, type, descriptor, padding.
+    #[repr(C, align(8))]
+    struct Control(usize, c_int, c_int, c_int, c_int);
+    let mut control = Control(20, libc::SOL_SOCKET, libc::SCM_RIGHTS, descriptor.as_raw_fd(), 0);
+    let mut byte = [0u8];
+    let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: all zeros are a msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast::<c_void>();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message leads to one byte and the control data, which outlive the call.
+    let sent =
+        unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

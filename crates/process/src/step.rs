@@ -1,0 +1,109 @@
+//! A stopped thread moved on by little, with its other signals kept away meanwhile.
+
+use crate::Error;
+use crate::ptrace;
+use crate::thread::{Stop, Stopped};
+
+/// The debug register that says which of the others are watched.
+const CONTROL: usize = 7;
+/// In it: the first register is watched, for execution of the byte there.
+const FIRST: u64 = 1;
+
+impl Stopped {
+    /// The signals it blocks, as a set: signal 1 is bit 0.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn signal_mask(&self) -> Result<u64, Error> {
+        ptrace::signal_mask(self.tid())
+    }
+
+    /// Sets the signals it blocks.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn set_signal_mask(&mut self, mask: u64) -> Result<(), Error> {
+        ptrace::set_signal_mask(self.tid(), mask)
+    }
+
+    /// Lets it execute one instruction (or take `signal`, if that is not 0; one that it blocks waits again then, with all it
+    /// carries) and waits until it stops. After the instruction that is [`Stop::Signal`] of SIGTRAP; anything else came
+    /// between.
+    ///
+    /// # Errors
+    /// The thread has been killed; its end is still to be waited for.
+    pub fn step(self, signal: i32) -> Result<(Stopped, Stop), Error> {
+        ptrace::step(self.tid(), signal)?;
+        self.next_stop()
+    }
+
+    /// Lets it run, with a signal as [`Stopped::step`] takes it, and waits until it stops.
+    ///
+    /// # Errors
+    /// The thread has been killed; its end is still to be waited for.
+    pub fn run(self, signal: i32) -> Result<(Stopped, Stop), Error> {
+        ptrace::resume(self.tid(), signal)?;
+        self.next_stop()
+    }
+
+    /// Makes it stop, as after [`Stopped::step`], whenever it is about to execute the instruction at this address; with `None`
+    /// no more. No byte is changed: a debug register of the thread is used, which nobody else may use.
+    ///
+    /// # Errors
+    /// The thread has been killed, or the machine has no debug registers to spare ([`Error::Refused`]).
+    pub fn stop_at(&mut self, address: Option<u64>) -> Result<(), Error> {
+        match address {
+            Some(address) => {
+                ptrace::set_debug_register(self.tid(), 0, address)?;
+                ptrace::set_debug_register(self.tid(), CONTROL, FIRST)
+            }
+            None => ptrace::set_debug_register(self.tid(), CONTROL, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Surroundings, look_at, start};
+
+    /// A process that has just begun its program.
+    fn begun() -> Stopped {
+        // SAFETY: all zeros are an empty set.
+        let surroundings = Surroundings { signal_mask: unsafe { std::mem::zeroed() }, group: None };
+        let running = start(&["/bin/true".into()], &surroundings).expect("there is a true");
+        loop {
+            match look_at(running.tid()).expect("a child") {
+                Some(Event::Stopped(thread, Stop::Exec { .. })) => return thread,
+                Some(Event::Stopped(thread, _)) => drop(thread.resume(0)),
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_steps_and_stops_at_an_address() {
+        let mut thread = begun();
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            let (stopped, stop) = thread.step(0).expect("alive");
+            thread = stopped;
+            assert_eq!(stop, Stop::Signal(libc::SIGTRAP));
+            seen.push(thread.registers().expect("alive"));
+        }
+        assert!(seen.windows(2).all(|pair| pair[0].rip() != pair[1].rip()), "{seen:x?}");
+        // Once more, in one go.
+        thread.set_registers(&seen[0]).expect("alive");
+        thread.stop_at(Some(seen[4].rip())).expect("debug registers");
+        let (mut thread, stop) = thread.run(0).expect("alive");
+        assert_eq!(
+            (stop, thread.registers().expect("alive").rip()),
+            (Stop::Signal(libc::SIGTRAP), seen[4].rip())
+        );
+        thread.stop_at(None).expect("debug registers");
+        let (thread, _) = thread.step(0).expect("alive");
+        assert_eq!(thread.registers().expect("alive").rip(), seen[5].rip());
+        // SAFETY: a plain system call on a child that was not waited for.
+        unsafe { libc::kill(thread.tid(), libc::SIGKILL) };
+    }
+}

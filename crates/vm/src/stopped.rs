@@ -1,0 +1,120 @@
+//! Runs that are stopped anywhere and gone on with from there, as compiled code does it: nobody can tell.
+
+use crate::flow::Flow;
+use crate::hit::Hit;
+use crate::laws::{instruction, start};
+use crate::machine::Machine;
+use crate::{Call, Element, Exception, Middle, STACK_WORDS, State, resume, run};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+
+/// What leaves the loop at the instruction that a run is to be stopped before. No program can raise it: codes that the
+/// interpreter raises have no upper half, and `rx` does not come this way.
+pub(crate) const STOPPED: Exception = Exception { code: u64::MAX, parm1: 0, parm2: 0 };
+
+/// Where a run was, in its own memory.
+#[derive(Debug, Default)]
+struct Place {
+    offset: usize,
+    top: usize,
+    elements: Vec<Element>,
+    calls: Vec<Call>,
+    calls_made: u32,
+    jumps: u32,
+    log: Vec<u8>,
+    complete: usize,
+    major: Option<u32>,
+    minor: Option<u32>,
+    /// Whether nothing else is to be known: no exception, handler, heap, trace or stack base.
+    plain: bool,
+}
+
+thread_local! {
+    static LIMIT: Cell<Option<u64>> = const { Cell::new(None) };
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Whether the run is to be stopped behind that many instructions.
+pub(crate) fn is_due(count: u64) -> bool {
+    LIMIT.get() == Some(count)
+}
+
+/// Notes where a run is.
+pub(crate) fn capture<M: Machine, const WIDE: bool>(
+    flow: &mut Flow<'_, '_, WIDE>,
+    hit: &mut Hit<'_, '_, M, WIDE>,
+) {
+    let depth = flow.depth();
+    let frames = &flow.frames[..=depth];
+    let is_plain = |frame: &crate::frame::Frame| {
+        let ranges = [&frame.elements, &frame.locals, &frame.globals];
+        frame.handler().is_none() && frame.base == 0 && ranges.iter().all(|range| range.count == 0)
+    };
+    // The outermost level is no frame of traces: what earlier runs left there does not matter, but for its handler.
+    let plain = frames[0].handler().is_none() && frames[1..].iter().all(is_plain);
+    let calls = frames[1..]
+        .iter()
+        .map(|frame| Call { callee: frame.callee as u32, back: frame.back as u32 })
+        .collect();
+    let element = |slot: usize| Element { slot: slot as u64, value: flow.stack.get(slot) };
+    let (jumps, calls_made) = flow.taken();
+    let place = Place {
+        offset: flow.code.next(),
+        top: flow.stack.slot(),
+        elements: (0..STACK_WORDS).map(element).filter(|element| element.value != 0).collect(),
+        calls,
+        calls_made,
+        jumps,
+        log: hit.log.logged().to_vec(),
+        complete: hit.log.complete_length(),
+        major: hit.major,
+        minor: hit.minor,
+        plain: plain && flow.base() == 0 && !hit.has_used_aside(),
+    };
+    PLACE.set(Some(place));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_run_that_is_stopped_anywhere_and_gone_on_with_ends_as_if_it_had_not_been(
+        start in start(|word| {
+            vec(instruction(word), 1..60).prop_map(|instructions| instructions.concat()).boxed()
+        }),
+        share in 0..100_u64,
+    ) {
+        let mut whole = State::new();
+        let expected = start.run(&mut whole);
+        let count = whole.steps * share / 100;
+        let mut plain = true;
+        let finish = start.run_by(&mut State::new(), |program, state, machine| {
+            LIMIT.set(Some(count));
+            let outcome = run(program, start.entry, state, machine);
+            LIMIT.set(None);
+            let Some(place) = PLACE.take() else { return outcome };
+            plain = place.plain;
+            let middle = Middle {
+                offset: place.offset,
+                top: place.top,
+                elements: &place.elements,
+                calls: &place.calls,
+                calls_made: place.calls_made,
+                jumps: place.jumps,
+                log: &place.log,
+                complete: place.complete,
+                major: place.major,
+                minor: place.minor,
+            };
+            // Another state than that of the first part, and one that was used.
+            let mut other = State::new();
+            let apart = crate::Program { locals: &[], globals: &[], ..*program };
+            run(&apart, start.entry, &mut other, &mut machine.clone());
+            *state = other;
+            resume(program, &middle, state, machine)
+        });
+        prop_assume!(plain);
+        prop_assert_eq!(finish, expected);
+    }
+}
