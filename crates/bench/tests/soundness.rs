@@ -51,7 +51,7 @@ fn a_program_that_can_tell_is_noticed_and_the_site_is_found() {
     let _ = std::fs::remove_file(&mark);
     let script = format!(
         r#"#!/bin/sh
-[ "$2" = --help ] && exit 0
+[ "$2" = --help ] && {{ echo '--engine: auto'; exit 0; }}
 while [ "$1" != -- ]; do
     case $1 in --stats) stats=$2;; *.rpn) program=$1;; esac
     shift

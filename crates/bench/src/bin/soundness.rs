@@ -84,13 +84,11 @@ fn work(options: &Options) -> io::Result<bool> {
         Some(dprobes) => dprobes.clone(),
         None => build::dprobes(release)?,
     };
-    let engine = options.engine.as_deref();
-    if let Some(engine) = engine
-        && !build::knows_engine(&dprobes, engine)?
-    {
+    let engine = options.engine.as_deref().unwrap_or("auto");
+    if !build::knows_engine(&dprobes, engine)? {
         return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
     }
-    let traps = engine == Some("trap") || !build::knows_engine(&dprobes, "jump")?;
+    let traps = engine == "trap";
     let maxhits = match options.maxhits {
         Some(0) => None,
         Some(count) => Some(count),
@@ -102,7 +100,7 @@ fn work(options: &Options) -> io::Result<bool> {
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let _directory = cleanup::Guard::remove_all(directory.clone());
-    let runner = Runner { dprobes, engine: options.engine.clone(), maxhits, directory };
+    let runner = Runner { dprobes, engine: engine.to_owned(), maxhits, directory };
     let scale = if options.quick { Scale::Quick } else { Scale::Full };
     let seed = options.seed.unwrap_or(1);
     let plan = Plan {
