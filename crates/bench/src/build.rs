@@ -23,9 +23,17 @@ pub fn dprobes(release: bool) -> io::Result<PathBuf> {
     if !command.status()?.success() {
         return Err(io::Error::other("dprobes does not build"));
     }
-    let target = std::env::current_exe()?;
-    let target = target.ancestors().nth(2).unwrap_or(repository());
-    Ok(target.join(if release { "release/dprobes" } else { "debug/dprobes" }))
+    Ok(target(release)?.join("dprobes"))
+}
+
+/// The directory in which programs are built, as a release or not.
+///
+/// # Errors
+/// This process has no program.
+pub fn target(release: bool) -> io::Result<PathBuf> {
+    let itself = std::env::current_exe()?;
+    let target = itself.ancestors().nth(2).unwrap_or(repository());
+    Ok(target.join(if release { "release" } else { "debug" }))
 }
 
 /// Whether this version of the command knows an engine.

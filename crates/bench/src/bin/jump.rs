@@ -5,7 +5,7 @@
 //! It builds the release `dprobes` and a subject, and prints for each row the median, least and most of the repetitions
 //! (5, and not fewer unless told), by the wall clock and in processor time, whether all hits were counted or
 //! logged every time, and for our rows the bar and whether it is met. `--only` selects the rows whose names contain
-//! PART; `--engine` is handed to dprobes. The status is 0 even where a bar is missed: that depends on the machine.
+//! PART; `--engine` is handed to dprobes (`auto` if not told). The status is 0 even where a bar is missed: that depends on the machine.
 
 use dprobes_bench::jump::{Program, Results, Setting, directory, head, line, measure, prepare, rows};
 use dprobes_bench::{build, cleanup};
@@ -14,17 +14,17 @@ use std::process::ExitCode;
 
 struct Options {
     repetitions: u64,
-    engine: Option<String>,
+    engine: String,
     only: Vec<String>,
 }
 
 fn options() -> io::Result<Options> {
     let usage = || io::Error::other("usage: jump [REPETITIONS] [--engine NAME] [--only PART]...");
-    let mut options = Options { repetitions: 5, engine: None, only: Vec::new() };
+    let mut options = Options { repetitions: 5, engine: "auto".to_owned(), only: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match &*word {
-            "--engine" => options.engine = Some(words.next().ok_or_else(usage)?),
+            "--engine" => options.engine = words.next().ok_or_else(usage)?,
             "--only" => options.only.push(words.next().ok_or_else(usage)?),
             _ => options.repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
         }
@@ -37,10 +37,8 @@ fn bench(options: &Options) -> io::Result<()> {
     let no_uprobes = prepare().err().map(|error| error.to_string());
     cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;
-    if let Some(engine) = &options.engine
-        && !build::knows_engine(&dprobes, engine)?
-    {
-        return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
+    if !build::knows_engine(&dprobes, &options.engine)? {
+        return Err(io::Error::other(format!("dprobes knows no engine `{}`", options.engine)));
     }
     let directory = directory(&dprobes)?;
     let program = Program::build(&directory, "hits", &[], &[])?;

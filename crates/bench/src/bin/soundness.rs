@@ -1,7 +1,7 @@
 //! Every instruction of real modules probed while they work: can the program tell?
 //!
 //!     cargo run --release -p dprobes-bench --bin soundness -- [--quick] [--module NAME]... [--batch 10000]
-//!         [--batches N] [--seed N] [--engine NAME] [--maxhits N] [--report FILE]
+//!         [--batches N] [--seed N] [--engine NAME] [--maxhits N] [--report FILE] [--dprobes COMMAND]
 //!
 //! The modules are libc, sqlite, python and redis. Each one's sites are put in a random order (`--seed`) and into batches
 //! of at least `--batch`, and each batch (or the first `--batches`) is probed while the module's workload runs.
@@ -10,6 +10,8 @@
 //!
 //! `--quick` takes one batch of a few hundred sites of each module and short workloads, and whatever dprobes is built
 //! as this is (with or without `--release`): under a minute, for every change.
+//!
+//! `--dprobes` probes with another command than the one that is built from these sources.
 //!
 //! With the trap engine a hit costs so much that each probe is taken out after 20 hits, unless `--maxhits` says otherwise
 //! (0: never).
@@ -32,6 +34,7 @@ struct Options {
     engine: Option<String>,
     maxhits: Option<u64>,
     report: Option<PathBuf>,
+    dprobes: Option<PathBuf>,
 }
 
 fn options() -> io::Result<Options> {
@@ -53,6 +56,7 @@ fn options() -> io::Result<Options> {
             "--seed" => options.seed = Some(number?),
             "--engine" => options.engine = Some(value),
             "--maxhits" => options.maxhits = Some(number?),
+            "--dprobes" => options.dprobes = Some(PathBuf::from(value).canonicalize()?),
             "--report" => options.report = Some(value.into()),
             _ => return Err(bad()),
         }
@@ -75,24 +79,28 @@ fn kernel() -> String {
 fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let release = !options.quick || !cfg!(debug_assertions);
-    let dprobes = build::dprobes(release)?;
-    let engine = options.engine.as_deref();
-    if let Some(engine) = engine
-        && !build::knows_engine(&dprobes, engine)?
-    {
+    let built = build::target(release)?;
+    let dprobes = match &options.dprobes {
+        Some(dprobes) => dprobes.clone(),
+        None => build::dprobes(release)?,
+    };
+    let engine = options.engine.as_deref().unwrap_or("auto");
+    if !build::knows_engine(&dprobes, engine)? {
         return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
     }
-    let traps = engine == Some("trap") || !build::knows_engine(&dprobes, "jump")?;
+    let traps = engine == "trap";
     let maxhits = match options.maxhits {
         Some(0) => None,
         Some(count) => Some(count),
         None => traps.then_some(20),
     };
-    let directory =
-        dprobes.parent().map_or_else(|| PathBuf::from("."), |parent| parent.join("bench-soundness"));
+    // One for each run: several may be at work.
+    let name = format!("bench-soundness-{}", std::process::id());
+    let directory = built.join(name);
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
-    let runner = Runner { dprobes, engine: options.engine.clone(), maxhits, directory };
+    let _directory = cleanup::Guard::remove_all(directory.clone());
+    let runner = Runner { dprobes, engine: engine.to_owned(), maxhits, directory };
     let scale = if options.quick { Scale::Quick } else { Scale::Full };
     let seed = options.seed.unwrap_or(1);
     let plan = Plan {

@@ -44,8 +44,8 @@ impl Task {
 pub(super) struct Dprobes {
     /// The command.
     pub(super) command: PathBuf,
-    /// The engine, if it is to be chosen.
-    pub(super) engine: Option<String>,
+    /// The engine it is told to use.
+    pub(super) engine: String,
     /// What the probe does.
     pub(super) task: Task,
 }
@@ -87,9 +87,7 @@ impl Tracer for Dprobes {
         let mut command = Command::new(&self.command);
         command.args(["attach", "--log", "PID,TSC", "-p", &place.pid.to_string(), "--stats"]).arg(&stats);
         command.arg("-o").arg(&output);
-        if let Some(engine) = &self.engine {
-            command.args(["--engine", engine]);
-        }
+        command.args(["--engine", &self.engine]);
         let process = Process::start(command.arg(&program))?;
         Ok(Box::new(Running { process, task: self.task, stats, output }))
     }
@@ -109,7 +107,8 @@ impl Attached for Running {
             (number("hits"), number("runs"), number("ignored"), number("missed"));
         let mut seen = Seen { hits: runs, lost: number("dropped") + missed, ..Seen::default() };
         let tactic = probe["tactic"].as_str().map(|tactic| format!(" {tactic}")).unwrap_or_default();
-        seen.how = probe["engine"].as_str().map(|engine| format!("{engine}{tactic}"));
+        let why = probe["why_trapped"].as_str().map(|why| format!(" because {why}")).unwrap_or_default();
+        seen.how = probe["engine"].as_str().map(|engine| format!("{engine}{tactic}{why}"));
         if hits != runs + ignored + missed {
             seen.wrong =
                 Some(format!("hits {hits} are not runs {runs} + ignored {ignored} + missed {missed}"));

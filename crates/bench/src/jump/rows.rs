@@ -46,8 +46,8 @@ pub struct Row {
 pub struct Setting {
     /// The command `dprobes`.
     pub dprobes: PathBuf,
-    /// The engine that it is told to use, if any.
-    pub engine: Option<String>,
+    /// The engine that it is told to use.
+    pub engine: String,
     /// For files.
     pub directory: PathBuf,
     /// The subject.
@@ -145,7 +145,7 @@ fn floors() -> Vec<Row> {
 }
 
 /// The other tracers of this machine, and why others are missing.
-fn peers(setting: &Setting) -> io::Result<(Vec<Row>, Vec<String>)> {
+fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Row>, Vec<String>)> {
     let count = |name: &str, tracer: Box<dyn Tracer>| Row::new(name, "work", Some(tracer));
     let log = |name: &str, tracer: Box<dyn Tracer>| Row::new(name, "work", Some(tracer)).logs();
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
@@ -182,8 +182,11 @@ fn peers(setting: &Setting) -> io::Result<(Vec<Row>, Vec<String>)> {
         }
         None => missing.push("uftrace (not installed)".to_owned()),
     }
-    match Lttng::new(&setting.directory)? {
-        Some(tracer) => rows.push(log("LTTng-UST: log, static tracepoint", Box::new(tracer))),
+    let lttng = "LTTng-UST: log, static tracepoint";
+    // It needs a daemon, which is not started in vain.
+    match if wanted(lttng) { Lttng::new(&setting.directory)? } else { None } {
+        Some(tracer) => rows.push(log(lttng, Box::new(tracer))),
+        None if !wanted(lttng) => {}
         None => {
             missing.push("LTTng-UST (lttng-tools, liblttng-ust-dev or babeltrace2 not installed)".to_owned())
         }
@@ -200,12 +203,12 @@ fn peers(setting: &Setting) -> io::Result<(Vec<Row>, Vec<String>)> {
 /// # Errors
 /// A variant of the subject does not build.
 pub fn rows(setting: &Setting, only: &[String]) -> io::Result<(Vec<Row>, Vec<String>)> {
-    let (peers, missing) = peers(setting)?;
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|each| name.contains(&**each));
+    let (peers, missing) = peers(setting, wanted)?;
     let mut rows = ours(setting);
     rows.extend(floors());
     rows.extend(peers);
-    let wanted = |row: &Row| only.is_empty() || only.iter().any(|each| row.name.contains(&**each));
-    rows.retain(wanted);
+    rows.retain(|row| wanted(&row.name));
     Ok((rows, missing))
 }
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 pub struct Runner {
     /// The command `dprobes`.
     pub dprobes: PathBuf,
-    /// The engine it is told to use, if any.
-    pub engine: Option<String>,
+    /// The engine it is told to use.
+    pub engine: String,
     /// Hits after which a probe is taken out, if not to be counted to the end.
     pub maxhits: Option<u64>,
     /// For files.
@@ -92,9 +92,7 @@ impl Runner {
             let _ = std::fs::remove_file(&stats);
             let mut before: Vec<std::ffi::OsString> = vec![self.dprobes.clone().into(), "run".into()];
             before.extend(["-o".into(), "/dev/null".into(), "--stats".into(), stats.clone().into()]);
-            if let Some(engine) = &self.engine {
-                before.extend(["--engine".into(), engine.into()]);
-            }
+            before.extend(["--engine".into(), self.engine.clone().into()]);
             before.extend([program.clone().into(), "--".into()]);
             before.extend(conditions.before.iter().cloned());
             let ran = run(workload, &Conditions { before, ..conditions.clone() })?;
@@ -210,12 +208,11 @@ mod tests {
 
     #[test]
     fn every_site_has_a_fate() {
-        let site =
-            |offset| Site { address: offset, offset, text: "nop".into(), entry: false, linkage: false };
+        let site = |offset| Site { address: offset, offset, text: "nop".into(), entry: false, apart: false };
         let (a, b, c) = (site(1), site(2), site(3));
         let stats = serde_json::json!({"probes": [
             {"engine": "jump", "tactic": "plain", "state": "armed", "hits": 5, "runs": 4, "ignored": 0, "missed": 1},
-            {"engine": "trap", "state": "refused", "reason": "far", "hits": 1, "runs": 0, "ignored": 0, "missed": 0},
+            {"engine": "trap", "state": "refused", "why_trapped": "far", "hits": 1, "runs": 0, "ignored": 0, "missed": 0},
         ]});
         let refused = HashMap::from([(2, "why".to_owned())]);
         let (found, wrong) = fates(&stats, &[&a, &b, &c], &[&a, &c], &refused, &HashMap::new());

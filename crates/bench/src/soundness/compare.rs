@@ -103,8 +103,8 @@ pub(super) fn compare(
     let mut candidates: Vec<(&Site, u64)> = Vec::new();
     for site in &sites.sites {
         let counts = [&first, &second].map(|counts| counts.get(&site.address).copied().unwrap_or(0));
-        // Callgrind counts each iteration of a repeated instruction, and the jumps of a PLT as their callers'.
-        let otherwise = site.text.starts_with("rep") || site.linkage;
+        // Callgrind counts each iteration of a repeated instruction, and what `apart` says.
+        let otherwise = site.text.starts_with("rep") || site.apart;
         if counts[0] != counts[1] {
             comparison.unsteady += 1;
         } else if !otherwise {
@@ -116,7 +116,8 @@ pub(super) fn compare(
     let mut never = 0;
     for (site, executions) in candidates {
         let wanted = if executions == 0 { never < count / 10 } else { chosen.len() - never < count };
-        if wanted && comparison.executions + executions <= budget {
+        // No single one may use up what many could share.
+        if wanted && executions <= budget / 50 && comparison.executions + executions <= budget {
             comparison.executions += executions;
             never += usize::from(executions == 0);
             chosen.push((site, executions));

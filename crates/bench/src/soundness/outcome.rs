@@ -31,8 +31,13 @@ pub(super) fn timeless(text: &str) -> Vec<String> {
         word if is_address(word) => "ADDRESS".to_owned(),
         word => word.to_owned(),
     };
-    // The directory in which Python runs its tests has the process' number in its name.
+    // The directory in which Python runs its tests has the process' number in its name, and of a test that took long the
+    // next one's line tells.
     let kept = text.lines().filter(|line| !line.starts_with("== cwd:"));
+    let kept = kept.map(|line| match line.split_once(" -- ") {
+        Some((line, took)) if line.contains("load avg:") && took.contains(" passed in ") => line,
+        _ => line,
+    });
     kept.map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
@@ -63,6 +68,8 @@ mod tests {
         let one = "0:00:07 load avg: 0.85 [1/4] test_json\nRan 110 tests in 2.672s\nat 0x7f0011223344 12";
         let other = "0:01:00 load avg: 10.75 [1/4] test_json\nRan 110 tests in 0.1s\nat 0x7f00aabbccdd 12";
         assert_eq!(timeless(one), timeless(other));
+        let long = "0:00:31 load avg: 1.25 [2/4] test_re -- test_json passed in 30.1 sec";
+        assert_eq!(timeless(long), timeless("0:00:02 load avg: 0.12 [2/4] test_re"));
         assert_ne!(timeless("Ran 110 tests"), timeless("Ran 111 tests"));
         assert_ne!(timeless("sum 1b3"), timeless("sum 1b4"));
     }

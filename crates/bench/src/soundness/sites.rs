@@ -18,8 +18,9 @@ pub struct Site {
     pub text: String,
     /// Whether a function starts here.
     pub entry: bool,
-    /// Whether it belongs to the dynamic linker's tables of jumps (PLT).
-    pub linkage: bool,
+    /// Whether simulators treat it otherwise: it belongs to the dynamic linker's tables of jumps (PLT), whose cost callgrind
+    /// adds to their callers', or asks for the time, for which valgrind has no vDSO.
+    pub apart: bool,
 }
 
 /// The instructions of a module.
@@ -34,6 +35,9 @@ pub struct Sites {
     /// Functions that do not start where objdump has an instruction: its disassembly is out of step there.
     pub astray: usize,
 }
+
+/// Functions of the C library that ask the vDSO.
+const CLOCKS: [&str; 5] = ["clock_gettime", "gettimeofday", "time", "clock_getres", "sched_getcpu"];
 
 fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> io::Result<()> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -84,11 +88,14 @@ impl Sites {
             .segments()
             .map(|segment| (segment.address(), segment.file_range().1, segment.file_range().0))
             .collect();
-        let linkage: Vec<Range<u64>> = file
+        let mut apart: Vec<Range<u64>> = file
             .sections()
             .filter(|section| section.name().is_ok_and(|name| name.starts_with(".plt")))
             .map(|section| section.address()..section.address().saturating_add(section.size()))
             .collect();
+        let clocks =
+            file.dynamic_symbols().filter(|symbol| symbol.name().is_ok_and(|name| CLOCKS.contains(&name)));
+        apart.extend(clocks.map(|symbol| symbol.address()..symbol.address().saturating_add(symbol.size())));
         let mut sites = Sites { functions: functions.len(), ..Sites::default() };
         // Functions come in the order of their starts; one that has begun may reach over the next.
         let (mut next, mut reach) = (0, 0);
@@ -115,8 +122,8 @@ impl Sites {
             }
             let at = segments.iter().find(|(start, size, _)| address.wrapping_sub(*start) < *size);
             if let Some((start, _, offset)) = at {
-                let linkage = linkage.iter().any(|range| range.contains(&address));
-                sites.sites.push(Site { address, offset: address - start + offset, text, entry, linkage });
+                let apart = apart.iter().any(|range| range.contains(&address));
+                sites.sites.push(Site { address, offset: address - start + offset, text, entry, apart });
             }
         })?;
         Ok(sites)

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn shares() {
-        let site = |entry| Site { address: 1, offset: 1, text: "nop".into(), entry, linkage: false };
+        let site = |entry| Site { address: 1, offset: 1, text: "nop".into(), entry, apart: false };
         let fate = |how: &str, hits| Fate { how: how.into(), hits, ..Fate::default() };
         let mut tally = Tally::default();
         let (a, b) = (site(true), site(false));

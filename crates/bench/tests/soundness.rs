@@ -1,0 +1,82 @@
+//! The soundness runner itself: that no program can tell, on a few hundred random sites of each module; and that it
+//! notices when one can, and finds the site.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn soundness(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_soundness"));
+    command.arg("--quick").args(words).output().expect("the runner starts")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Whether this machine has what it takes, or may be without.
+fn ready(program: &str) -> bool {
+    if dprobes_bench::build::find(program).is_some() {
+        return true;
+    }
+    eprintln!("skipped: needs {program}");
+    assert!(std::env::var_os("DPROBES_SKIP").is_none_or(|value| value != "no"), "{program} is not installed");
+    false
+}
+
+#[test]
+fn no_program_can_tell() {
+    if !["gcc", "objdump"].into_iter().all(ready) {
+        return;
+    }
+    let output = soundness(&[]);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for module in ["sqlite3", "python3", "redis-server"].into_iter().filter(|program| ready(program)) {
+        let name = module.trim_end_matches("3").trim_end_matches("-server");
+        assert!(said.contains(&format!("### {name}: ")), "{module} was not probed: {said}");
+    }
+}
+
+#[test]
+fn a_program_that_can_tell_is_noticed_and_the_site_is_found() {
+    if !["gcc", "objdump"].into_iter().all(ready) {
+        return;
+    }
+    // Instead of dprobes, something that writes the counts of a batch with one hit each, and breaks the command's output if
+    // the batch has a certain site: the 77th of the first batch.
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("soundness");
+    std::fs::create_dir_all(&directory).expect("a directory for the test can be made");
+    let (fake, mark) = (directory.join("fake"), directory.join("mark"));
+    let _ = std::fs::remove_file(&mark);
+    let script = format!(
+        r#"#!/bin/sh
+[ "$2" = --help ] && {{ echo '--engine: auto'; exit 0; }}
+while [ "$1" != -- ]; do
+    case $1 in --stats) stats=$2;; *.rpn) program=$1;; esac
+    shift
+done
+shift
+mark='{}'
+[ -e "$mark" ] || sed -n 's/^offset = \(0x[0-9a-f]*\) .*/\1/p' "$program" | sed -n 77p > "$mark"
+sed -n 's/^offset.*/{{"engine":"jump","state":"armed","hits":1,"runs":1,"ignored":0,"missed":0}}/p' "$program" |
+    paste -sd, | sed 's/.*/{{"probes":[&]}}/' > "$stats"
+grep -q "^offset = $(cat "$mark") " "$program" && {{ "$@" | sed 's/math/meth/'; exit 0; }}
+exec "$@"
+"#,
+        mark.display()
+    );
+    std::fs::write(&fake, script).expect("the script can be written");
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755))
+        .expect("it can be made executable");
+    let fake = fake.to_str().expect("the path is text");
+    let output = soundness(&["--module", "libc", "--dprobes", fake]);
+    let said = text(&output);
+    let site = std::fs::read_to_string(&mark).expect("the script has run");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("**Batch 1**: line 4 is \"meth"), "{said}");
+    let found: Vec<&str> =
+        said.lines().filter(|line| line.starts_with("- 0x") && line.contains(" by jump")).collect();
+    assert_eq!(found.len(), 1, "{said}");
+    assert!(found[0].starts_with(&format!("- {} ", site.trim())), "{} is found, not {site}", found[0]);
+}
