@@ -104,7 +104,8 @@ fn jumps_come_and_go_while_eight_threads_run_through_them() {
         server.send("60000");
         let mut attached = attach(pid, &probes, &["--engine=jump"]);
         attached.wait_for(pid, &program, "jumps_999");
-        std::thread::sleep(Duration::from_millis(20));
+        // The threads go on a moment after the last byte is written.
+        std::thread::sleep(Duration::from_millis(300));
         let outcome = attached.stop(libc::SIGINT);
         assert!(!is_traced(pid), "round {round}");
         assert_eq!(text_differences(pid), [""; 0], "round {round}");
