@@ -101,11 +101,12 @@ fn jumps_come_and_go_while_eight_threads_run_through_them() {
     server.line();
     let pid = server.pid();
     for round in 0..5 {
-        server.send("60000");
+        // Longer than it takes to put the jumps in.
+        server.send("300000");
         let mut attached = attach(pid, &probes, &["--engine=jump"]);
         attached.wait_for(pid, &program, "jumps_999");
         // The threads go on a moment after the last byte is written.
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(100));
         let outcome = attached.stop(libc::SIGINT);
         assert!(!is_traced(pid), "round {round}");
         assert_eq!(text_differences(pid), [""; 0], "round {round}");
@@ -113,7 +114,7 @@ fn jumps_come_and_go_while_eight_threads_run_through_them() {
         assert!(is_right(&line), "round {round}: {line}");
         all_jump(&outcome);
         let hits: u64 = outcome.stats.probes.iter().map(|probe| probe.hits).sum();
-        assert!(hits > 0 && hits <= 480_000_000, "round {round}: {hits}");
+        assert!(hits > 0 && hits <= 2_400_000_000, "round {round}: {hits}");
     }
 }
 
