@@ -168,7 +168,7 @@ fn fates(
         let state = probe["state"].as_str().unwrap_or("");
         waiting += usize::from(state == "waiting");
         let reason =
-            probe["reason"].as_str().map(str::to_owned).or_else(|| reasons.get(&site.offset).cloned());
+            probe["why_trapped"].as_str().map(str::to_owned).or_else(|| reasons.get(&site.offset).cloned());
         let how = match (state, probe["engine"].as_str().unwrap_or("unknown"), probe["tactic"].as_str()) {
             ("refused", _, _) => "refused".to_owned(),
             ("waiting", _, _) => "never mapped".to_owned(),
