@@ -109,9 +109,9 @@ fn work(options: &Options) -> io::Result<bool> {
         seed,
         sample: match (options.quick, traps) {
             (true, true) => (200, 20_000),
-            (true, false) => (500, u64::MAX),
+            (true, false) => (500, 1_000_000),
             (false, true) => (2000, 1_000_000),
-            (false, false) => (10_000, u64::MAX),
+            (false, false) => (10_000, 10_000_000),
         },
         runs: if options.quick { 30 } else { 300 },
     };
