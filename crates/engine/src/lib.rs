@@ -12,6 +12,12 @@
 //!   next:  ....... <---------------  jmp next
 //! ```
 //!
+//! # The jump engine
+//!
+//! Where it can, the site becomes a jump to a trampoline inside the process: the compiled handler, the displaced instruction, a jump
+//! back; no stop serves a hit. The tracer arms it while all threads are held (`hold`, `change`, `jump`), reads the records from
+//! shared memory, and answers what else happens. docs/jump-engine.md tells the whole.
+//!
 //! # Rules that hold everywhere here
 //!
 //! * Nothing of a process is written before every check has passed.
