@@ -199,7 +199,8 @@ impl Tracer<'_> {
         let wanted = Use::Probe { program: program_number, probe: number };
         let mut pending = |major, minor, data: &[u8], counted| {
             let mut record = header(program.options.items, &before, &mut tracked.identity);
-            (record.major, record.minor, record.word) = (major, minor, object.word().bytes());
+            (record.major, record.minor, record.probe) = (major, minor, number as u32);
+            record.word = object.word().bytes();
             record.data.extend_from_slice(data);
             Pending { wanted, counted, logonfault: definition.logonfault, record }
         };
@@ -385,7 +386,7 @@ fn set(thread: &mut Stopped, registers: &mut Registers, before: &Registers) -> R
 
 /// A record's header, with the items that were asked for.
 fn header(items: Items, registers: &Registers, identity: &mut crate::tracked::Identity) -> Record {
-    let mut record = Record { pid: identity.pid as u32, ..Record::default() };
+    let mut record = Record { pid: identity.pid as u32, tid: identity.tid as u32, ..Record::default() };
     record.cpu = identity.processor();
     if items.contains(Items::UID) {
         record.uid = process::Status::read(identity.tid).map(|status| status.uid).unwrap_or(0);
@@ -400,8 +401,7 @@ fn header(items: Items, registers: &Registers, identity: &mut crate::tracked::Id
     }
     if items.contains(Items::TSC) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        record.seconds = now.as_secs();
-        record.microseconds = now.subsec_micros();
+        record.time = now.as_nanos() as u64;
     }
     if items.contains(Items::PROCNAME) {
         record.name = process::name(identity.tid);

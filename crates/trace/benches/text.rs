@@ -22,8 +22,7 @@ fn main() -> std::io::Result<()> {
             record.data = vec![0x61; 16];
             let start = Instant::now();
             for time in 0..RECORDS {
-                record.seconds = 1_700_000_000;
-                record.microseconds = time;
+                record.time = 1_700_000_000_000_000_000 + u64::from(time) * 1000;
                 text.write(&record, &mut out)?;
             }
             out.flush()?;

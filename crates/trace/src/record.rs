@@ -11,6 +11,10 @@ pub struct Record {
     pub cpu: u32,
     /// The process id.
     pub pid: u32,
+    /// The thread id. No item of the header shows it; it is always there.
+    pub tid: u32,
+    /// The probe's number in its program.
+    pub probe: u32,
     /// The real user id.
     pub uid: u32,
     /// The code segment.
@@ -21,14 +25,24 @@ pub struct Record {
     pub ss: u32,
     /// The stack pointer.
     pub esp: u64,
-    /// The time of the hit: seconds since 1970.
-    pub seconds: u64,
-    /// The time of the hit: microseconds.
-    pub microseconds: u32,
+    /// The time of the hit: nanoseconds since 1970.
+    pub time: u64,
     /// The thread's name.
     pub name: String,
     /// Bytes in a word of the probed program: 4 or 8.
     pub word: usize,
     /// The bytes that the handler logged.
     pub data: Vec<u8>,
+}
+
+impl Record {
+    /// The seconds of the time of the hit.
+    pub fn seconds(&self) -> u64 {
+        self.time / 1_000_000_000
+    }
+
+    /// The microseconds of the time of the hit: less than a million.
+    pub fn microseconds(&self) -> u32 {
+        (self.time % 1_000_000_000 / 1000) as u32
+    }
 }

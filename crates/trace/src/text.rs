@@ -111,8 +111,8 @@ impl Text {
             self.item(b" ss=").short(record.ss).item(b" esp=").hexadecimal(record.esp, word);
         }
         if items.contains(Items::TSC) {
-            self.item(b" tsc=").hexadecimal(record.seconds, word);
-            self.item(b":").hexadecimal(record.microseconds.into(), 4);
+            self.item(b" tsc=").hexadecimal(record.seconds(), word);
+            self.item(b":").hexadecimal(record.microseconds().into(), 4);
         }
         self.text.push(b'\n');
     }
@@ -196,13 +196,14 @@ mod tests {
             minor: 2,
             cpu: 3,
             pid: 4711,
+            tid: 4712,
+            probe: 0,
             uid: 1000,
             cs: 0x33,
             eip: 0x7f00_1234_5678,
             ss: 0x2b,
             esp: 0x7ffc_0000_1000,
-            seconds: 0x672f_0a10,
-            microseconds: 0x3c1b2,
+            time: 0x672f_0a10 * 1_000_000_000 + 0x3c1b2 * 1000,
             name: "a b\n".to_owned(),
             word: 8,
             data: b"0123456789abcdefg\x00\xff".to_vec(),

@@ -166,6 +166,7 @@ impl Tracer<'_> {
             return;
         }
         fill(record, head, program.options.items, clock, threads);
+        record.probe = probe as u32;
         if let Some(log) = head.log {
             record.data.resize(log, 0);
             contexts.shared().copy(head.data(), &mut record.data);
@@ -236,13 +237,12 @@ fn fill(
     threads: &mut HashMap<u32, (u32, String)>,
 ) {
     (record.major, record.minor) = (head.major, head.minor);
-    (record.pid, record.cpu) = (head.pid, head.processor & PROCESSOR_MASK);
+    (record.pid, record.tid, record.cpu) = (head.pid, head.tid, head.processor & PROCESSOR_MASK);
     (record.cs, record.eip) = (CODE_SEGMENT, head.site);
     (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
     record.word = size_of::<u64>();
     if items.contains(Items::TSC) {
-        let time = clock.time(head.time);
-        (record.seconds, record.microseconds) = (time.as_secs(), time.subsec_micros());
+        record.time = clock.time(head.time).as_nanos() as u64;
     }
     if items.contains(Items::UID) || items.contains(Items::PROCNAME) {
         let (uid, name) = threads.entry(head.tid).or_insert_with(|| look(head.tid as i32));
