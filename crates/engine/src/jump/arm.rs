@@ -248,7 +248,7 @@ impl Tracer<'_> {
     /// Writes all of it.
     fn carry_out(&mut self, number: u32, thread: &Stopped, work: Work, held: &Held) -> Vec<Left> {
         let Work { jumps, trampolines, ways, pads, restore, traps, left } = work;
-        self.identify_all(number, thread);
+        self.identify_all(number, Some(thread));
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         // They are known before any thread can be in them.
         space.jumps.add(trampolines);

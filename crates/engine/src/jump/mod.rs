@@ -38,7 +38,7 @@ pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
 pub(crate) use ground::Ground;
-pub(crate) use identity::Known;
+pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
 use process::Mapping;
 use room::Room;
