@@ -89,6 +89,12 @@ impl Items {
         Items(self.0 | items.0)
     }
 
+    /// Those that are in both sets.
+    #[must_use]
+    pub const fn and(self, items: Items) -> Items {
+        Items(self.0 & items.0)
+    }
+
     /// The items named in a list, separated by commas or blanks, in either case; always with the codes and the
     /// processor.
     ///

@@ -245,8 +245,6 @@ facts! {
         offset: u64,
         /// The function that it is in, and how far, as `main+0x4`; empty if that is not known.
         symbol: String,
-        /// The line of the source that it is of, as `main.c:17`; empty if that is not known.
-        source: String,
         /// What makes it fire: `jump` or `trap`.
         engine: String,
         /// How the jump was made to fit; empty if it is none.
@@ -328,6 +326,18 @@ facts! {
         description: String,
         /// All `fmt` of the template, one after the other; none where it has none.
         format: Option<String>,
+    }
+
+    /// Which line of which source an instruction is of; told at the end, for the sites of which it is known.
+    12 Source {
+        /// The module's number.
+        module: u32,
+        /// The instruction's offset in the module's file.
+        offset: u64,
+        /// The path of the source.
+        file: String,
+        /// The line, from 1 on.
+        line: u32,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::block::{Header, Kind};
 use super::facts::{
-    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Template, Thread, Variables,
+    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
 };
 use super::index::Index;
 
@@ -35,6 +35,8 @@ pub struct Info {
     pub notes: Vec<Note>,
     /// How records are shown.
     pub templates: Vec<Template>,
+    /// The lines of sources that sites are of; empty unless the trace came to a clean end.
+    pub sources: Vec<Source>,
     /// Records in the file.
     pub records: u64,
     /// The least and the greatest time of a record, in nanoseconds since 1970; none if there is no record.
@@ -76,6 +78,11 @@ impl Info {
         found.find(|site| site.pid == pid).or(first)
     }
 
+    /// The line that an instruction is of, by its module and its offset there.
+    pub fn source(&self, module: u32, offset: u64) -> Option<&Source> {
+        self.sources.iter().find(|source| (source.module, source.offset) == (module, offset))
+    }
+
     /// The name that a thread had last.
     pub fn thread(&self, pid: u32, tid: u32) -> Option<&Thread> {
         self.threads.iter().rev().find(|thread| (thread.pid, thread.tid) == (pid, tid))
@@ -108,6 +115,7 @@ impl Info {
             Fact::Variables(variables) => self.variables.push(variables),
             Fact::Note(note) => self.notes.push(note),
             Fact::Template(template) => self.templates.push(template),
+            Fact::Source(source) => self.sources.push(source),
         }
     }
 

@@ -64,7 +64,9 @@ mod writer;
 
 pub use block::{MARK, VERSION, is_store};
 pub use damage::{Damage, Error};
-pub use facts::{About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Template, Thread, Variables};
+pub use facts::{
+    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
+};
 pub use filter::Filter;
 pub use info::Info;
 pub use reader::{Entry, Item, Reader};

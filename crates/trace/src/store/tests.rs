@@ -123,6 +123,7 @@ fn records_and_facts_come_back_as_they_were_told() {
         Variables { program: Some(1), values: vec![0, u64::MAX] }.into(),
         Variables { program: None, values: vec![] }.into(),
         Note { time: 10, text: "a note".to_owned() }.into(),
+        Source { module: 0, offset: 7, file: "a.c".to_owned(), line: 3 }.into(),
         Template { major: 1, minor: 2, description: "d".to_owned(), format: None }.into(),
     ];
     for fact in &facts {
