@@ -126,6 +126,7 @@ impl Tracer<'_> {
             }
         }
         self.drain(false);
+        self.tell_losses();
     }
 
     /// The programs that are inserted, the latest first.
@@ -211,6 +212,7 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
+        self.tell_losses();
         self.leaving = Leaving::Nobody;
     }
 
