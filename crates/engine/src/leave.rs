@@ -67,6 +67,7 @@ impl Tracer<'_> {
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
         self.leave_all(control);
+        self.tell_losses();
         self.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
