@@ -2,10 +2,13 @@
 //!
 //! A [`Record`] is made when a handler ends and written when the probed instruction has completed. Its header
 //! holds the [`Items`] that were asked for, in the order and with the flags of the table in seed 000, section 5.
-//! The text form is the one the original wrote to the kernel log ([`Text`]).
+//! The text form is the one the original wrote to the kernel log ([`Text`]), or the one that a template gives ([`template`]).
 
+mod digits;
+mod header;
 mod items;
 mod record;
+pub mod template;
 mod text;
 
 pub use items::{Items, UnknownItem};
