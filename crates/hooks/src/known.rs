@@ -166,6 +166,7 @@ impl Known {
         }
     }
 
+    #[allow(clippy::vec_box, reason = "they are given away as they were made")]
     /// Gives away what no thread can look at any more.
     pub(crate) fn collect(&mut self, chains: &mut Vec<Box<Chain>>, entries: &mut Vec<Arc<Entry>>) {
         let waiting = &mut self.waiting;

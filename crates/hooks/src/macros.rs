@@ -29,7 +29,7 @@ macro_rules! declare_hook {
         $crate::declare_hook!(@ $exclusive, $attributes $visibility $name ['hit] $parameters);
     };
     (@ $exclusive:literal, [$(#[$attribute:meta])*] [$visibility:vis] $name:ident [$life:lifetime] ($($parameter:ident: $type:ty),*)) => {
-        #[allow(non_camel_case_types, missing_docs, missing_debug_implementations)]
+        #[allow(non_camel_case_types, missing_docs, missing_debug_implementations, clippy::upper_case_acronyms)]
         #[doc(hidden)]
         $visibility enum $name {}
 

@@ -126,7 +126,7 @@ fn synchronise() {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 pub(crate) mod rehearsal {
     use super::*;
-    use crate::head::{Head, Hook};
+    use crate::head::Head;
 
     crate::declare_hook! {
         /// The hook of the rehearsal. It is never identified.
@@ -143,7 +143,7 @@ pub(crate) mod rehearsal {
 
     /// Whether sites of the rehearsal's hook belong to nobody.
     pub(crate) fn is_own(head: *const Head) -> bool {
-        std::ptr::eq(head.cast(), &raw const REHEARSAL as *const Hook<REHEARSAL>)
+        std::ptr::eq(head, REHEARSAL.head())
     }
 
     /// Whether text can be changed: a site is made active, and dormant again, and was seen to be each.
