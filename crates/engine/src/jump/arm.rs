@@ -547,7 +547,7 @@ fn write_trampoline(space: &mut Space, ready: &Ready) -> Result<Trampoline, Stri
         written.map(|()| trampoline).map_err(|error| format!("writing the trampoline: {error}"))
     });
     match &written {
-        Ok(trampoline) => space.jumps.room.give_back(start + trampoline.size(), size - trampoline.size()),
+        Ok(trampoline) => space.jumps.room.shrink(start, size, trampoline.size()),
         Err(_) => space.jumps.room.give_back(start, size),
     }
     written

@@ -96,13 +96,12 @@ impl Tracer<'_> {
         let taken = mapping::taken(tid, &mappings);
         let reach = text.start.saturating_sub(REACH)..text.range().end.saturating_add(REACH);
         // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
-        let near = |&&(base, size): &&(u64, u64)| {
+        let near = |&(base, size): &(u64, u64)| {
             base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
         };
-        let trampolines =
-            space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
-                if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
-            });
+        let trampolines = space.jumps.room.areas().filter(near).fold(trampolines, |all, (base, size)| {
+            if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
+        });
         let free = slots::free(&taken, &reach);
         let free: Vec<Range<u64>> = free
             .into_iter()
@@ -197,9 +196,7 @@ pub(crate) fn put_back(space: &Space, thread: &mut Stopped) -> Result<(), proces
 fn read(space: &Space, mapping: Range<u64>) -> Option<Text> {
     let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
     space.code.memory.peek(mapping.start, &mut bytes).ok()?;
-    for armed in space.sites.values() {
-        armed.changes().iter().for_each(|change| change.hide(mapping.start, &mut bytes));
-    }
+    site::hide(&space.sites, mapping.start, &mut bytes);
     Some(Text { start: mapping.start, bytes })
 }
 
@@ -260,6 +257,7 @@ impl Space {
         let (size, reach) = (layout().size(), layout().reach());
         let start = self.jumps.room.take(size, &reach).ok_or("no memory for its copy is within reach")?;
         let (trampoline, bytes) = layout().at(start).map_err(|refusal| refusal.to_string())?;
+        self.jumps.room.shrink(start, size, trampoline.size());
         self.code.memory.poke(start, &bytes).map_err(|error| format!("writing a copy: {error}"))?;
         Ok(trampoline)
     }
