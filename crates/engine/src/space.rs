@@ -9,7 +9,7 @@ use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
 use crate::hold::Held;
-use crate::jump::{Ground, Jumps, Known, Part, Trampoline};
+use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
@@ -41,6 +41,8 @@ pub(crate) struct Space {
     pub(crate) known: Option<Known>,
     pub(crate) pid: i32,
     pub(crate) strangers: HashSet<i32>,
+    /// When its threads are looked at again.
+    pub(crate) looks: Looks,
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
@@ -75,6 +77,7 @@ impl Space {
             known: None,
             pid: 0,
             strangers: HashSet::new(),
+            looks: Looks::new(starting),
             jumps: Jumps::default(),
             planner: None,
             mappings: 0,
@@ -115,6 +118,7 @@ impl Space {
             known: self.known,
             pid: 0,
             strangers: HashSet::new(),
+            looks: self.looks,
             jumps: self.jumps.clone(),
             planner: self.planner.clone(),
             mappings: self.mappings,

@@ -35,7 +35,7 @@ pub(crate) struct Text {
 
 impl Text {
     /// The program's bytes at an address.
-    fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
+    pub(crate) fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
         let from = usize::try_from(address.checked_sub(self.start)?).ok()?;
         self.bytes.get(from..from.checked_add(length)?)
     }
@@ -58,6 +58,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     pub(crate) planner: Planner,
     pub(crate) text: Text,
+    /// Code that has to be executed where it is: restartable sequences.
+    pub(crate) kept: Vec<Range<u64>>,
 }
 
 /// The name of a tactic, as reports show it.
@@ -164,7 +166,7 @@ impl Tracer<'_> {
         }
         let result = match (allowed, failed) {
             (Err(reason), _) | (Ok(()), Some(reason)) => Err(reason),
-            (Ok(()), None) => Ok(Prepared { plan, planner, text }),
+            (Ok(()), None) => Ok(Prepared { plan, planner, text, kept }),
         };
         Ok((thread, stop, result))
     }
@@ -219,6 +221,16 @@ fn sweep(text: &Text) -> Vec<u64> {
     starts
 }
 
+/// Where the jump at a site ends. With that of another tactic than these it is the jump's last byte, as its processor remembers it.
+pub(crate) fn end(shape: &Shape) -> u64 {
+    shape.address
+        + match shape.tactic {
+            Tactic::Padded(prefixes) => 5 + u64::from(prefixes),
+            Tactic::NeighbourEvicted => 2,
+            Tactic::Plain | Tactic::Punned | Tactic::SuccessorEvicted | Tactic::Grouped => 5,
+        }
+}
+
 /// What is written for a jump whose trampoline begins at `entry`: at the site, and elsewhere.
 pub(crate) struct Written {
     pub(crate) changes: Vec<Change>,
@@ -252,14 +264,29 @@ impl Text {
 
 impl Space {
     /// Writes a trampoline without a handler: the displaced instruction alone.
-    pub(crate) fn write_copy(&mut self, displaced: &patch::Displaced) -> Result<Trampoline, String> {
-        let layout = || Layout { displaced, handlers: Vec::new(), commit: None };
-        let (size, reach) = (layout().size(), layout().reach());
-        let start = self.jumps.room.take(size, &reach).ok_or("no memory for its copy is within reach")?;
-        let (trampoline, bytes) = layout().at(start).map_err(|refusal| refusal.to_string())?;
-        self.jumps.room.shrink(start, size, trampoline.size());
-        self.code.memory.poke(start, &bytes).map_err(|error| format!("writing a copy: {error}"))?;
-        Ok(trampoline)
+    pub(crate) fn write_copy(
+        &mut self,
+        displaced: &patch::Displaced,
+        tail: &[patch::Displaced],
+    ) -> Result<Trampoline, String> {
+        self.write_trampoline(Layout { displaced, handlers: Vec::new(), commit: None, tail })
+    }
+
+    /// Puts a trampoline where there is room for it.
+    pub(crate) fn write_trampoline(&mut self, mut layout: Layout<'_>) -> Result<Trampoline, String> {
+        let mut start = self.jumps.room.take(layout.size(), &layout.reach());
+        if start.is_none() && !layout.tail.is_empty() {
+            layout.tail = &[];
+            start = self.jumps.room.take(layout.size(), &layout.reach());
+        }
+        let (start, size) = (start.ok_or("no memory for its trampoline is within reach")?, layout.size());
+        let written = layout.at(start).map_err(|refusal| refusal.to_string());
+        let written = written.and_then(|(trampoline, bytes)| {
+            let written = self.code.memory.poke(start, &bytes);
+            written.map(|()| trampoline).map_err(|error| format!("writing the trampoline: {error}"))
+        });
+        self.jumps.room.shrink(start, size, written.as_ref().map_or(0, Trampoline::size));
+        written
     }
 
     /// Enters the ways from a site to its trampoline.
@@ -295,7 +322,7 @@ impl Space {
             let Some(armed) = self.sites.get(&address) else { continue };
             let Some(jump) = armed.jump().cloned() else { continue };
             let displaced = armed.site().displaced.clone();
-            let Ok(trampoline) = self.write_copy(&displaced) else { continue };
+            let Ok(trampoline) = self.write_copy(&displaced, &[]) else { continue };
             let Some(written) = again(&jump, trampoline.entry()) else { continue };
             if let Some(pad) = &written.pad
                 && self.code.memory.poke(pad.address, &pad.bytes).is_err()
