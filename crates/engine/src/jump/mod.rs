@@ -23,6 +23,7 @@ mod identity;
 mod out;
 mod over;
 mod plan;
+mod proof;
 mod ring;
 mod room;
 mod shared;

@@ -12,7 +12,7 @@ use patch::tactic::{Code, Jump as Shape, Limits, Plan, Planner, Site, Space as A
 use patch::{Mode, instructions};
 use process::{Event, Module, Status, Stop, Stopped};
 
-use super::{Layout, Trampoline};
+use super::{Layout, Trampoline, proof};
 use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::mapping::{self, Called};
@@ -120,13 +120,14 @@ impl Tracer<'_> {
         kept.sort_by_key(|range| range.start);
         let starts = sweep(&text);
         let entered = patch::entered(&text.bytes, text.start, &starts);
+        let known = proof::instructions(&module.image, module.bias, &text.bytes, text.start, sites);
         let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
         let mut planner = space.planner.clone().unwrap_or_else(|| Planner::new(limits));
         let code = Code {
             address: text.start,
             bytes: &text.bytes,
-            instructions: &[],
+            instructions: &known,
             entered: &entered,
             kept: &kept,
             flow: None,
