@@ -13,13 +13,7 @@ const AROUND: u64 = 128 + 2 * 15;
 
 /// Addresses at which instructions are proven to begin, ascending: those around sites whose instructions are shorter than a jump. `text` is
 /// the code as the program has it, `start` its address, and `bias` the module's.
-pub(crate) fn instructions(
-    image: &Image,
-    bias: u64,
-    text: &[u8],
-    start: u64,
-    sites: &[Site],
-) -> Vec<u64> {
+pub(crate) fn instructions(image: &Image, bias: u64, text: &[u8], start: u64, sites: &[Site]) -> Vec<u64> {
     /// Bytes of a jump: an instruction of so many needs no other one to move.
     const JUMP: usize = 5;
     let mut addresses: Vec<u64> =

@@ -90,8 +90,7 @@ impl Room {
 
     /// Gives what is behind the first `needed` bytes back, of `size` that were taken.
     pub(crate) fn shrink(&mut self, start: u64, size: u64, needed: u64) {
-        let (size, needed) =
-            (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
+        let (size, needed) = (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
         if needed < size {
             self.give_back(start + needed, size - needed);
         }
