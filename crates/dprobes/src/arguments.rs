@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Session(Session),
     /// Show the records of a trace store
     Show(Show),
+    /// Convert a trace store to other forms
+    Convert(crate::convert::Convert),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -630,7 +632,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a time in a trace.
-fn moment(text: &str) -> Result<Moment, String> {
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     const HOW: &str =
         "a time is written as 1.5s, 500ms or 2m after the start, as 2026-01-31T12:00:00Z, or as @SECONDS";
     let seconds = |text: &str| {

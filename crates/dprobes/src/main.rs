@@ -8,6 +8,7 @@
 mod arguments;
 mod check;
 mod control;
+mod convert;
 mod front;
 mod lines;
 mod list;
@@ -18,6 +19,7 @@ mod points;
 mod ppdf;
 mod program;
 mod recording;
+mod selection;
 mod service;
 mod session;
 mod show;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
         Command::Show(show) => show::show(&show),
+        Command::Convert(arguments) => convert::convert(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
