@@ -270,6 +270,8 @@ pub(crate) struct Placing {
     /// Write records to the end of a file instead
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
@@ -413,6 +415,19 @@ impl Shown {
     }
 }
 
+/// What becomes of records that come faster than they are written.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Buffering {
+    /// Lose no record: where the buffer is full, the program waits until there is room
+    ///
+    /// Without it, records of jumps that find no room are dropped, and counted.
+    #[arg(long)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 4M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer: Option<u64>,
+}
+
 /// How a program is used.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
@@ -424,6 +439,8 @@ pub(crate) struct Tracing {
     /// Write records to a file instead of standard error
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
@@ -508,6 +525,25 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// Reads a size in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is written as 512K or 16M, and is from 256K to 64M".to_owned();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| engine::BUFFERS.contains(bytes)).ok_or_else(wrong)?;
+    if !bytes.is_power_of_two() {
+        let next = bytes.next_power_of_two() >> 10;
+        return Err(format!("a buffer's size is a power of two; the next one is {next}K"));
+    }
+    Ok(bytes)
+}
+
 /// Reads a time; a bare number means seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
@@ -523,6 +559,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_within_bounds() {
+        assert_eq!(super::size("16M"), Ok(16 << 20));
+        assert_eq!(super::size("512kib"), Ok(512 << 10));
+        assert_eq!(super::size("4194304"), Ok(4 << 20));
+        for wrong in ["", "M", "1K", "128M", "3M", "4G", "-1", "99999999999999999999M"] {
+            assert!(super::size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod ppdf;
 mod program;
 mod service;
 mod session;
+mod spool;
 mod stats;
 mod summary;
 mod symbols;

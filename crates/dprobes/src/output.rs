@@ -1,7 +1,7 @@
 //! Where records and messages go.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use engine::{Note, Observer};
@@ -9,13 +9,19 @@ use trace::{Record, Text};
 
 use crate::Failure;
 use crate::arguments::Shown;
+use crate::spool::Spool;
 
-/// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
-const BUFFER: usize = 1 << 16;
+/// Where records go. On standard error each is written at once.
+#[derive(Debug)]
+enum Sink {
+    File(Spool),
+    Terminal(io::Stderr),
+}
 
 /// Writes records as text to a file or standard error, and messages to standard error.
+#[derive(Debug)]
 pub(crate) struct Output {
-    sink: Box<dyn Write>,
+    sink: Sink,
     text: Text,
     /// Whether the armed probes are announced.
     tells_armed: bool,
@@ -26,12 +32,12 @@ impl Output {
     /// # Errors
     /// The file cannot be created.
     pub(crate) fn open(path: Option<&Path>, shown: &Shown, tells_armed: bool) -> Result<Output, Failure> {
-        let sink: Box<dyn Write> = match path {
-            None => Box::new(io::stderr()),
+        let sink = match path {
+            None => Sink::Terminal(io::stderr()),
             Some(path) => {
                 let file = File::create(path)
                     .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-                Box::new(BufWriter::with_capacity(BUFFER, file))
+                Sink::File(Spool::new(file))
             }
         };
         Ok(Output { sink, text: Text::new(shown.items(), shown.form()), tells_armed, failed: false })
@@ -39,25 +45,42 @@ impl Output {
 
     /// Writes out what is kept.
     pub(crate) fn flush(&mut self) {
-        if let Err(error) = self.sink.flush() {
+        if let Sink::File(spool) = &mut self.sink
+            && let Err(error) = spool.flush()
+        {
             self.fail(&error);
         }
     }
 
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
-            tell(&format!("warning: writing records: {error}; further records may be lost"));
+            tell(&match error.kind() {
+                io::ErrorKind::Interrupted => {
+                    "warning: nobody took the records; those that were not written yet are lost".to_owned()
+                }
+                _ => format!("warning: writing records: {error}; further records may be lost"),
+            });
         }
     }
 }
 
 impl Observer for Output {
     fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
-        let result = self.text.write(record, &mut self.sink);
+        let result = match &mut self.sink {
+            Sink::File(spool) => spool.place().map(|place| self.text.append(record, place)),
+            Sink::Terminal(stderr) => self.text.write(record, stderr),
+        };
         if let Err(error) = &result {
             self.fail(error);
         }
         result
+    }
+
+    fn is_ready(&mut self) -> bool {
+        match &self.sink {
+            Sink::File(spool) => spool.is_ready(),
+            Sink::Terminal(_) => true,
+        }
     }
 
     fn note(&mut self, note: &Note) {
@@ -67,7 +90,11 @@ impl Observer for Output {
     }
 
     fn idle(&mut self) {
-        self.flush();
+        if let Sink::File(spool) = &mut self.sink
+            && let Err(error) = spool.idle()
+        {
+            self.fail(&error);
+        }
     }
 }
 

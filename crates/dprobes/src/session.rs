@@ -25,8 +25,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let mut output = open(&arguments.tracing, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for (program, options) in programs {
         tracer.insert(program, options, None);
     }
@@ -81,8 +82,9 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     points::check(&arguments.probes.at, arguments.pid)?;
     let mut output = open(&arguments.tracing, true)?;
     let front = front::split()?;
-    let watch = Watch::start(arguments.duration);
+    let watch = Watch::start(arguments.duration, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for (program, options) in programs {
         tracer.insert(program, options, None);
     }
@@ -122,6 +124,7 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: tracing.shown.items(),
+        lossless: tracing.buffering.lossless,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }

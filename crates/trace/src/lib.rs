@@ -5,6 +5,7 @@
 //! The text form is the one the original wrote to the kernel log ([`Text`]).
 
 mod items;
+mod quick;
 mod record;
 mod text;
 

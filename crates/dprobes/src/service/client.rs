@@ -81,6 +81,8 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         engine: arguments.engine,
         items: arguments.shown.log.clone(),
         unformatted: arguments.shown.unformatted_output,
+        lossless: arguments.buffering.lossless,
+        buffer: arguments.buffering.buffer,
         symbols: sym.map(absolute).transpose()?,
         mode,
         processes: arguments.pid.clone(),

@@ -55,7 +55,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let listener = home.listener.try_clone().map_err(failed)?;
     let clients = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&clients);
@@ -85,6 +85,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.serve(&requests);
     session.home.close();
     session.tracer.let_go(&session.watch.control);
+    session.sinks.0.borrow_mut().finish();
     // Nobody is answered any more but who is being answered.
     drop(requests);
     let end = Instant::now() + PATIENCE;
@@ -190,8 +191,10 @@ impl Session<'_> {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
             items: shown.items(),
+            lossless: insert.lossless,
             symbols,
         };
+        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {

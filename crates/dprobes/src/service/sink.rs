@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -12,13 +12,29 @@ use engine::{Note, Observer};
 use trace::{Form, Items, Record, Text};
 
 use super::klog::KernelLog;
+use crate::spool::Spool;
+
+/// Where one program's records go.
+enum Out {
+    File(Spool),
+    KernelLog(KernelLog),
+}
 
 /// One program's records.
 struct Sink {
-    out: Box<dyn Write>,
+    out: Out,
     text: Text,
     /// Whether a failure was told.
     failed: bool,
+}
+
+impl Sink {
+    fn is_ready(&self) -> bool {
+        match &self.out {
+            Out::File(spool) => spool.is_ready(),
+            Out::KernelLog(_) => true,
+        }
+    }
 }
 
 /// The session's observer.
@@ -35,32 +51,46 @@ impl Sinks {
 
     /// Says where the records of a program go: to a file, or the kernel log.
     pub(crate) fn direct(&mut self, program: usize, file: Option<File>, items: Items, form: Form) {
-        let out: Box<dyn Write> = match file {
-            Some(file) => Box::new(BufWriter::new(file)),
-            None => Box::new(KernelLog::open()),
+        let out = match file {
+            Some(file) => Out::File(Spool::new(file)),
+            None => Out::KernelLog(KernelLog::open()),
         };
         self.sinks.insert(program, Sink { out, text: Text::new(items, form), failed: false });
     }
 
-    /// Writes out what is kept. What cannot be written is lost, which the log says once for each program.
-    fn flush(&mut self) {
-        let mut failures = Vec::new();
-        for (program, sink) in &mut self.sinks {
-            if let Err(error) = sink.out.flush()
-                && !std::mem::replace(&mut sink.failed, true)
-            {
-                failures
-                    .push(format!("warning: program {program}: writing records: {error}; records are lost"));
+    /// Lets what is kept be written. What cannot be written is lost, which the log says once for each program.
+    fn idle(&mut self) {
+        let numbers: Vec<usize> = self.sinks.keys().copied().collect();
+        for program in numbers {
+            if let Some(Sink { out: Out::File(spool), .. }) = self.sinks.get_mut(&program) {
+                let result = spool.idle();
+                self.look_at(program, result);
             }
-        }
-        for failure in failures {
-            self.tell(&failure);
         }
     }
 
-    /// Forgets a program, whose records are all written.
+    /// Tells, once, that records cannot be written.
+    fn look_at(&mut self, program: usize, result: io::Result<()>) {
+        if let Err(error) = result
+            && let Some(sink) = self.sinks.get_mut(&program)
+            && !std::mem::replace(&mut sink.failed, true)
+        {
+            self.tell(&format!("warning: program {program}: writing records: {error}; records are lost"));
+        }
+    }
+
+    /// Waits until all is written.
+    pub(crate) fn finish(&mut self) {
+        let numbers: Vec<usize> = self.sinks.keys().copied().collect();
+        numbers.into_iter().for_each(|program| self.forget(program));
+    }
+
+    /// Forgets a program, when its records are all written.
     pub(crate) fn forget(&mut self, program: usize) {
-        self.flush();
+        if let Some(Sink { out: Out::File(spool), .. }) = self.sinks.get_mut(&program) {
+            let result = spool.flush();
+            self.look_at(program, result);
+        }
         self.sinks.remove(&program);
     }
 
@@ -83,7 +113,10 @@ pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         match self.0.borrow_mut().sinks.get_mut(&program) {
-            Some(sink) => sink.text.write(record, &mut sink.out),
+            Some(Sink { out: Out::File(spool), text, .. }) => {
+                spool.place().map(|place| text.append(record, place))
+            }
+            Some(Sink { out: Out::KernelLog(log), text, .. }) => text.write(record, log),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -93,6 +126,12 @@ impl Observer for Shared {
     }
 
     fn idle(&mut self) {
-        self.0.borrow_mut().flush();
+        self.0.borrow_mut().idle();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        let sinks = &self.0.borrow().sinks;
+        // One that is slow holds up all: their records come from the same memory.
+        sinks.values().all(Sink::is_ready)
     }
 }

@@ -22,6 +22,7 @@ mod faults;
 mod hazards;
 mod i386;
 mod jump;
+mod lossless;
 mod machines;
 mod modules;
 mod options;

@@ -22,11 +22,13 @@ mod identity;
 mod out;
 mod over;
 mod plan;
+mod pulse;
 mod ring;
 mod room;
 mod shared;
 mod signal;
 mod trampoline;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,8 +43,11 @@ pub(crate) use ground::Ground;
 pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
 use process::Mapping;
+pub use pulse::Pulse;
 use room::Room;
+pub(crate) use shared::Shared;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.
 #[derive(Clone, Debug, Default)]
