@@ -423,7 +423,7 @@ pub(crate) struct Buffering {
     /// Without it, records of jumps that find no room are dropped, and counted.
     #[arg(long)]
     pub(crate) lossless: bool,
-    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 4M]
+    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<u64>,
 }

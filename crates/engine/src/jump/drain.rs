@@ -10,6 +10,7 @@ use trace::{Items, Record};
 
 use super::clock::Clock;
 use super::contexts::Contexts;
+use super::mark::Mark;
 use super::ring::{Head, Next, Reader};
 use crate::tracer::Tracer;
 
@@ -117,6 +118,21 @@ impl Drain {
                 reader.tell(&source.contexts, ring as u32);
             }
         }
+    }
+
+    /// Notes what is in the rings now.
+    pub(crate) fn mark(&self) -> Mark {
+        let mut mark = Mark::default();
+        self.sources.iter().for_each(|source| mark.add(&source.contexts));
+        mark
+    }
+
+    /// Whether all is read that was there at a moment.
+    pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
+        mark.is_passed(|contexts, ring| {
+            let source = self.sources.iter().find(|source| std::ptr::eq(&*source.contexts, contexts))?;
+            source.readers.get(ring as usize).map(Reader::tail)
+        })
     }
 
     /// Looks how far the rings are filled, and notes the next record of each that has one.

@@ -69,6 +69,11 @@ impl Reader {
         }
     }
 
+    /// Bytes that were ever taken out.
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
     /// Bytes that were in it when it was looked at.
     pub(crate) fn filled(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
