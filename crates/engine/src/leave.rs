@@ -170,6 +170,8 @@ impl Tracer<'_> {
         if space.has_jumps() || space.planner.is_some() {
             match self.hold(number) {
                 Ok(held) => {
+                    // Before it is forgotten which jumps lead where.
+                    self.bring_back(number, &held);
                     if let Some(space) = self.spaces.get_mut(&number) {
                         space.disarm_all(&held);
                     }

@@ -362,6 +362,7 @@ impl<'a> Tracer<'a> {
         self.look_for_over();
         self.look_after_newborn();
         self.look_at_slots();
+        self.identify_again();
         // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
         // where no tracer can stop it.
         let stale: Vec<u32> =
