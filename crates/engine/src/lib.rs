@@ -83,7 +83,7 @@ mod versions;
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use ledger::{Ledger, Restored};
-pub use observer::{Note, Observer};
+pub use observer::{Callk, Note, Observer};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, State};
