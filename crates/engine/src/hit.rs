@@ -311,6 +311,7 @@ impl Tracer<'_> {
         let tid = thread.tid();
         if own.entry {
             self.begun(tid);
+            self.identify_begun(&thread);
         }
         if own.entry || own.listed || (own.mapped && loader::mapped_code(registers)) {
             let (stopped, stop) = self.refresh(thread, Stop::Signal(libc::SIGTRAP))?;

@@ -18,6 +18,9 @@
 
 use std::io::{self, Write};
 
+use crate::digits::{HEXADECIMAL, graphic, hexadecimal};
+use crate::header::{codes, header};
+use crate::template::Templates;
 use crate::{Items, Record};
 
 /// Bytes in a row.
@@ -25,18 +28,6 @@ const ROW: usize = 16;
 
 /// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
 const LINE: usize = 256;
-
-/// The digits of a byte, for each.
-const HEXADECIMAL: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut table = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    table
-};
 
 /// How the logged bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +44,26 @@ pub enum Form {
 pub struct Text {
     items: Option<Items>,
     form: Form,
+    templates: Option<Templates>,
     text: Vec<u8>,
 }
 
 impl Text {
     /// A writer that shows these items of a header, and the bytes in this form.
     pub fn new(items: Items, form: Form) -> Text {
-        Text { items: Some(items), form, text: Vec::with_capacity(512) }
+        Text { items: Some(items), form, templates: None, text: Vec::with_capacity(512) }
+    }
+
+    /// The same writer, with templates: what they make of a record is written in place of its bytes, and the bytes of a record without
+    /// one as their dump.
+    #[must_use]
+    pub fn with_templates(self, templates: Templates) -> Text {
+        Text { templates: Some(templates), ..self }
+    }
+
+    /// The templates, if there are any: to be refreshed.
+    pub fn templates(&mut self) -> Option<&mut Templates> {
+        self.templates.as_mut()
     }
 
     /// Writes a record, in one write.
@@ -67,8 +71,14 @@ impl Text {
     /// # Errors
     /// Those of the writer.
     pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
+        let items = self.items.unwrap_or(Items::DEFAULT);
         self.text.clear();
-        self.header(record);
+        if let Some(templates) = &self.templates {
+            templates.format(items, record, &mut self.text);
+            return out.write_all(&self.text);
+        }
+        header(items, record, &mut self.text);
+        self.text.push(b'\n');
         let offsets = (0..).step_by(match self.form {
             Form::Formatted => ROW,
             Form::Unformatted => LINE,
@@ -86,40 +96,10 @@ impl Text {
         out.write_all(&self.text)
     }
 
-    /// Appends the header's line.
-    fn header(&mut self, record: &Record) {
-        let items = self.items.unwrap_or(Items::DEFAULT);
-        let word = record.word;
-        self.codes(record);
-        if items.contains(Items::CPU) {
-            self.item(b" cpu=").decimal(record.cpu);
-        }
-        if items.contains(Items::PROCNAME) {
-            self.item(b" name=");
-            self.text.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
-        }
-        if items.contains(Items::PID) {
-            self.item(b" pid=").decimal(record.pid);
-        }
-        if items.contains(Items::UID) {
-            self.item(b" uid=").decimal(record.uid);
-        }
-        if items.contains(Items::CSEIP) {
-            self.item(b" cs=").short(record.cs).item(b" eip=").hexadecimal(record.eip, word);
-        }
-        if items.contains(Items::SSESP) {
-            self.item(b" ss=").short(record.ss).item(b" esp=").hexadecimal(record.esp, word);
-        }
-        if items.contains(Items::TSC) {
-            self.item(b" tsc=").hexadecimal(record.seconds(), word);
-            self.item(b":").hexadecimal(record.microseconds().into(), 4);
-        }
-        self.text.push(b'\n');
-    }
-
     /// Appends bytes without any formatting.
     fn line(&mut self, record: &Record, bytes: &[u8]) {
-        self.codes(record).item(b" ");
+        codes(record, &mut self.text);
+        self.text.push(b' ');
         for &byte in bytes {
             self.text.push(b' ');
             self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
@@ -129,49 +109,18 @@ impl Text {
 
     /// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
     fn row(&mut self, record: &Record, offset: u64, bytes: &[u8]) {
-        self.codes(record).item(b"  0x").hexadecimal(offset, 4).item(b" : ");
+        codes(record, &mut self.text);
+        self.text.extend_from_slice(b"  0x");
+        hexadecimal(offset, 4, &mut self.text);
+        self.text.extend_from_slice(b" : ");
         let mut row = *b"                                    : ";
         for (place, &byte) in bytes.iter().enumerate() {
             let at = place * 2 + place / 4;
             row[at..at + 2].copy_from_slice(&HEXADECIMAL[usize::from(byte)]);
         }
         self.text.extend_from_slice(&row);
-        let shown = |&byte: &u8| if (0x20..0x7f).contains(&byte) { byte } else { b'.' };
-        self.text.extend(bytes.iter().map(shown));
+        self.text.extend(bytes.iter().copied().map(graphic));
         self.text.push(b'\n');
-    }
-
-    /// Appends what every line begins with.
-    fn codes(&mut self, record: &Record) -> &mut Text {
-        self.item(b"DProbes(").decimal(record.major).item(b",").decimal(record.minor).item(b")")
-    }
-
-    fn item(&mut self, text: &[u8]) -> &mut Text {
-        self.text.extend_from_slice(text);
-        self
-    }
-
-    fn decimal(&mut self, value: u32) -> &mut Text {
-        self.item(itoa::Buffer::new().format(value).as_bytes())
-    }
-
-    /// Appends the low `size` bytes of a value, all their digits; all 8 if there are other digits.
-    fn hexadecimal(&mut self, value: u64, size: usize) -> &mut Text {
-        let needed = (64 - value.leading_zeros() as usize).div_ceil(8);
-        let bytes = value.to_be_bytes();
-        for &byte in &bytes[8 - size.max(needed).min(8)..] {
-            self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
-        }
-        self
-    }
-
-    /// Appends a value without leading zeros.
-    fn short(&mut self, value: u32) -> &mut Text {
-        let digits = (32 - value.leading_zeros()).div_ceil(4).max(1);
-        for place in (0..digits).rev() {
-            self.text.push(HEXADECIMAL[(value >> (place * 4) & 15) as usize][1]);
-        }
-        self
     }
 }
 
