@@ -9,6 +9,7 @@ mod arguments;
 mod check;
 mod control;
 mod front;
+mod lines;
 mod list;
 mod lists;
 mod man;
@@ -16,8 +17,10 @@ mod output;
 mod points;
 mod ppdf;
 mod program;
+mod recording;
 mod service;
 mod session;
+mod show;
 mod spool;
 mod stats;
 mod summary;
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
+        Command::Show(show) => show::show(&show),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

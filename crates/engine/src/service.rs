@@ -124,6 +124,7 @@ impl Tracer<'_> {
                 (end, read) = (Instant::now() + patience, self.drain.read());
             }
             if (!waiting && self.drain.is_past(&mut mark)) || Instant::now() >= end {
+                self.tell_losses();
                 return;
             }
             if !self.step(control, false) && !self.drain.is_busy() {
@@ -135,23 +136,27 @@ impl Tracer<'_> {
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
-        programs
-            .map(|(number, program)| Inserted {
-                number,
-                object: program.versions.main(),
-                versions: &program.versions,
-                options: program.options.clone(),
-                probes: program
-                    .probes
-                    .iter()
-                    .enumerate()
-                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
-                    .collect(),
-                places: program.places(),
-                is_for_all: program.only.is_none(),
-                locals: program.values(),
-            })
-            .collect()
+        programs.filter_map(|(number, _)| self.program(number)).collect()
+    }
+
+    /// A program by its number, also one that was removed.
+    pub fn program(&self, number: usize) -> Option<Inserted<'_>> {
+        let program = self.programs.get(number)?;
+        Some(Inserted {
+            number,
+            object: program.versions.main(),
+            versions: &program.versions,
+            options: program.options.clone(),
+            probes: program
+                .probes
+                .iter()
+                .enumerate()
+                .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
+                .collect(),
+            places: program.places(),
+            is_for_all: program.only.is_none(),
+            locals: program.values(),
+        })
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
@@ -211,6 +216,7 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
+        self.tell_losses();
         self.leaving = Leaving::Nobody;
     }
 

@@ -3,23 +3,11 @@
 //! Records of one probe that follow one another differ in little: the codes, the processor and the process are turned into text when they
 //! change. The digits of four bytes are made in one word, and a row in one piece.
 
-use crate::{Items, Record};
+use crate::digits::digits;
+use crate::{Items, Record, header};
 
 /// Bytes in a row.
 pub(crate) const ROW: usize = 16;
-
-/// The digits of four bytes, in their order: each byte is spread over two, its upper half first; then all eight become digits at
-/// once. What is above 9 carries out of its four bits when 6 is added.
-pub(crate) fn digits(bytes: [u8; 4]) -> [u8; 8] {
-    const LOW: u64 = 0x000f_000f_000f_000f;
-    let mut word = u64::from(u32::from_le_bytes(bytes));
-    word = (word | word << 16) & 0x0000_ffff_0000_ffff;
-    word = (word | word << 8) & 0x00ff_00ff_00ff_00ff;
-    let halves = (word >> 4 & LOW) | (word & LOW) << 8;
-    let letters = (halves + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
-    let letter = u64::from(b'a' - b'0' - 10);
-    (halves + 0x3030_3030_3030_3030 + letters * letter).to_le_bytes()
-}
 
 /// Appends a row of at most 16 bytes, whose first is `offset` bytes into the log, and the end of its line:
 /// `  0x00000000 : 10270000 00000000 61620a             : .'......ab.`
@@ -67,13 +55,8 @@ impl Known {
         let of = (record.major, record.minor);
         if self.codes.of != Some(of) {
             self.codes.of = Some(of);
-            let text = &mut self.codes.text;
-            text.clear();
-            text.extend_from_slice(b"DProbes(");
-            decimal(record.major, text);
-            text.push(b',');
-            decimal(record.minor, text);
-            text.push(b')');
+            self.codes.text.clear();
+            header::codes(record, &mut self.codes.text);
         }
         out.extend_from_slice(&self.codes.text);
     }
@@ -84,60 +67,19 @@ impl Known {
         let named = items.contains(Items::PROCNAME);
         if self.place.of != Some(of) || (named && self.name != record.name) {
             self.place.of = Some(of);
-            let text = &mut self.place.text;
-            text.clear();
-            if items.contains(Items::CPU) {
-                text.extend_from_slice(b" cpu=");
-                decimal(record.cpu, text);
-            }
             if named {
                 self.name.clone_from(&record.name);
-                text.extend_from_slice(b" name=");
-                text.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
             }
-            if items.contains(Items::PID) {
-                text.extend_from_slice(b" pid=");
-                decimal(record.pid, text);
-            }
-            if items.contains(Items::UID) {
-                text.extend_from_slice(b" uid=");
-                decimal(record.uid, text);
-            }
+            self.place.text.clear();
+            header::place(items, record, &mut self.place.text);
         }
         out.extend_from_slice(&self.place.text);
-    }
-}
-
-fn decimal(value: u32, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-/// Appends the low `size` bytes of a value, all their digits; all 8 if there are other digits.
-pub(crate) fn hexadecimal(value: u64, size: usize, out: &mut Vec<u8>) {
-    let [high, low] = [(value >> 32) as u32, value as u32].map(|half| digits(half.to_be_bytes()));
-    match size {
-        4 if high == [b'0'; 8] => out.extend_from_slice(&low),
-        8 => out.extend_from_slice([high, low].as_flattened()),
-        _ => {
-            let needed = (64 - value.leading_zeros() as usize).div_ceil(8);
-            let all = [high, low];
-            out.extend_from_slice(&all.as_flattened()[16 - 2 * size.max(needed).min(8)..]);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_digits_are_those_of_each_byte() {
-        for byte in 0..=255u8 {
-            let bytes = [byte, 0x0f, !byte, 0xa9];
-            let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(digits(bytes), expected.as_bytes());
-        }
-    }
 
     #[test]
     fn a_row_of_any_length_has_its_characters_at_one_place() {
@@ -156,20 +98,6 @@ mod tests {
             let expected = format!("  0xfedc0010 : {:35} : {shown}\n", groups.join(" "));
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }
-    }
-
-    #[test]
-    fn numbers_have_the_digits_of_their_size_or_those_they_need() {
-        let text = |value: u64, size: usize| {
-            let mut out = Vec::new();
-            hexadecimal(value, size, &mut out);
-            String::from_utf8(out).expect("digits")
-        };
-        assert_eq!(text(0x1f, 4), "0000001f");
-        assert_eq!(text(0x1f, 8), "000000000000001f");
-        assert_eq!(text(0x12_3456_789a, 4), "123456789a");
-        assert_eq!(text(u64::MAX, 4), "ffffffffffffffff");
-        assert_eq!(text(7, 1), "07");
     }
 
     #[test]

@@ -18,23 +18,14 @@
 
 use std::io::{self, Write};
 
+use crate::digits::HEXADECIMAL;
+use crate::header;
 use crate::quick::{self, Known, ROW};
+use crate::template::Templates;
 use crate::{Items, Record};
 
 /// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
 const LINE: usize = 256;
-
-/// The digits of a byte, for each.
-const HEXADECIMAL: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut table = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    table
-};
 
 /// How the logged bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +42,7 @@ pub enum Form {
 pub struct Text {
     items: Option<Items>,
     form: Form,
+    templates: Option<Templates>,
     text: Vec<u8>,
     known: Known,
 }
@@ -58,7 +50,25 @@ pub struct Text {
 impl Text {
     /// A writer that shows these items of a header, and the bytes in this form.
     pub fn new(items: Items, form: Form) -> Text {
-        Text { items: Some(items), form, text: Vec::with_capacity(512), known: Known::default() }
+        Text {
+            items: Some(items),
+            form,
+            templates: None,
+            text: Vec::with_capacity(512),
+            known: Known::default(),
+        }
+    }
+
+    /// The same writer, with templates: what they make of a record is written in place of its bytes, and the bytes of a record without
+    /// one as their dump.
+    #[must_use]
+    pub fn with_templates(self, templates: Templates) -> Text {
+        Text { templates: Some(templates), ..self }
+    }
+
+    /// The templates, if there are any: to be refreshed.
+    pub fn templates(&mut self) -> Option<&mut Templates> {
+        self.templates.as_mut()
     }
 
     /// Writes a record, in one write.
@@ -80,35 +90,25 @@ impl Text {
     }
 
     fn build(&mut self, record: &Record) {
-        self.header(record);
+        let items = self.items.unwrap_or(Items::DEFAULT);
+        let Text { templates, known, text, .. } = self;
+        if let Some(templates) = templates {
+            templates.format(items, record, text);
+            return;
+        }
+        known.codes(record, text);
+        known.place(record, items, text);
+        header::rest(items, record, text);
+        text.push(b'\n');
         match self.form {
             Form::Formatted => {
                 for (bytes, offset) in record.data.chunks(ROW).zip((0..).step_by(ROW)) {
-                    self.known.codes(record, &mut self.text);
-                    quick::row(offset, bytes, &mut self.text);
+                    known.codes(record, text);
+                    quick::row(offset, bytes, text);
                 }
             }
             Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),
         }
-    }
-
-    /// Appends the header's line.
-    fn header(&mut self, record: &Record) {
-        let items = self.items.unwrap_or(Items::DEFAULT);
-        let word = record.word;
-        self.known.codes(record, &mut self.text);
-        self.known.place(record, items, &mut self.text);
-        if items.contains(Items::CSEIP) {
-            self.item(b" cs=").short(record.cs).item(b" eip=").hexadecimal(record.eip, word);
-        }
-        if items.contains(Items::SSESP) {
-            self.item(b" ss=").short(record.ss).item(b" esp=").hexadecimal(record.esp, word);
-        }
-        if items.contains(Items::TSC) {
-            self.item(b" tsc=").hexadecimal(record.seconds(), word);
-            self.item(b":").hexadecimal(record.microseconds().into(), 4);
-        }
-        self.text.push(b'\n');
     }
 
     /// Appends bytes without any formatting.
@@ -120,26 +120,6 @@ impl Text {
             self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
         }
         self.text.push(b'\n');
-    }
-
-    fn item(&mut self, text: &[u8]) -> &mut Text {
-        self.text.extend_from_slice(text);
-        self
-    }
-
-    /// Appends the low `size` bytes of a value, all their digits; all 8 if there are other digits.
-    fn hexadecimal(&mut self, value: u64, size: usize) -> &mut Text {
-        quick::hexadecimal(value, size, &mut self.text);
-        self
-    }
-
-    /// Appends a value without leading zeros.
-    fn short(&mut self, value: u32) -> &mut Text {
-        let digits = (32 - value.leading_zeros()).div_ceil(4).max(1);
-        for place in (0..digits).rev() {
-            self.text.push(HEXADECIMAL[(value >> (place * 4) & 15) as usize][1]);
-        }
-        self
     }
 }
 

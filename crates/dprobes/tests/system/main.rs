@@ -35,4 +35,5 @@ mod seeds;
 mod session;
 mod signals;
 mod sleepers;
+mod stores;
 mod threads;
