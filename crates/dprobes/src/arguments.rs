@@ -285,6 +285,9 @@ pub(crate) struct Placing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
+    /// Load a plugin into the session, where it stays; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
 }
 
 /// Take probes out that were inserted
@@ -533,6 +536,17 @@ pub(crate) struct Tracing {
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Load a plugin, a shared object that is called for records and by `callk`; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
+}
+
+/// A plugin, and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plugin {
+    pub(crate) file: PathBuf,
+    /// What stands behind the first `=`; empty if there is none.
+    pub(crate) argument: String,
 }
 
 /// What a file of records is.
@@ -609,6 +623,15 @@ fn items(text: &str) -> Result<String, String> {
         return Err("no header item is named; as in --log PID TSC, or --log ALL".to_owned());
     }
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Reads a plugin and its argument.
+fn plugin(text: &str) -> Result<Plugin, String> {
+    let (file, argument) = text.split_once('=').unwrap_or((text, ""));
+    match file.is_empty() {
+        true => Err("the plugin's file is missing; as in --plugin ./plugin.so=ARGUMENT".to_owned()),
+        false => Ok(Plugin { file: file.into(), argument: argument.to_owned() }),
+    }
 }
 
 /// Reads a point of a function.

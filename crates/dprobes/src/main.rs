@@ -9,6 +9,7 @@ mod arguments;
 mod check;
 mod control;
 mod front;
+mod hooks;
 mod lines;
 mod list;
 mod lists;

@@ -65,6 +65,8 @@ pub(crate) struct Insert {
     pub(crate) mode: Mode,
     /// The processes; empty: all of the user's.
     pub(crate) processes: Vec<i32>,
+    /// Plugins that the session is to have, with absolute paths.
+    pub(crate) plugins: Vec<crate::arguments::Plugin>,
     /// A file for the records in place of the kernel log, absolute.
     pub(crate) output: Option<PathBuf>,
     /// What that file is.

@@ -27,6 +27,7 @@ mod machines;
 mod modules;
 mod options;
 mod oracle;
+mod plugins;
 mod points;
 mod ppdf;
 mod programs;
