@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Getvars(GetVars),
     /// Show or stop the background session
     Session(Session),
+    /// Check and list the templates by which records are shown
+    Templates(Templates),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -331,6 +333,37 @@ pub(crate) enum SessionAction {
     Stop,
 }
 
+/// Check and list the templates by which records are shown
+///
+/// A template says what the bytes of a record are and how they are shown, by the codes of its probe. The language is described
+/// in docs/templates.md. With a mistake in a template, its records are shown as dumps; the others are shown as they should be.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes templates check examples/templates
+  dprobes templates list examples/templates
+  dprobes run --templates examples/templates examples/malloc.rpn -- ls -l /")]
+pub(crate) struct Templates {
+    #[command(subcommand)]
+    pub(crate) action: TemplatesAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplatesAction {
+    /// Tell all mistakes; the exit status is 1 if there is one
+    Check {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Show what each template says that its records hold: names and types
+    List {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+}
+
 /// Which programs are meant.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -395,6 +428,9 @@ pub(crate) struct Shown {
     /// Write what was logged byte after byte, without offsets and characters
     #[arg(short = 'f', long)]
     pub(crate) unformatted_output: bool,
+    /// Show records by the templates in this directory: a file `directory`, or *.fmt files (docs/templates.md)
+    #[arg(long, value_name = "DIR", conflicts_with = "unformatted_output")]
+    pub(crate) templates: Option<PathBuf>,
 }
 
 impl Shown {

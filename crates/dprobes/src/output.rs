@@ -9,6 +9,7 @@ use trace::{Record, Text};
 
 use crate::Failure;
 use crate::arguments::Shown;
+use crate::templates::{self, Refresh};
 
 /// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
 const BUFFER: usize = 1 << 16;
@@ -17,6 +18,7 @@ const BUFFER: usize = 1 << 16;
 pub(crate) struct Output {
     sink: Box<dyn Write>,
     text: Text,
+    refresh: Refresh,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     failed: bool,
@@ -24,8 +26,9 @@ pub(crate) struct Output {
 
 impl Output {
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or there are no templates.
     pub(crate) fn open(path: Option<&Path>, shown: &Shown, tells_armed: bool) -> Result<Output, Failure> {
+        let text = templates::text(shown)?;
         let sink: Box<dyn Write> = match path {
             None => Box::new(io::stderr()),
             Some(path) => {
@@ -34,7 +37,7 @@ impl Output {
                 Box::new(BufWriter::with_capacity(BUFFER, file))
             }
         };
-        Ok(Output { sink, text: Text::new(shown.items(), shown.form()), tells_armed, failed: false })
+        Ok(Output { sink, text, refresh: Refresh::default(), tells_armed, failed: false })
     }
 
     /// Writes out what is kept.
@@ -68,6 +71,7 @@ impl Observer for Output {
 
     fn idle(&mut self) {
         self.flush();
+        self.refresh.turn(&mut self.text, tell);
     }
 }
 

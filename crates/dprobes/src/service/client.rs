@@ -12,7 +12,7 @@ use super::socket;
 use crate::arguments::{
     ApplyPpdf, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
 };
-use crate::{Failure, points, ppdf, program, symbols};
+use crate::{Failure, points, ppdf, program, symbols, templates};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,6 +61,8 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
+    // The session uses the templates that are right; who inserts is told of the others.
+    templates::text(&arguments.shown)?;
     let mode = match (arguments.merge, arguments.replace) {
         (true, _) => Mode::Merge,
         (_, true) => Mode::Replace,
@@ -81,6 +83,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         engine: arguments.engine,
         items: arguments.shown.log.clone(),
         unformatted: arguments.shown.unformatted_output,
+        templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,
         symbols: sym.map(absolute).transpose()?,
         mode,
         processes: arguments.pid.clone(),

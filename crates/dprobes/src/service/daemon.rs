@@ -21,7 +21,7 @@ use super::sink::{self, Shared, Sinks};
 use super::socket::{self, Home};
 use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary, symbols};
+use crate::{Failure, front, program, summary, symbols, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -183,7 +183,12 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let shown = Shown {
+            log: insert.items.clone(),
+            unformatted_output: insert.unformatted,
+            templates: insert.templates.clone(),
+        };
+        let text = templates::text(&shown).map_err(|failure| failure.message().to_owned())?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
@@ -219,7 +224,7 @@ impl Session<'_> {
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let number = self.tracer.insert(program, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, shown.items(), shown.form());
+        self.sinks.0.borrow_mut().direct(number, file, text);
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;

@@ -54,6 +54,8 @@ pub(crate) struct Insert {
     pub(crate) items: Vec<String>,
     /// Whether the logged bytes are written without rows.
     pub(crate) unformatted: bool,
+    /// The directory of the templates, absolute.
+    pub(crate) templates: Option<PathBuf>,
     /// The file whose symbols are meant, absolute.
     pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,

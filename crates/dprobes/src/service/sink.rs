@@ -9,14 +9,16 @@ use std::path::Path;
 use std::rc::Rc;
 
 use engine::{Note, Observer};
-use trace::{Form, Items, Record, Text};
+use trace::{Record, Text};
 
 use super::klog::KernelLog;
+use crate::templates::Refresh;
 
 /// One program's records.
 struct Sink {
     out: Box<dyn Write>,
     text: Text,
+    refresh: Refresh,
     /// Whether a failure was told.
     failed: bool,
 }
@@ -33,13 +35,13 @@ impl Sinks {
         Sinks { sinks: HashMap::new(), log }
     }
 
-    /// Says where the records of a program go: to a file, or the kernel log.
-    pub(crate) fn direct(&mut self, program: usize, file: Option<File>, items: Items, form: Form) {
+    /// Says where the records of a program go, as text: to a file, or the kernel log.
+    pub(crate) fn direct(&mut self, program: usize, file: Option<File>, text: Text) {
         let out: Box<dyn Write> = match file {
             Some(file) => Box::new(BufWriter::new(file)),
             None => Box::new(KernelLog::open()),
         };
-        self.sinks.insert(program, Sink { out, text: Text::new(items, form), failed: false });
+        self.sinks.insert(program, Sink { out, text, refresh: Refresh::default(), failed: false });
     }
 
     /// Writes out what is kept. What cannot be written is lost, which the log says once for each program.
@@ -55,6 +57,17 @@ impl Sinks {
         }
         for failure in failures {
             self.tell(&failure);
+        }
+    }
+
+    /// Reads templates again that have been changed.
+    fn refresh(&mut self) {
+        let mut told = Vec::new();
+        for sink in self.sinks.values_mut() {
+            sink.refresh.turn(&mut sink.text, |problem| told.push(problem.to_owned()));
+        }
+        for problem in told {
+            self.tell(&problem);
         }
     }
 
@@ -93,6 +106,8 @@ impl Observer for Shared {
     }
 
     fn idle(&mut self) {
-        self.0.borrow_mut().flush();
+        let mut sinks = self.0.borrow_mut();
+        sinks.flush();
+        sinks.refresh();
     }
 }

@@ -34,4 +34,5 @@ mod seeds;
 mod session;
 mod signals;
 mod sleepers;
+mod templates;
 mod threads;

@@ -26,7 +26,7 @@ pub struct OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "templates: {}: {}", self.path.display(), self.cause)
+        write!(f, "the templates of `{}` cannot be read: {}", self.path.display(), self.cause)
     }
 }
 
