@@ -9,6 +9,7 @@ mod arguments;
 mod check;
 mod control;
 mod front;
+mod lines;
 mod list;
 mod lists;
 mod man;
@@ -16,8 +17,10 @@ mod output;
 mod points;
 mod ppdf;
 mod program;
+mod recording;
 mod service;
 mod session;
+mod show;
 mod stats;
 mod summary;
 mod symbols;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
         Command::Templates(templates) => templates::templates(&templates),
+        Command::Show(show) => show::show(&show),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -4,46 +4,86 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use engine::{Note, Observer};
-use trace::{Record, Text};
+use engine::{Note, Observer, Placed, Report};
+use trace::{Items, Record};
 
 use crate::Failure;
-use crate::arguments::Shown;
-use crate::templates::{self, Refresh};
+use crate::arguments::{Format, Shown};
+use crate::recording::Recording;
+use crate::templates::{self, Live};
 
 /// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
 const BUFFER: usize = 1 << 16;
 
-/// Writes records as text to a file or standard error, and messages to standard error.
+/// Writes records to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
-    sink: Box<dyn Write>,
-    text: Text,
-    refresh: Refresh,
+    sink: Sink,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     failed: bool,
 }
 
+/// Where records go.
+enum Sink {
+    /// As text.
+    Text(Box<dyn Write>, Live),
+    /// To a store.
+    Store(Box<Recording>),
+}
+
 impl Output {
     /// # Errors
     /// The file cannot be created, or there are no templates.
-    pub(crate) fn open(path: Option<&Path>, shown: &Shown, tells_armed: bool) -> Result<Output, Failure> {
-        let text = templates::text(shown)?;
-        let sink: Box<dyn Write> = match path {
-            None => Box::new(io::stderr()),
-            Some(path) => {
-                let file = File::create(path)
-                    .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-                Box::new(BufWriter::with_capacity(BUFFER, file))
+    pub(crate) fn open(
+        path: Option<&Path>,
+        format: Format,
+        shown: &Shown,
+        tells_armed: bool,
+    ) -> Result<Output, Failure> {
+        let templates = templates::open(shown)?;
+        let text = |out, templates| Sink::Text(out, Live::new(shown, templates));
+        let sink = match (path, format) {
+            (None, _) => text(Box::new(io::stderr()), templates),
+            (Some(path), Format::Text) => {
+                let file = File::create(path).map_err(|error| failed(path, &error))?;
+                text(Box::new(BufWriter::with_capacity(BUFFER, file)), templates)
+            }
+            (Some(path), Format::Dpt) => {
+                let recording = File::create(path).and_then(Recording::start);
+                let mut recording = recording.map_err(|error| failed(path, &error))?;
+                recording.templates(templates.as_ref());
+                Sink::Store(Box::new(recording))
             }
         };
-        Ok(Output { sink, text, refresh: Refresh::default(), tells_armed, failed: false })
+        Ok(Output { sink, tells_armed, failed: false })
     }
 
-    /// Writes out what is kept.
-    pub(crate) fn flush(&mut self) {
-        if let Err(error) = self.sink.flush() {
+    /// Takes what is known of a program that is about to be inserted.
+    pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
+        if let Sink::Store(recording) = &mut self.sink {
+            recording.program(number, name, object, items);
+        }
+    }
+
+    /// Writes out what is kept, and what was counted.
+    pub(crate) fn end(&mut self, report: &Report) {
+        let ended = match &mut self.sink {
+            Sink::Text(out, _) => out.flush(),
+            Sink::Store(recording) => {
+                recording.report(report);
+                recording.finish()
+            }
+        };
+        if let Err(error) = ended {
             self.fail(&error);
+        }
+        if let Sink::Store(recording) = &self.sink
+            && recording.lost() > 0
+        {
+            tell(&format!(
+                "warning: {} could not be written",
+                crate::summary::count(recording.lost(), "record")
+            ));
         }
     }
 
@@ -54,9 +94,16 @@ impl Output {
     }
 }
 
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
 impl Observer for Output {
-    fn record(&mut self, _program: usize, record: &Record) -> io::Result<()> {
-        let result = self.text.write(record, &mut self.sink);
+    fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
+        let result = match &mut self.sink {
+            Sink::Text(out, text) => text.write(record, out),
+            Sink::Store(recording) => recording.record(program, record),
+        };
         if let Err(error) = &result {
             self.fail(error);
         }
@@ -64,14 +111,41 @@ impl Observer for Output {
     }
 
     fn note(&mut self, note: &Note) {
+        if let Sink::Store(recording) = &mut self.sink {
+            recording.note(&text(note));
+        }
         if self.tells_armed || !matches!(note, Note::Armed { .. }) {
             tell(&text(note));
         }
     }
 
+    fn placed(&mut self, placed: &Placed<'_>) {
+        if let Sink::Store(recording) = &mut self.sink {
+            recording.placed(placed);
+        }
+    }
+
+    fn dropped(&mut self, program: usize, probe: usize, count: u64) {
+        if let Sink::Store(recording) = &mut self.sink {
+            recording.dropped(program, probe, count);
+        }
+    }
+
     fn idle(&mut self) {
-        self.flush();
-        self.refresh.turn(&mut self.text, tell);
+        let written = match &mut self.sink {
+            Sink::Text(out, text) => {
+                text.refresh(tell);
+                out.flush()
+            }
+            Sink::Store(recording) => recording.idle(),
+        };
+        if let Err(error) = written {
+            self.fail(&error);
+        }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(&self.sink, Sink::Store(recording) if recording.waits())
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
 
-use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
+use crate::arguments::{Attach, Format, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::output::{Output, tell};
 use crate::{Failure, front, points, program, stats, summary, symbols};
@@ -22,12 +22,12 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
-    let mut output = open(&arguments.tracing, false).map_err(own)?;
+    let mut output = open(&arguments.tracing, &programs, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let watch = Watch::start(None);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for (program, options) in programs {
+    for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
     let pid = tracer
@@ -79,11 +79,11 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
         )));
     }
     points::check(&arguments.probes.at, arguments.pid)?;
-    let mut output = open(&arguments.tracing, true)?;
+    let mut output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
     let watch = Watch::start(arguments.duration);
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for (program, options) in programs {
+    for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
@@ -94,41 +94,63 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A program of a command line.
+struct Loaded {
+    /// The name of its file.
+    name: String,
+    program: Versions,
+    /// How it is used.
+    options: Options,
+}
+
 /// The programs of a command line, and how they are used.
 fn load(
     probes: &Probes,
     select: &Select,
     tracing: &Tracing,
     machine: Option<Machine>,
-) -> Result<Vec<(Versions, Options)>, Failure> {
+) -> Result<Vec<Loaded>, Failure> {
     let load = |program: &Program| {
-        let versions = program::load_to_insert(program, select, machine)?;
-        let options = options(tracing, &versions)?;
-        Ok((versions, options))
+        let name = program.file.display().to_string();
+        let program = program::load_to_insert(program, select, machine)?;
+        let options = options(tracing, &program)?;
+        Ok(Loaded { name, program, options })
     };
     points::programs(probes).iter().map(load).collect()
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
-fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
+fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
+    let format = format(tracing);
+    format.suits(&tracing.shown)?;
+    let mut output = Output::open(tracing.output.as_deref(), format, &tracing.shown, tells_armed)?;
+    // Programs get their numbers in the order in which they are inserted.
+    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
+        output.program(number, name, program.main(), options.items);
+    }
+    Ok(output)
+}
+
+/// What the output is.
+fn format(tracing: &Tracing) -> Format {
+    Format::of(tracing.output.as_deref(), tracing.format)
 }
 
 fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     Ok(Options {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
-        items: tracing.shown.items(),
+        items: tracing.shown.items_for(format(tracing)),
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }
 
 /// Shows the summary and writes the statistics.
 fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
-    output.flush();
+    output.end(report);
     for probe in &report.probes {
         let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
         if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {

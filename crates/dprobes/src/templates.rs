@@ -1,12 +1,12 @@
 //! `dprobes templates`, and the templates by which records are shown.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use trace::Text;
 use trace::template::Templates;
+use trace::{Record, Text};
 
 use crate::arguments::{self, Shown, TemplatesAction};
 use crate::output::tell;
@@ -47,16 +47,15 @@ fn list(directory: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What writes records as they are to be shown. Mistakes in templates are told; there must be some templates if any are asked for.
+/// The templates by which records are to be shown, if any are asked for. Mistakes in them are told.
 ///
 /// # Errors
 /// The directory of the templates is not there, or has none.
-pub(crate) fn text(shown: &Shown) -> Result<Text, Failure> {
-    let text = Text::new(shown.items(), shown.form());
-    let Some(directory) = &shown.templates else { return Ok(text) };
+pub(crate) fn open(shown: &Shown) -> Result<Option<Templates>, Failure> {
+    let Some(directory) = &shown.templates else { return Ok(None) };
     let templates = Templates::open(directory).map_err(Failure::new)?;
     tell_problems(&templates, tell);
-    Ok(text.with_templates(templates))
+    Ok(Some(templates))
 }
 
 /// Tells what is wrong with templates.
@@ -70,24 +69,42 @@ fn tell_problems(templates: &Templates, tell: impl FnOnce(&str)) {
     }
 }
 
-/// Reads templates again that have been changed.
-#[derive(Debug, Default)]
-pub(crate) struct Refresh {
-    /// When it was looked last.
-    last: Option<Instant>,
+/// Records as text, while they are made: templates that are changed meanwhile are read again.
+#[derive(Debug)]
+pub(crate) struct Live {
+    text: Box<Text>,
+    /// When it was looked last whether templates have been changed.
+    looked: Instant,
     /// Whether it was told that they are gone.
     gone: bool,
 }
 
-impl Refresh {
-    /// Looks, unless it was looked a moment ago. What is wrong then is told.
-    pub(crate) fn turn(&mut self, text: &mut Text, tell: impl FnOnce(&str)) {
-        let Some(templates) = text.templates() else { return };
-        let now = Instant::now();
-        if now.duration_since(*self.last.get_or_insert(now)) < REFRESH {
+impl Live {
+    /// Text as it is asked for, by these templates.
+    pub(crate) fn new(shown: &Shown, templates: Option<Templates>) -> Live {
+        let text = Text::new(shown.items(), shown.form());
+        let text = match templates {
+            Some(templates) => text.with_templates(templates),
+            None => text,
+        };
+        Live { text: Box::new(text), looked: Instant::now(), gone: false }
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub(crate) fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
+        self.text.write(record, out)
+    }
+
+    /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
+    pub(crate) fn refresh(&mut self, tell: impl FnOnce(&str)) {
+        let Some(templates) = self.text.templates() else { return };
+        if self.looked.elapsed() < REFRESH {
             return;
         }
-        self.last = Some(now);
+        self.looked = Instant::now();
         let refreshed = templates.refresh();
         let was_gone = std::mem::replace(&mut self.gone, refreshed.is_err());
         match refreshed {

@@ -67,6 +67,7 @@ impl Tracer<'_> {
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
         self.leave_all(control);
+        self.tell_losses();
         self.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
@@ -169,6 +170,8 @@ impl Tracer<'_> {
         if space.has_jumps() || space.planner.is_some() {
             match self.hold(number) {
                 Ok(held) => {
+                    // Before it is forgotten which jumps lead where.
+                    self.bring_back(number, &held);
                     if let Some(space) = self.spaces.get_mut(&number) {
                         space.disarm_all(&held);
                     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use process::Module;
 use trace::Record;
 
 /// Takes what the engine has to say, as it happens.
@@ -16,8 +17,37 @@ pub trait Observer {
     /// Takes a message.
     fn note(&mut self, note: &Note);
 
+    /// Takes what is known of an instruction at which a probe was armed.
+    fn placed(&mut self, _placed: &Placed<'_>) {}
+
+    /// Takes how many more records of a probe were dropped since it was told last: about every second while there are some, and at
+    /// the end. Records that [`Observer::record`] did not take are among them.
+    fn dropped(&mut self, _program: usize, _probe: usize, _count: u64) {}
+
     /// Called when there is nothing to do: a buffer may be written out.
     fn idle(&mut self) {}
+
+    /// Whether something is kept that is to be written out before long: then [`Observer::idle`] is called several times a second.
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+/// An instruction at which a probe was armed, in one process. A child that is forked has it, too, without its being told.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// The process.
+    pub pid: i32,
+    /// The program's number.
+    pub program: usize,
+    /// The probe's number in it.
+    pub probe: usize,
+    /// The module that the instruction is in.
+    pub module: &'a Module,
+    /// Its address in the process.
+    pub address: u64,
+    /// How a jump was made to fit there; none where it traps.
+    pub tactic: Option<&'static str>,
 }
 
 /// A message to the user.

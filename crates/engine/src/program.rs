@@ -245,6 +245,11 @@ impl Probe {
         counts
     }
 
+    /// Records that were dropped so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.counts.dropped + self.counted.as_ref().map_or(0, |counted| counted.word(DROPPED))
+    }
+
     /// The name of the engine that serves it.
     pub(crate) fn engine(&self) -> &'static str {
         match (self.tactic, &self.why_trapped) {

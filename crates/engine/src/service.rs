@@ -126,28 +126,33 @@ impl Tracer<'_> {
             }
         }
         self.drain(false);
+        self.tell_losses();
     }
 
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
-        programs
-            .map(|(number, program)| Inserted {
-                number,
-                object: program.versions.main(),
-                versions: &program.versions,
-                options: program.options.clone(),
-                probes: program
-                    .probes
-                    .iter()
-                    .enumerate()
-                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
-                    .collect(),
-                places: program.places(),
-                is_for_all: program.only.is_none(),
-                locals: program.values(),
-            })
-            .collect()
+        programs.filter_map(|(number, _)| self.program(number)).collect()
+    }
+
+    /// A program by its number, also one that was removed.
+    pub fn program(&self, number: usize) -> Option<Inserted<'_>> {
+        let program = self.programs.get(number)?;
+        Some(Inserted {
+            number,
+            object: program.versions.main(),
+            versions: &program.versions,
+            options: program.options.clone(),
+            probes: program
+                .probes
+                .iter()
+                .enumerate()
+                .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
+                .collect(),
+            places: program.places(),
+            is_for_all: program.only.is_none(),
+            locals: program.values(),
+        })
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
@@ -207,6 +212,7 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
+        self.tell_losses();
         self.leaving = Leaving::Nobody;
     }
 

@@ -15,6 +15,7 @@ use crate::hold::Holds;
 use crate::jump::{Cells, Drain};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
+use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
 use crate::program::{Globals, Program};
@@ -48,6 +49,7 @@ pub struct Tracer<'a> {
     pub(crate) holds: Holds,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) losses: Losses,
     pub(crate) machine: Box<Machine>,
     pub(crate) threads: HashMap<i32, Tracked>,
     pub(crate) spaces: HashMap<u32, Space>,
@@ -103,6 +105,7 @@ impl<'a> Tracer<'a> {
             holds: Holds::default(),
             ledger,
             observer,
+            losses: Losses::default(),
             machine: Box::new(Machine::new()),
             threads: HashMap::new(),
             spaces: HashMap::new(),
@@ -177,7 +180,8 @@ impl<'a> Tracer<'a> {
                 false
             }
         };
-        control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
+        let ticks = self.waiting || self.serving || self.observer.waits();
+        control.wants_ticks.store(ticks, Ordering::Relaxed);
         control.wants_quick_ticks.store(self.drain.any(), Ordering::Relaxed);
         stepped
     }
@@ -351,6 +355,7 @@ impl<'a> Tracer<'a> {
         if self.held.is_empty() && self.drain.is_due() {
             self.drain(false);
         }
+        self.look_for_losses();
         if !self.drain.is_busy() {
             self.observer.idle();
         }

@@ -10,7 +10,7 @@ use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
 use crate::arguments::{
-    ApplyPpdf, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
+    ApplyPpdf, Format, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
 };
 use crate::{Failure, points, ppdf, program, symbols, templates};
 
@@ -61,8 +61,10 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
+    let format = Format::of(arguments.output.as_deref(), arguments.format);
+    format.suits(&arguments.shown)?;
     // The session uses the templates that are right; who inserts is told of the others.
-    templates::text(&arguments.shown)?;
+    templates::open(&arguments.shown)?;
     let mode = match (arguments.merge, arguments.replace) {
         (true, _) => Mode::Merge,
         (_, true) => Mode::Replace,
@@ -88,6 +90,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         mode,
         processes: arguments.pid.clone(),
         output: arguments.output.as_deref().map(absolute).transpose()?,
+        format,
     }));
     let stream = match connect()? {
         Some(stream) => stream,

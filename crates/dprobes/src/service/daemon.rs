@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +18,9 @@ use process::Machine;
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
-use super::sink::{self, Shared, Sinks};
+use super::sink::{self, Shared, Sinks, Target};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select, Shown};
+use crate::arguments::{Format, Program, Select, Shown};
 use crate::control::Watch;
 use crate::{Failure, front, program, summary, symbols, templates};
 
@@ -85,6 +86,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.serve(&requests);
     session.home.close();
     session.tracer.let_go(&session.watch.control);
+    session.end_sinks();
     // Nobody is answered any more but who is being answered.
     drop(requests);
     let end = Instant::now() + PATIENCE;
@@ -159,6 +161,7 @@ impl Session<'_> {
                 self.home.close();
                 let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
+                self.end_sinks();
                 Reply::done("")
             }
         }
@@ -188,13 +191,13 @@ impl Session<'_> {
             unformatted_output: insert.unformatted,
             templates: insert.templates.clone(),
         };
-        let text = templates::text(&shown).map_err(|failure| failure.message().to_owned())?;
+        let templates = templates::open(&shown).map_err(|failure| failure.message().to_owned())?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
-            items: shown.items(),
+            items: shown.items_for(insert.format),
             symbols,
         };
         let module = program.main().module.clone();
@@ -205,11 +208,13 @@ impl Session<'_> {
                  their place"
             ));
         }
-        let file = insert
-            .output
-            .as_deref()
-            .map(|path| sink::open(path).map_err(|error| format!("{}: {error}", path.display())))
-            .transpose()?;
+        let target = match (&insert.output, insert.format) {
+            (None, _) => Target::KernelLog,
+            (Some(path), Format::Text) => {
+                Target::File(sink::open(path).map_err(|error| format!("{}: {error}", path.display()))?)
+            }
+            (Some(path), Format::Dpt) => Target::Store(path.clone()),
+        };
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
             self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
@@ -218,13 +223,25 @@ impl Session<'_> {
             insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
         let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
+        // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
+        let begun = match &target {
+            Target::Store(path) => self.begin_store(path)?,
+            _ => false,
+        };
         match insert.mode {
             Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
             _ => self.take_out_points(&points),
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
+        let (object, items) = (program.main().clone(), options.items);
         let number = self.tracer.insert(program, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, text);
+        {
+            let mut sinks = self.sinks.0.borrow_mut();
+            sinks.direct(number, target, &shown, templates);
+            if let Some(recording) = sinks.store(number) {
+                recording.program(number, &insert.file.display().to_string(), &object, items);
+            }
+        }
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
@@ -238,6 +255,9 @@ impl Session<'_> {
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
                     self.let_go_unprobed();
+                    if let Some(path) = insert.output.as_deref().filter(|_| begun) {
+                        let _ = std::fs::remove_file(path);
+                    }
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -259,6 +279,17 @@ impl Session<'_> {
             }
         );
         Ok(reply)
+    }
+
+    /// Begins a store, if it is not one of this session's: says whether it is a new one.
+    fn begin_store(&self, path: &Path) -> Result<bool, String> {
+        self.sinks.0.borrow_mut().begin(path).map_err(|error| {
+            let hint = match error.kind() {
+                std::io::ErrorKind::AlreadyExists => "; a trace store is begun in a new file",
+                _ => "",
+            };
+            format!("{}: {error}{hint}", path.display())
+        })
     }
 
     /// Which of the processes that map a module a program can be placed in, and why the others are refused. It is for all
@@ -339,8 +370,27 @@ impl Session<'_> {
         // What was logged before is written before its sink is gone.
         let control = Arc::clone(&self.watch.control);
         self.tracer.complete(&control, COMPLETION);
-        self.sinks.0.borrow_mut().forget(number);
+        self.end_sink(number);
         self.refused.forget(number);
+    }
+
+    /// Ends the output of a program: a store is told what was counted.
+    fn end_sink(&mut self, number: usize) {
+        let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
+        let globals: Vec<u64> = globals.into_iter().map(|(_, value)| value).collect();
+        let mut sinks = self.sinks.0.borrow_mut();
+        if let (Some(recording), Some(program)) = (sinks.store(number), self.tracer.program(number)) {
+            let counts: Vec<_> = program.probes.iter().map(|&(_, state, counts)| (state, counts)).collect();
+            recording.ended(number as u32, &counts, &program.locals);
+        }
+        sinks.forget(number, &globals);
+    }
+
+    /// Ends the outputs of all programs, of which no probe is in any process any more.
+    fn end_sinks(&mut self) {
+        for number in self.programs(None) {
+            self.end_sink(number);
+        }
     }
 
     fn remove(&mut self, name: Option<&str>) -> Reply {

@@ -63,6 +63,8 @@ pub(crate) struct Insert {
     pub(crate) processes: Vec<i32>,
     /// A file for the records in place of the kernel log, absolute.
     pub(crate) output: Option<PathBuf>,
+    /// What that file is.
+    pub(crate) format: crate::arguments::Format,
 }
 
 /// What happens if the module has probes already.

@@ -106,3 +106,39 @@ fn a_template_that_is_changed_is_read_again_and_its_mistakes_are_told() {
     let log = std::fs::read_to_string(session.path().join("home/log")).expect("the session's log");
     assert!(log.contains("this is no control") && log.contains("nine.fmt:1:"), "{log}");
 }
+
+#[test]
+fn a_trace_store_is_formatted_by_templates_given_and_by_those_it_was_made_with() {
+    let session = Session::new();
+    let file = |name: &str| session.path().join(name).to_str().expect("text").to_owned();
+    let templates = templates().to_str().expect("text").to_owned();
+    let program = repository().join("examples/string.rpn");
+    let record = |words: &[&str], to: &str| {
+        let mut command = dprobes();
+        command.arg("run").args(crate::support::engine()).args(words).args(["-o", to]).arg(&program);
+        let (status, _, stderr) = run(command.args(["--", "ls", "/"]));
+        assert!(status.success(), "{stderr}");
+    };
+    let (bare, with) = (file("bare.dpt"), file("with.dpt"));
+    record(&[], &bare);
+    record(&["--templates", &templates], &with);
+
+    let rows = session.done(&["show", &bare]);
+    assert!(rows.contains("DProbes(3,1)  0x00000000 : 0101002f "), "{rows}");
+    let formatted = session.done(&["format", &bare, "-t", &templates]);
+    assert_eq!(bodies(&formatted, "DProbes(3,1) "), ["'/'"], "{formatted}");
+    assert_eq!(formatted.matches("DProbes(").count(), rows.matches(" cpu=").count());
+    // The same environment is asked for in both runs.
+    let shown = session.done(&["show", &with]);
+    assert_eq!(bodies(&shown, "DProbes("), bodies(&formatted, "DProbes("));
+    assert!(session.done(&["show", "-f", &with]).contains("DProbes(3,1)  01 01 00 2f\n"));
+    // Others than those it was made with; the records that have none among them are dumped.
+    let other = session.path().join("other");
+    std::fs::create_dir(&other).expect("room");
+    std::fs::write(other.join("three.fmt"), "major=3 minor=1 desc=\"\" fmt=\"opened %pz\"").expect("room");
+    let dumped = session.done(&["format", &with, "--templates", other.to_str().expect("text")]);
+    assert!(
+        dumped.contains("\nopened \n+00000000 2f ") && dumped.contains("*...POSIXLY_CORRECT*\n"),
+        "{dumped}"
+    );
+}

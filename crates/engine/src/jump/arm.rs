@@ -533,7 +533,7 @@ fn is_probed(planned: &Planned) -> bool {
 
 /// What is, or will be, around a site.
 struct Around<'a> {
-    sites: &'a HashMap<u64, Armed>,
+    sites: &'a site::Sites,
     ready: &'a HashMap<u64, &'a Ready>,
     shapes: &'a HashMap<u64, &'a Shape>,
 }

@@ -12,7 +12,7 @@ use vm::{Op, Word};
 use super::over::is_mortal;
 use super::{Code, Counter};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
-use crate::site::Site;
+use crate::site::{Site, Sites};
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
@@ -196,12 +196,7 @@ pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
 }
 
 /// The program's code from a site on.
-fn ahead_of<'a>(
-    site: &Site,
-    memory: &process::Memory,
-    sites: &HashMap<u64, crate::site::Armed>,
-    into: &'a mut [u8; AHEAD],
-) -> &'a [u8] {
+fn ahead_of<'a>(site: &Site, memory: &process::Memory, sites: &Sites, into: &'a mut [u8; AHEAD]) -> &'a [u8] {
     let own = site.displaced.original();
     if memory.peek(site.address, into).is_ok() {
         crate::site::hide(sites, site.address, into);

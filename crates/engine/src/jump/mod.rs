@@ -23,6 +23,7 @@ mod identity;
 mod out;
 mod over;
 mod plan;
+mod proof;
 mod ring;
 mod room;
 mod shared;
@@ -144,7 +145,7 @@ impl Jumps {
 
     /// All memory that was mapped: addresses and sizes.
     pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.room.areas().iter().chain(&self.pads).copied()
+        self.room.areas().chain(self.pads.iter().copied())
     }
 
     /// No site leads to a trampoline any more; threads may still be in it.

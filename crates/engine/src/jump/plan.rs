@@ -12,7 +12,7 @@ use patch::tactic::{Code, Jump as Shape, Limits, Plan, Planner, Site, Space as A
 use patch::{Mode, instructions};
 use process::{Event, Module, Status, Stop, Stopped};
 
-use super::{Layout, Trampoline};
+use super::{Layout, Trampoline, proof};
 use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::mapping::{self, Called};
@@ -98,13 +98,12 @@ impl Tracer<'_> {
         let taken = mapping::taken(tid, &mappings);
         let reach = text.start.saturating_sub(REACH)..text.range().end.saturating_add(REACH);
         // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
-        let near = |&&(base, size): &&(u64, u64)| {
+        let near = |&(base, size): &(u64, u64)| {
             base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
         };
-        let trampolines =
-            space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
-                if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
-            });
+        let trampolines = space.jumps.room.areas().filter(near).fold(trampolines, |all, (base, size)| {
+            if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
+        });
         let free = slots::free(&taken, &reach);
         let free: Vec<Range<u64>> = free
             .into_iter()
@@ -121,13 +120,14 @@ impl Tracer<'_> {
         kept.sort_by_key(|range| range.start);
         let starts = sweep(&text);
         let entered = patch::entered(&text.bytes, text.start, &starts);
+        let known = proof::instructions(&module.image, module.bias, &text.bytes, text.start, sites);
         let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
         let mut planner = space.planner.clone().unwrap_or_else(|| Planner::new(limits));
         let code = Code {
             address: text.start,
             bytes: &text.bytes,
-            instructions: &[],
+            instructions: &known,
             entered: &entered,
             kept: &kept,
             flow: None,
@@ -199,9 +199,7 @@ pub(crate) fn put_back(space: &Space, thread: &mut Stopped) -> Result<(), proces
 fn read(space: &Space, mapping: Range<u64>) -> Option<Text> {
     let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
     space.code.memory.peek(mapping.start, &mut bytes).ok()?;
-    for armed in space.sites.values() {
-        armed.changes().iter().for_each(|change| change.hide(mapping.start, &mut bytes));
-    }
+    site::hide(&space.sites, mapping.start, &mut bytes);
     Some(Text { start: mapping.start, bytes })
 }
 
@@ -288,8 +286,7 @@ impl Space {
             let written = self.code.memory.poke(start, &bytes);
             written.map(|()| trampoline).map_err(|error| format!("writing the trampoline: {error}"))
         });
-        let used = written.as_ref().map_or(0, Trampoline::size);
-        self.jumps.room.give_back(start + used, size - used);
+        self.jumps.room.shrink(start, size, written.as_ref().map_or(0, Trampoline::size));
         written
     }
 
