@@ -59,7 +59,10 @@ pub(crate) enum Command {
     Getvars(GetVars),
     /// Show or stop the background session
     Session(Session),
+    /// Check and list the templates by which records are shown
+    Templates(Templates),
     /// Show the records of a trace store
+    #[command(visible_alias = "format")]
     Show(Show),
     /// Print a completion script for a shell
     Completions {
@@ -339,11 +342,13 @@ pub(crate) struct Session {
 ///
 /// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and says where its probes were, what was
 /// counted and what was lost. A store whose writer was killed, or that was damaged, is read as far as there is something
-/// to be read; what is lost is told, and the exit status is 1 then.
+/// to be read; what is lost is told, and the exit status is 1 then. Records are shown by the templates given, else by those that
+/// were given when the store was made, and their bytes where there is none.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_arg("templates", |templates| templates.short('t')), after_help = "\
 Examples:
   dprobes show trace.dpt                                   all records
+  dprobes format trace.dpt -t examples/templates           the same, by templates
   dprobes show --info trace.dpt                            what is in it
   dprobes show --log PID TSC PROCNAME trace.dpt
   dprobes show --from 1.5s --to 2s trace.dpt               from its start
@@ -404,6 +409,37 @@ pub(crate) enum SessionAction {
     Status,
     /// Take all probes out and end the session
     Stop,
+}
+
+/// Check and list the templates by which records are shown
+///
+/// A template says what the bytes of a record are and how they are shown, by the codes of its probe. The language is described
+/// in docs/templates.md. With a mistake in a template, its records are shown as dumps; the others are shown as they should be.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes templates check examples/templates
+  dprobes templates list examples/templates
+  dprobes run --templates examples/templates examples/malloc.rpn -- ls -l /")]
+pub(crate) struct Templates {
+    #[command(subcommand)]
+    pub(crate) action: TemplatesAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplatesAction {
+    /// Tell all mistakes; the exit status is 1 if there is one
+    Check {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Show what each template says that its records hold: names and types
+    List {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Which programs are meant.
@@ -470,6 +506,9 @@ pub(crate) struct Shown {
     /// Write what was logged byte after byte, without offsets and characters
     #[arg(short = 'f', long)]
     pub(crate) unformatted_output: bool,
+    /// Show records by the templates in this directory: a file `directory`, or *.fmt files (docs/templates.md)
+    #[arg(long, value_name = "DIR", conflicts_with = "unformatted_output")]
+    pub(crate) templates: Option<PathBuf>,
 }
 
 impl Shown {

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use engine::{Note, Observer, Placed, Report};
-use trace::{Items, Record, Text};
+use trace::{Items, Record};
 
 use crate::Failure;
 use crate::arguments::{Format, Shown};
 use crate::recording::Recording;
 use crate::spool::Spool;
+use crate::templates::{self, Live};
 
 /// Writes records to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
@@ -23,32 +24,34 @@ pub(crate) struct Output {
 /// Where records go.
 enum Sink {
     /// To a file, as text.
-    Text(Spool, Text),
+    Text(Spool, Live),
     /// To standard error, as text, each at once.
-    Terminal(io::Stderr, Text),
+    Terminal(io::Stderr, Live),
     /// To a store.
     Store(Box<Recording>),
 }
 
 impl Output {
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or there are no templates.
     pub(crate) fn open(
         path: Option<&Path>,
         format: Format,
         shown: &Shown,
         tells_armed: bool,
     ) -> Result<Output, Failure> {
-        let text = Text::new(shown.items(), shown.form());
+        let templates = templates::open(shown)?;
         let sink = match (path, format) {
-            (None, _) => Sink::Terminal(io::stderr(), text),
+            (None, _) => Sink::Terminal(io::stderr(), Live::new(shown, templates)),
             (Some(path), Format::Text) => {
                 let file = File::create(path).map_err(|error| failed(path, &error))?;
-                Sink::Text(Spool::new(file), text)
+                Sink::Text(Spool::new(file), Live::new(shown, templates))
             }
             (Some(path), Format::Dpt) => {
                 let recording = File::create(path).and_then(Recording::start);
-                Sink::Store(Box::new(recording.map_err(|error| failed(path, &error))?))
+                let mut recording = recording.map_err(|error| failed(path, &error))?;
+                recording.templates(templates.as_ref());
+                Sink::Store(Box::new(recording))
             }
         };
         Ok(Output { sink, tells_armed, failed: false })
@@ -136,8 +139,14 @@ impl Observer for Output {
 
     fn idle(&mut self) {
         let written = match &mut self.sink {
-            Sink::Text(spool, _) => spool.idle(),
-            Sink::Terminal(..) => Ok(()),
+            Sink::Text(spool, text) => {
+                text.refresh(tell);
+                spool.idle()
+            }
+            Sink::Terminal(_, text) => {
+                text.refresh(tell);
+                Ok(())
+            }
             Sink::Store(recording) => recording.idle(),
         };
         if let Err(error) = written {

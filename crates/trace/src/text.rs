@@ -66,6 +66,11 @@ impl Text {
         Text { templates: Some(templates), ..self }
     }
 
+    /// Shows these items of a header from now on.
+    pub fn set_items(&mut self, items: Items) {
+        self.items = Some(items);
+    }
+
     /// The templates, if there are any: to be refreshed.
     pub fn templates(&mut self) -> Option<&mut Templates> {
         self.templates.as_mut()

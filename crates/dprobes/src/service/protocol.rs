@@ -60,6 +60,8 @@ pub(crate) struct Insert {
     /// Bytes of records that may wait, in processes that are followed from now on.
     #[serde(default)]
     pub(crate) buffer: Option<u64>,
+    /// The directory of the templates, absolute.
+    pub(crate) templates: Option<PathBuf>,
     /// The file whose symbols are meant, absolute.
     pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,

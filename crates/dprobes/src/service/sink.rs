@@ -9,24 +9,26 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use engine::{Note, Observer, Placed};
-use trace::{Record, Text};
+use trace::Record;
+use trace::template::Templates;
 
 use super::klog::KernelLog;
 use crate::arguments::Shown;
 use crate::recording::Recording;
 use crate::spool::Spool;
+use crate::templates::Live;
 
 /// One program's records.
 enum Sink {
     /// To a file, as text.
     Text {
         spool: Spool,
-        text: Text,
+        text: Live,
         /// Whether a failure was told.
         failed: bool,
     },
     /// To the kernel log.
-    KernelLog(KernelLog, Text),
+    KernelLog(KernelLog, Live),
     /// To the store in this file, which other programs may share.
     Store(PathBuf),
 }
@@ -64,15 +66,23 @@ impl Sinks {
         Sinks { sinks: HashMap::new(), stores: HashMap::new(), log }
     }
 
-    /// Says where the records of a program go, which `shown` are to be seen.
-    pub(crate) fn direct(&mut self, program: usize, target: Target, shown: &Shown) {
-        let text = Text::new(shown.items(), shown.form());
+    /// Says where the records of a program go, which `shown` are to be seen, by these templates.
+    pub(crate) fn direct(
+        &mut self,
+        program: usize,
+        target: Target,
+        shown: &Shown,
+        templates: Option<Templates>,
+    ) {
         let sink = match target {
-            Target::KernelLog => Sink::KernelLog(KernelLog::open(), text),
-            Target::File(file) => Sink::Text { spool: Spool::new(file), text, failed: false },
+            Target::KernelLog => Sink::KernelLog(KernelLog::open(), Live::new(shown, templates)),
+            Target::File(file) => {
+                Sink::Text { spool: Spool::new(file), text: Live::new(shown, templates), failed: false }
+            }
             Target::Store(path) => {
                 if let Some(filled) = self.stores.get_mut(&path) {
                     filled.expected = false;
+                    filled.recording.templates(templates.as_ref());
                 }
                 Sink::Store(path)
             }
@@ -126,6 +136,19 @@ impl Sinks {
         }
         for failure in failures {
             self.tell(&failure);
+        }
+    }
+
+    /// Reads templates again that have been changed.
+    fn refresh(&mut self) {
+        let mut told = Vec::new();
+        for sink in self.sinks.values_mut() {
+            if let Sink::Text { text, .. } | Sink::KernelLog(_, text) = sink {
+                text.refresh(|problem| told.push(problem.to_owned()));
+            }
+        }
+        for problem in told {
+            self.tell(&problem);
         }
     }
 
@@ -205,6 +228,8 @@ impl Observer for Shared {
     }
 
     fn idle(&mut self) {
-        self.0.borrow_mut().flush(false);
+        let mut sinks = self.0.borrow_mut();
+        sinks.flush(false);
+        sinks.refresh();
     }
 }

@@ -37,4 +37,5 @@ mod session;
 mod signals;
 mod sleepers;
 mod stores;
+mod templates;
 mod threads;
