@@ -9,11 +9,10 @@ use clap::{Args, ValueEnum};
 use convert::perfetto::Counters;
 use convert::{Csv, Form, Json, Known, Perfetto, Sheet, pour};
 use trace::store::Reader;
-use trace::template::Templates;
 
-use crate::Failure;
 use crate::output::tell;
 use crate::selection::Selection;
+use crate::{Failure, templates};
 
 /// Convert a trace store to other forms
 ///
@@ -83,7 +82,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let filter = arguments.selection.filter(reader.info())?;
-    let sheet = Sheet::new(open_templates(arguments.templates.as_deref())?, reader.info());
+    let sheet = Sheet::new(templates::of(arguments.templates.as_deref())?, reader.info());
     let mut known = Known::new(reader.info());
     reader.select(filter).map_err(failed)?;
     let (name, out) = open(arguments)?;
@@ -104,16 +103,6 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
         Err(convert::Failure::Write(error)) => Err(unwritten(&error)),
         Err(convert::Failure::Read(error)) => Err(failed(error)),
     }
-}
-
-/// The templates that are asked for. Mistakes in them are told; those without mistakes are used.
-pub(crate) fn open_templates(path: Option<&Path>) -> Result<Option<Templates>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let templates = Templates::open(path).map_err(Failure::new)?;
-    for problem in templates.problems() {
-        tell(&format!("warning: {problem}"));
-    }
-    Ok(Some(templates))
 }
 
 /// Where it is written, with its name.

@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod convert;
 mod front;
+mod hooks;
 mod lines;
 mod list;
 mod lists;
@@ -23,9 +24,11 @@ mod selection;
 mod service;
 mod session;
 mod show;
+mod spool;
 mod stats;
 mod summary;
 mod symbols;
+mod templates;
 mod usage;
 
 use std::process::ExitCode;
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
+        Command::Templates(templates) => templates::templates(&templates),
         Command::Show(show) => show::show(&show),
         Command::Convert(arguments) => convert::convert(&arguments),
         Command::Completions { shell } => {
