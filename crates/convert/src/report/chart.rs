@@ -29,6 +29,15 @@ fn step(greatest: f64) -> f64 {
         .unwrap_or(rough)
 }
 
+/// A number of a scale, whose steps are round: without decimals that say nothing.
+fn tick(value: f64) -> String {
+    let shown = rate(value);
+    let (number, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
 /// Horizontal lines with their labels, up to `greatest`; gives the value at the top.
 fn grid(out: &mut String, greatest: f64, label: impl Fn(f64) -> String) -> f64 {
     let step = step(greatest);
@@ -61,6 +70,8 @@ fn begin(out: &mut String, label: &str) {
 
 /// A rectangle of a series, with what is shown when the pointer is on it.
 fn bar(out: &mut String, class: &str, [x, y, width, height]: [f64; 4], title: &str) {
+    // What is there is seen.
+    let (y, height) = if height < 1.5 { (y + height - 1.5, 1.5) } else { (y, height) };
     let _ = write!(
         out,
         "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{}</title></rect>",
@@ -76,7 +87,7 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     let sums: Vec<u64> =
         (0..PARTS).map(|part| series.iter().map(|(_, timeline)| timeline.0[part]).sum()).collect();
     let greatest = sums.iter().copied().max().unwrap_or(0) as f64 / seconds;
-    let top = grid(&mut out, greatest, rate);
+    let top = grid(&mut out, greatest, tick);
     let (width, height) = ((WIDTH - LEFT) / PARTS as f64, HEIGHT - TOP - BOTTOM);
     for part in 0..PARTS {
         let x = LEFT + part as f64 * width;
@@ -120,20 +131,22 @@ pub(super) fn lengths(times: &Histogram, name: &str) -> String {
     begin(&mut out, &format!("times of {name}"));
     let powers = times.powers();
     let greatest = powers.iter().map(|power| power.count).max().unwrap_or(0);
-    let top = grid(&mut out, greatest as f64, rate);
+    let top = grid(&mut out, greatest as f64, tick);
     let (width, height) = ((WIDTH - LEFT) / powers.len().max(1) as f64, HEIGHT - TOP - BOTTOM);
     let column = width.min(72.0);
     for (place, power) in powers.iter().enumerate() {
         let x = LEFT + place as f64 * column;
         let share = power.count as f64 / top * height;
-        let title = format!(
-            "{} to {}: {}, {:.2}%",
-            duration(power.from),
-            duration(power.to()),
-            grouped(power.count),
-            super::numbers::percent(power.count, times.count)
-        );
-        bar(&mut out, "s0", [x + 1.0, HEIGHT - BOTTOM - share, column - 2.0, share], &title);
+        if power.count > 0 {
+            let title = format!(
+                "{} to {}: {}, {:.2}%",
+                duration(power.from),
+                duration(power.to()),
+                grouped(power.count),
+                super::numbers::percent(power.count, times.count)
+            );
+            bar(&mut out, "s0", [x + 1.0, HEIGHT - BOTTOM - share, column - 2.0, share], &title);
+        }
         // As many labels as there is room for.
         if place % (56.0 / column).ceil().max(1.0) as usize == 0 {
             let _ = write!(
@@ -194,5 +207,6 @@ mod tests {
             assert_eq!(step(greatest), expected);
         }
         assert!(step(0.0) > 0.0);
+        assert_eq!([0.0, 2.0, 500.0, 20_000.0, 1_500_000.0].map(tick), ["0", "2", "500", "20 k", "1.5 M"]);
     }
 }

@@ -169,7 +169,16 @@ fn probes(out: &mut String, found: &Findings, most: usize) {
             spark(timeline)
         );
     }
-    let heads = ["probe", "records", "share", "records/s", "hits", "missed", "dropped", "over time"];
+    let heads = [
+        "probe",
+        "records",
+        "share",
+        "records/s",
+        "hits",
+        "missed",
+        "dropped",
+        "<span class=\"left\">over time</span>",
+    ];
     table(out, &heads, &rows);
     more(out, found.probes.len(), most, "probes");
     out.push_str("</section>\n");

@@ -103,7 +103,7 @@ impl Latencies {
         let mut functions: Vec<(u32, Histogram)> = self.functions.drain().collect();
         functions.sort_by_key(|(number, times)| (std::cmp::Reverse(times.sum), *number));
         all.extend(functions.into_iter().map(|(number, times)| Latency {
-            name: names.get(number as usize).cloned().unwrap_or_default(),
+            name: format!("{}, entry to return", names.get(number as usize).map_or("?", String::as_str)),
             times,
             open: 0,
         }));

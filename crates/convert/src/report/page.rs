@@ -29,6 +29,7 @@ td { text-align: right; padding: 5px 10px; border-bottom: 1px solid var(--line);
 tr:last-child td { border-bottom: 0; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; min-width: 170px; }
 td.sub:first-child { padding-left: 22px; color: var(--soft); }
+th:has(.left) { text-align: left; }
 .meter { width: 150px; }
 .meter i { display: block; height: 10px; border-radius: 2px; background: var(--s0); min-width: 1px; }
 .spark { width: 150px; height: 24px; display: block; }
@@ -38,7 +39,7 @@ td.sub:first-child { padding-left: 22px; color: var(--soft); }
 .chart { display: block; width: 100%; height: auto; }
 .chart .grid { stroke: var(--line); } .chart .axis { stroke: var(--faint); }
 .chart .mark { stroke: var(--ink); stroke-dasharray: 3 3; }
-.chart text { font-size: 12px; } .chart .tick { fill: var(--faint); } .chart .label { fill: var(--ink); }
+.chart text { font-size: 12px; } .chart .tick { fill: var(--faint); } .chart .label { fill: var(--ink); stroke: var(--card); stroke-width: 4px; paint-order: stroke; }
 .s0 { fill: var(--s0); background: var(--s0); } .s1 { fill: var(--s1); background: var(--s1); } .s2 { fill: var(--s2); background: var(--s2); }
 .s3 { fill: var(--s3); background: var(--s3); } .s4 { fill: var(--s4); background: var(--s4); } .s5 { fill: var(--s5); background: var(--s5); }
 .s6 { fill: var(--s6); background: var(--s6); }

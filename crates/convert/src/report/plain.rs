@@ -164,7 +164,7 @@ fn histogram(out: &mut String, latency: &Latency) {
     if times.count == 0 {
         return;
     }
-    line(out, format!("  {}", summary(times)));
+    line(out, format!("  {}; buckets in nanoseconds:", summary(times)));
     let powers = times.powers();
     let greatest = powers.iter().map(|power| power.count).max().unwrap_or(1).max(1);
     for each in powers {
