@@ -25,7 +25,7 @@ pub(crate) struct Output {
 /// Where records go.
 enum Sink {
     /// As text.
-    Text(Box<dyn Write>, Text),
+    Text(Box<dyn Write>, Box<Text>),
     /// To a store.
     Store(Box<Recording>),
 }
@@ -39,7 +39,7 @@ impl Output {
         shown: &Shown,
         tells_armed: bool,
     ) -> Result<Output, Failure> {
-        let text = |out| Sink::Text(out, Text::new(shown.items(), shown.form()));
+        let text = |out| Sink::Text(out, Box::new(Text::new(shown.items(), shown.form())));
         let sink = match (path, format) {
             (None, _) => text(Box::new(io::stderr())),
             (Some(path), Format::Text) => {

@@ -20,7 +20,7 @@ enum Sink {
     /// As text.
     Text {
         out: Box<dyn Write>,
-        text: Text,
+        text: Box<Text>,
         /// Whether a failure was told.
         failed: bool,
     },
@@ -63,7 +63,8 @@ impl Sinks {
 
     /// Says where the records of a program go, which `shown` are to be seen.
     pub(crate) fn direct(&mut self, program: usize, target: Target, shown: &Shown) {
-        let text = |out| Sink::Text { out, text: Text::new(shown.items(), shown.form()), failed: false };
+        let new = || Box::new(Text::new(shown.items(), shown.form()));
+        let text = |out| Sink::Text { out, text: new(), failed: false };
         let sink = match target {
             Target::KernelLog => text(Box::new(KernelLog::open())),
             Target::File(file) => text(Box::new(BufWriter::new(file))),
