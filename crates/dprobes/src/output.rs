@@ -1,7 +1,7 @@
 //! Where records and messages go.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use engine::{Note, Observer, Placed, Report};
@@ -10,9 +10,7 @@ use trace::{Items, Record, Text};
 use crate::Failure;
 use crate::arguments::{Format, Shown};
 use crate::recording::Recording;
-
-/// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
-const BUFFER: usize = 1 << 16;
+use crate::spool::Spool;
 
 /// Writes records to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
@@ -24,8 +22,10 @@ pub(crate) struct Output {
 
 /// Where records go.
 enum Sink {
-    /// As text.
-    Text(Box<dyn Write>, Box<Text>),
+    /// To a file, as text.
+    Text(Spool, Text),
+    /// To standard error, as text, each at once.
+    Terminal(io::Stderr, Text),
     /// To a store.
     Store(Box<Recording>),
 }
@@ -39,12 +39,12 @@ impl Output {
         shown: &Shown,
         tells_armed: bool,
     ) -> Result<Output, Failure> {
-        let text = |out| Sink::Text(out, Box::new(Text::new(shown.items(), shown.form())));
+        let text = Text::new(shown.items(), shown.form());
         let sink = match (path, format) {
-            (None, _) => text(Box::new(io::stderr())),
+            (None, _) => Sink::Terminal(io::stderr(), text),
             (Some(path), Format::Text) => {
                 let file = File::create(path).map_err(|error| failed(path, &error))?;
-                text(Box::new(BufWriter::with_capacity(BUFFER, file)))
+                Sink::Text(Spool::new(file), text)
             }
             (Some(path), Format::Dpt) => {
                 let recording = File::create(path).and_then(Recording::start);
@@ -64,7 +64,8 @@ impl Output {
     /// Writes out what is kept, and what was counted.
     pub(crate) fn end(&mut self, report: &Report) {
         let ended = match &mut self.sink {
-            Sink::Text(out, _) => out.flush(),
+            Sink::Text(spool, _) => spool.flush(),
+            Sink::Terminal(..) => Ok(()),
             Sink::Store(recording) => {
                 recording.report(report);
                 recording.finish()
@@ -85,7 +86,12 @@ impl Output {
 
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
-            tell(&format!("warning: writing records: {error}; further records may be lost"));
+            tell(&match error.kind() {
+                io::ErrorKind::Interrupted => {
+                    "warning: nobody took the records; those that were not written yet are lost".to_owned()
+                }
+                _ => format!("warning: writing records: {error}; further records may be lost"),
+            });
         }
     }
 }
@@ -97,7 +103,8 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
 impl Observer for Output {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let result = match &mut self.sink {
-            Sink::Text(out, text) => text.write(record, out),
+            Sink::Text(spool, text) => spool.place().map(|place| text.append(record, place)),
+            Sink::Terminal(stderr, text) => text.write(record, stderr),
             Sink::Store(recording) => recording.record(program, record),
         };
         if let Err(error) = &result {
@@ -129,12 +136,17 @@ impl Observer for Output {
 
     fn idle(&mut self) {
         let written = match &mut self.sink {
-            Sink::Text(out, _) => out.flush(),
+            Sink::Text(spool, _) => spool.idle(),
+            Sink::Terminal(..) => Ok(()),
             Sink::Store(recording) => recording.idle(),
         };
         if let Err(error) = written {
             self.fail(&error);
         }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        !matches!(&self.sink, Sink::Text(spool, _) if !spool.is_ready())
     }
 
     fn waits(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,16 +14,19 @@ use trace::{Record, Text};
 use super::klog::KernelLog;
 use crate::arguments::Shown;
 use crate::recording::Recording;
+use crate::spool::Spool;
 
 /// One program's records.
 enum Sink {
-    /// As text.
+    /// To a file, as text.
     Text {
-        out: Box<dyn Write>,
-        text: Box<Text>,
+        spool: Spool,
+        text: Text,
         /// Whether a failure was told.
         failed: bool,
     },
+    /// To the kernel log.
+    KernelLog(KernelLog, Text),
     /// To the store in this file, which other programs may share.
     Store(PathBuf),
 }
@@ -63,11 +66,10 @@ impl Sinks {
 
     /// Says where the records of a program go, which `shown` are to be seen.
     pub(crate) fn direct(&mut self, program: usize, target: Target, shown: &Shown) {
-        let new = || Box::new(Text::new(shown.items(), shown.form()));
-        let text = |out| Sink::Text { out, text: new(), failed: false };
+        let text = Text::new(shown.items(), shown.form());
         let sink = match target {
-            Target::KernelLog => text(Box::new(KernelLog::open())),
-            Target::File(file) => text(Box::new(BufWriter::new(file))),
+            Target::KernelLog => Sink::KernelLog(KernelLog::open(), text),
+            Target::File(file) => Sink::Text { spool: Spool::new(file), text, failed: false },
             Target::Store(path) => {
                 if let Some(filled) = self.stores.get_mut(&path) {
                     filled.expected = false;
@@ -97,12 +99,13 @@ impl Sinks {
     pub(crate) fn store(&mut self, program: usize) -> Option<&mut Recording> {
         match self.sinks.get(&program)? {
             Sink::Store(path) => self.stores.get_mut(path).map(|filled| &mut filled.recording),
-            Sink::Text { .. } => None,
+            Sink::Text { .. } | Sink::KernelLog(..) => None,
         }
     }
 
-    /// Writes out what is kept. What cannot be written is lost, which the log says once for each program or store.
-    fn flush(&mut self) {
+    /// Lets what is kept be written; with `all`, waits until it is. What cannot be written is lost, which the log says once for each
+    /// program or store.
+    fn flush(&mut self, all: bool) {
         let mut failures = Vec::new();
         let mut note = |failed: &mut bool, what: String, error: io::Error| {
             if !std::mem::replace(failed, true) {
@@ -110,8 +113,8 @@ impl Sinks {
             }
         };
         for (program, sink) in &mut self.sinks {
-            if let Sink::Text { out, failed, .. } = sink
-                && let Err(error) = out.flush()
+            if let Sink::Text { spool, failed, .. } = sink
+                && let Err(error) = if all { spool.flush() } else { spool.idle() }
             {
                 note(failed, format!("program {program}"), error);
             }
@@ -129,7 +132,7 @@ impl Sinks {
     /// Forgets a program, whose records are all written. A store that no other program has is brought to its end; the global
     /// variables are the last that it is told.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        self.flush();
+        self.flush(true);
         let Some(Sink::Store(path)) = self.sinks.remove(&program) else { return };
         let shared = self.sinks.values().any(|sink| matches!(sink, Sink::Store(other) if *other == path));
         if shared || self.stores.get(&path).is_none_or(|filled| filled.expected) {
@@ -163,7 +166,10 @@ impl Observer for Shared {
         let mut sinks = self.0.borrow_mut();
         let Sinks { sinks, stores, .. } = &mut *sinks;
         let recording = match sinks.get_mut(&program) {
-            Some(Sink::Text { out, text, .. }) => return text.write(record, out),
+            Some(Sink::Text { spool, text, .. }) => {
+                return spool.place().map(|place| text.append(record, place));
+            }
+            Some(Sink::KernelLog(log, text)) => return text.write(record, log),
             Some(Sink::Store(path)) => stores.get_mut(path),
             None => None,
         };
@@ -192,7 +198,13 @@ impl Observer for Shared {
         }
     }
 
+    fn is_ready(&mut self) -> bool {
+        // One that is slow holds up all: their records come from the same memory.
+        let is_ready = |sink: &Sink| !matches!(sink, Sink::Text { spool, .. } if !spool.is_ready());
+        self.0.borrow().sinks.values().all(is_ready)
+    }
+
     fn idle(&mut self) {
-        self.0.borrow_mut().flush();
+        self.0.borrow_mut().flush(false);
     }
 }
