@@ -86,7 +86,7 @@ mod versions;
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use ledger::{Ledger, Restored};
-pub use observer::{Note, Observer, Placed};
+pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, State};

@@ -53,6 +53,8 @@ pub(crate) struct Program {
     pub(crate) removes: bool,
     /// Whether an instruction of it calls a facility: a core dump, which shows all threads.
     pub(crate) calls: bool,
+    /// Whether an instruction of it is `callk`, which calls plugins: they are in the tracer's process.
+    pub(crate) calls_plugins: bool,
     pub(crate) probes: Vec<Probe>,
     /// The sites of the probes that have many. They are noted while the program is only looked at.
     pub(crate) places: RefCell<Places>,
@@ -326,6 +328,7 @@ impl Program {
             counters: None,
             removes: crate::jump::has(&object.code, object.word().bytes(), &[Op::Remove]),
             calls: crate::jump::has(&object.code, object.word().bytes(), &[Op::ExitTo]),
+            calls_plugins: crate::jump::has(&object.code, object.word().bytes(), &[Op::Callk]),
             places: RefCell::default(),
             versions,
             options,

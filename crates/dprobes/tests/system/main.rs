@@ -34,5 +34,6 @@ mod seeds;
 mod session;
 mod signals;
 mod sleepers;
+mod stores;
 mod templates;
 mod threads;
