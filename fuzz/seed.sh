@@ -26,6 +26,11 @@ done
 # The tags of sections and fields.
 grep -oE '`[A-Za-z]{4}`' ../docs/ppdf.md | tr -d '`' | sort -u | sed 's/.*/"&"/' >corpus/tags.dict
 
+# Small stores: with the records of two probes, of few and of many places, cut off, and without any.
+../target/debug/dprobes run -o corpus/store/malloc.dpt ../examples/malloc.rpn -- true 2>/dev/null
+../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:entry' --do 'push arg, 0; log 1' -- true 2>/dev/null
+../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>/dev/null || true
+head -c 700 corpus/store/malloc.dpt >corpus/store/cut.dpt
 # Templates: those of the examples and of their page, with records made up for them.
 mkdir -p corpus/template
 data='\1\5\0hello\0\14\0\0\0\0\0\0\0\3\0\2\0\0\0\377\4\0\1\2\3\4more'
@@ -38,9 +43,3 @@ for file in corpus/template/page-*; do
     { printf '\1'; cat "$file"; printf "\0$data"; } >"$file.seed" && mv "$file.seed" "$file"
 done
 printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict
-
-# Small stores: with the records of two probes, of few and of many places, cut off, and without any.
-../target/debug/dprobes run -o corpus/store/malloc.dpt ../examples/malloc.rpn -- true 2>/dev/null
-../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:entry' --do 'push arg, 0; log 1' -- true 2>/dev/null
-../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>/dev/null || true
-head -c 700 corpus/store/malloc.dpt >corpus/store/cut.dpt

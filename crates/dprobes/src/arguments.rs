@@ -280,12 +280,17 @@ pub(crate) struct Placing {
     /// What the file is, whatever its name ends in
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
+    /// Load a plugin into the session, where it stays; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
 }
 
 /// Take probes out that were inserted
@@ -532,6 +537,19 @@ impl Shown {
     }
 }
 
+/// What becomes of records that come faster than they are written.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Buffering {
+    /// Lose no record: where the buffer is full, the program waits until there is room
+    ///
+    /// Without it, records of jumps that find no room are dropped, and counted.
+    #[arg(long)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer: Option<u64>,
+}
+
 /// How a program is used.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
@@ -546,6 +564,8 @@ pub(crate) struct Tracing {
     /// What the file is, whatever its name ends in
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
@@ -555,6 +575,17 @@ pub(crate) struct Tracing {
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Load a plugin, a shared object that is called for records and by `callk`; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
+}
+
+/// A plugin, and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plugin {
+    pub(crate) file: PathBuf,
+    /// What stands behind the first `=`; empty if there is none.
+    pub(crate) argument: String,
 }
 
 /// What a file of records is.
@@ -633,6 +664,15 @@ fn items(text: &str) -> Result<String, String> {
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// Reads a plugin and its argument.
+fn plugin(text: &str) -> Result<Plugin, String> {
+    let (file, argument) = text.split_once('=').unwrap_or((text, ""));
+    match file.is_empty() {
+        true => Err("the plugin's file is missing; as in --plugin ./plugin.so=ARGUMENT".to_owned()),
+        false => Ok(Plugin { file: file.into(), argument: argument.to_owned() }),
+    }
+}
+
 /// Reads a point of a function.
 fn point(text: &str) -> Result<rpn::Point, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
@@ -658,6 +698,25 @@ fn range(text: &str) -> Result<(usize, usize), String> {
         (Ok(from), Ok(to)) if from <= to => Ok((from, to)),
         _ => Err("a range is written as FROM-TO, as in 0-7".to_owned()),
     }
+}
+
+/// Reads a size in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is written as 512K or 16M, and is from 256K to 64M".to_owned();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| engine::BUFFERS.contains(bytes)).ok_or_else(wrong)?;
+    if !bytes.is_power_of_two() {
+        let next = bytes.next_power_of_two() >> 10;
+        return Err(format!("a buffer's size is a power of two; the next one is {next}K"));
+    }
+    Ok(bytes)
 }
 
 /// Reads a time; a bare number means seconds.
@@ -724,6 +783,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_within_bounds() {
+        assert_eq!(super::size("16M"), Ok(16 << 20));
+        assert_eq!(super::size("512kib"), Ok(512 << 10));
+        assert_eq!(super::size("4194304"), Ok(4 << 20));
+        for wrong in ["", "M", "1K", "128M", "3M", "4G", "-1", "99999999999999999999M"] {
+            assert!(super::size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

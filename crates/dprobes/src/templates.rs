@@ -98,6 +98,11 @@ impl Live {
         self.text.write(record, out)
     }
 
+    /// Appends a record.
+    pub(crate) fn append(&mut self, record: &Record, to: &mut Vec<u8>) {
+        self.text.append(record, to);
+    }
+
     /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
     pub(crate) fn refresh(&mut self, tell: impl FnOnce(&str)) {
         let Some(templates) = self.text.templates() else { return };
