@@ -22,9 +22,11 @@ mod recording;
 mod service;
 mod session;
 mod show;
+mod spool;
 mod stats;
 mod summary;
 mod symbols;
+mod templates;
 mod usage;
 
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
+        Command::Templates(templates) => templates::templates(&templates),
         Command::Show(show) => show::show(&show),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());

@@ -28,8 +28,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let front = front::split().map_err(own)?;
     let plugins = Plugins::load(&arguments.tracing.plugin).map_err(own)?;
     let mut output = behind_hooks(output, &programs);
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
@@ -88,8 +89,9 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let front = front::split()?;
     let plugins = Plugins::load(&arguments.tracing.plugin)?;
     let mut output = behind_hooks(output, &programs);
-    let watch = Watch::start(arguments.duration);
+    let watch = Watch::start(arguments.duration, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
@@ -162,6 +164,7 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: tracing.shown.items_for(format(tracing)),
+        lossless: tracing.buffering.lossless,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }

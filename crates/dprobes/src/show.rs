@@ -7,12 +7,13 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use process::Pattern;
-use trace::Text;
 use trace::store::{Filter, Info, Item, Reader};
+use trace::template::{Template, Templates};
+use trace::{Form, Items, Text};
 
-use crate::Failure;
-use crate::arguments::Show;
+use crate::arguments::{Show, Shown};
 use crate::output::tell;
+use crate::{Failure, templates};
 
 /// Shows a store.
 pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
@@ -26,20 +27,18 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         return shown.and_then(|()| out.flush()).map_or_else(ended, |()| Ok(ExitCode::SUCCESS));
     }
     let filter = filter(arguments, reader.info())?;
-    let mut texts: HashMap<u32, Text> = HashMap::new();
-    let programs = &reader.info().programs;
-    for program in programs {
-        // What a program's records do not have would be shown as zeros.
-        let items = arguments.shown.items().and(program.items);
-        texts.insert(program.number, Text::new(items, arguments.shown.form()));
-    }
-    let mut rest = Text::new(arguments.shown.items(), arguments.shown.form());
+    let wanted = arguments.shown.items();
+    // What a program's records do not have would be shown as zeros.
+    let programs = reader.info().programs.iter();
+    let items: HashMap<u32, Items> =
+        programs.map(|program| (program.number, wanted.and(program.items))).collect();
+    let mut text = text(&arguments.shown, reader.info())?;
     reader.select(filter).map_err(failed)?;
     let mut damaged = false;
     while let Some(item) = reader.next().map_err(failed)? {
         match item {
             Item::Record(entry) => {
-                let text = texts.get_mut(&entry.program).unwrap_or(&mut rest);
+                text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
                 if let Err(error) = text.write(entry.record, &mut out) {
                     return ended(error);
                 }
@@ -60,6 +59,36 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => ended(error),
     }
+}
+
+/// What writes the records: by the templates that are asked for, else by those that the store has, unless the bytes are asked for.
+fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
+    let text = Text::new(shown.items(), shown.form());
+    if let Some(templates) = templates::open(shown)? {
+        return Ok(text.with_templates(templates));
+    }
+    if info.templates.is_empty() || shown.form() == Form::Unformatted {
+        return Ok(text);
+    }
+    let compiled = info.templates.iter().map(|stored| {
+        let format = stored.format.as_deref().map(plain);
+        Template::compile(stored.major, stored.minor, &plain(&stored.description), format.as_deref())
+    });
+    let (right, wrong): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    if let Some(Err(problems)) = wrong.first() {
+        let count = crate::summary::count(wrong.len() as u64, "template");
+        let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
+        tell(&format!(
+            "warning: {count} in the store with a mistake; records show as dumps\n{}",
+            first.join("")
+        ));
+    }
+    Ok(text.with_templates(Templates::of(right.into_iter().flatten())))
+}
+
+/// A text of the store without what a terminal might obey.
+fn plain(text: &str) -> String {
+    text.replace(|each: char| each.is_control() && !matches!(each, '\n' | '\t'), ".")
 }
 
 /// What ends the command where its output cannot be written. A reader that has seen enough is no error.

@@ -32,6 +32,13 @@ pub trait Observer {
     /// Called when there is nothing to do: a buffer may be written out.
     fn idle(&mut self) {}
 
+    /// Whether records can be taken now without waiting for a slow device or reader. As long as they cannot, those of jumps
+    /// stay in the memory that they were logged to, and the tracer has time for all else; at the end, and where a
+    /// breakpoint has made one, records come all the same.
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
     /// Whether something is kept that is to be written out before long: then [`Observer::idle`] is called several times a second.
     fn waits(&self) -> bool {
         false

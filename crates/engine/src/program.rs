@@ -36,6 +36,8 @@ pub struct Options {
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
+    /// Whether a thread that finds no room for its record waits until there is some, in place of dropping it.
+    pub lossless: bool,
     /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
     /// stripped. It has to be of the module's build.
     pub symbols: Option<Arc<Image>>,

@@ -9,6 +9,7 @@
 mod digits;
 mod header;
 mod items;
+mod quick;
 pub mod raw;
 mod record;
 pub mod store;

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use dprobes_trace::template::{Field, Kind, TemplateFile, Templates, Value, Width};
+use dprobes_trace::template::{Field, Kind, Template, TemplateFile, Templates, Value, Width};
 use dprobes_trace::{Items, Record};
 use proptest::prelude::*;
 
 /// The only template of a file whose `fmt` is this, as it stands between the quotes.
 #[track_caller]
-fn template(format: &str) -> dprobes_trace::template::Template {
+fn template(format: &str) -> Template {
     let text = format!("major=1 minor=2 desc=\"\" fmt=\"{format}\"");
     let file = TemplateFile::parse(Path::new("test.fmt"), &text);
     assert!(file.problems.is_empty(), "{}", file.problems[0]);
@@ -223,6 +223,16 @@ fn what_is_not_there_is_a_missing_value() {
             Value::Missing,
         ]
     );
+}
+
+#[test]
+fn a_template_is_compiled_again_from_its_format() {
+    let template = template(r"a\t%% %r(%2u %( )%s");
+    assert_eq!(template.format.as_deref(), Some("a\t%% %r(%2u %( )%s"));
+    let again = Template::compile(1, 2, "", template.format.as_deref()).expect("it is right");
+    assert_eq!(again, template);
+    let wrong = Template::compile(1, 2, "", Some("a\nb %q")).expect_err("no control");
+    assert_eq!((wrong.len(), wrong[0].line, wrong[0].column), (1, 2, 3));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::socket::{self, Home};
 use crate::arguments::{Format, Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
-use crate::{Failure, front, program, summary, symbols};
+use crate::{Failure, front, program, summary, symbols, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -57,7 +57,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let listener = home.listener.try_clone().map_err(failed)?;
     let clients = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&clients);
@@ -196,15 +196,22 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let shown = Shown {
+            log: insert.items.clone(),
+            unformatted_output: insert.unformatted,
+            templates: insert.templates.clone(),
+        };
+        let templates = templates::open(&shown).map_err(|failure| failure.message().to_owned())?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
             items: shown.items_for(insert.format),
+            lossless: insert.lossless,
             symbols,
         };
+        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
@@ -246,7 +253,7 @@ impl Session<'_> {
         self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
             let mut sinks = self.sinks.0.borrow_mut();
-            sinks.direct(number, target, &shown);
+            sinks.direct(number, target, &shown, templates);
             if let Some(recording) = sinks.store(number) {
                 recording.program(number, &insert.file.display().to_string(), &object, items);
             }

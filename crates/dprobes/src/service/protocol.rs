@@ -54,6 +54,14 @@ pub(crate) struct Insert {
     pub(crate) items: Vec<String>,
     /// Whether the logged bytes are written without rows.
     pub(crate) unformatted: bool,
+    /// Whether the program waits where there is no room for a record.
+    #[serde(default)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait, in processes that are followed from now on.
+    #[serde(default)]
+    pub(crate) buffer: Option<u64>,
+    /// The directory of the templates, absolute.
+    pub(crate) templates: Option<PathBuf>,
     /// The file whose symbols are meant, absolute.
     pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,
