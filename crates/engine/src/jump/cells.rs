@@ -68,10 +68,21 @@ impl Cells {
     /// # Errors
     /// There is no memory to share.
     pub(crate) fn new() -> io::Result<Cells> {
+        let (size, processors, shift) = Cells::shape();
+        Ok(Cells { shared: Shared::new(size)?, next_word: GLOBALS, next_counter: 0, processors, shift })
+    }
+
+    /// Bytes, processors, and the logarithm of the bytes of each one's counters.
+    fn shape() -> (usize, usize, u32) {
         let processors = processors();
         let shift = SHIFT.min((COUNTERS / processors).ilog2());
-        let size = WORDS + (processors << shift);
-        Ok(Cells { shared: Shared::new(size)?, next_word: GLOBALS, next_counter: 0, processors, shift })
+        (WORDS + (processors << shift), processors, shift)
+    }
+
+    /// How many bytes they have on this machine, and for how many processors.
+    pub(crate) fn extent() -> (u64, usize) {
+        let (size, processors, _) = Cells::shape();
+        (size as u64, processors)
     }
 
     /// The memory.
