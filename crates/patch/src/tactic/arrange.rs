@@ -42,6 +42,7 @@ impl Planner {
             || self.evict_neighbour(code, space, address)
             || self.evict_successors(code, space, address, FEW + 1..=MANY)
             || self.evict_some(code, space, address)
+            || self.evict_neighbour_and_successor(code, space, address)
     }
 
     /// Chooses the prefixes of the jumps above that are still to come, and gives new jumps to those around an open entry that share

@@ -6,7 +6,7 @@ use crate::{Mode, displace_in};
 
 use super::arrange::WINDOW;
 use super::image::Change;
-use super::jump::{JUMP, Joint, Placement, pads_allowed};
+use super::jump::{JUMP, Joint, PREFIXES, Placement, pads_allowed};
 use super::pads::Pages;
 use super::pattern;
 use super::planner::{LONGEST, Planner, State};
@@ -155,6 +155,40 @@ impl Planner {
             }
             self.entries.remove(host);
         }
+        false
+    }
+
+    /// The same for an instruction of one byte, with the next one moved: the first byte of that one's jump, a prefix of many, says how far
+    /// the two bytes lead.
+    pub(super) fn evict_neighbour_and_successor(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+    ) -> bool {
+        let second = address + 1;
+        let known = code.is_instruction(second) || self.falls_through(address);
+        if self.end_of(address) != Some(second)
+            || !known
+            || !self.image.byte(second).is_free()
+            || !self.open_neighbour(code, second)
+        {
+            return false;
+        }
+        for first in PREFIXES {
+            // Whatever jump the next one gets begins with it.
+            self.image.rely(second, first);
+            let found = self.evict_neighbour(code, space, address);
+            let placed = found && self.place(code, space, second, Pages::Fresh);
+            if found && !placed {
+                self.unplace(address);
+            }
+            self.image.release(second);
+            if placed {
+                return true;
+            }
+        }
+        self.entries.remove(&second);
         false
     }
 
