@@ -26,7 +26,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
             match arguments.points {
-                point if arguments.tactics => tactics::of_file(&image, &file, &wanted, point, arguments.json, &mut out)?,
+                point if arguments.tactics => {
+                    tactics::of_file(&image, &file, &wanted, point, arguments.json, &mut out)?
+                }
                 None => functions(&image, &file, &wanted, &mut out),
                 Some(point) => points(&image, &file, &wanted, point, &mut out)?,
             }
@@ -37,7 +39,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             }
             let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
             match arguments.tactics {
-                true => tactics::of_process(pid, pattern.as_deref(), arguments.points, arguments.json, &mut out)?,
+                true => {
+                    tactics::of_process(pid, pattern.as_deref(), arguments.points, arguments.json, &mut out)?
+                }
                 false => process(pid, pattern.as_deref(), arguments.points, &mut out)?,
             }
         }

@@ -9,6 +9,8 @@ mod arguments;
 mod check;
 mod control;
 mod front;
+mod hooks;
+mod lines;
 mod list;
 mod lists;
 mod man;
@@ -16,11 +18,15 @@ mod output;
 mod points;
 mod ppdf;
 mod program;
+mod recording;
 mod service;
 mod session;
+mod show;
+mod spool;
 mod stats;
 mod summary;
 mod symbols;
+mod templates;
 mod usage;
 
 use std::process::ExitCode;
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
+        Command::Templates(templates) => templates::templates(&templates),
+        Command::Show(show) => show::show(&show),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

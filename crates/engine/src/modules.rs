@@ -13,6 +13,7 @@ use crate::loader;
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
+use crate::placed::probes_of;
 use crate::program::{Engine, Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area};
@@ -193,6 +194,7 @@ impl Tracer<'_> {
         let planned = std::mem::take(&mut work.plan.planned);
         let mut count = planned.len();
         note_offsets(&mut self.programs, &work.module, &planned);
+        let probes = probes_of(&planned);
         let (mut thread, mut stop) = (thread, stop);
         let mut traps = planned;
         // Where there are jumps, no byte is changed that they do not know of.
@@ -223,6 +225,7 @@ impl Tracer<'_> {
         }
         if work.program.is_some() {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.tell_placed(number, pid, &work.module, &probes);
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))

@@ -1,7 +1,5 @@
 //! Where a program's probepoints are in a module of a process: checked, nothing changed.
 
-use std::collections::HashMap;
-
 use process::{Image, Memory, Module, Pattern};
 use rpn::{Location, Site};
 
@@ -13,7 +11,7 @@ use crate::program::Program;
 use crate::resolve::{
     code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
 };
-use crate::site::{Armed, INT3, LONGEST, Planned, Use};
+use crate::site::{INT3, LONGEST, Planned, Sites, Use};
 use crate::space::module_key;
 
 /// The code of a process as the program wrote it.
@@ -21,7 +19,7 @@ use crate::space::module_key;
 pub(crate) struct Text<'a> {
     pub(crate) memory: &'a Memory,
     /// The sites where something else stands just now.
-    pub(crate) sites: Option<&'a HashMap<u64, Armed>>,
+    pub(crate) sites: Option<&'a Sites>,
 }
 
 impl Text<'_> {

@@ -4,7 +4,7 @@
 //! [`Armed`] one: `int3` is its first byte, or a jump to a trampoline stands in its place ([`Way`]). Disarming that restores the
 //! bytes; the [`Disarmed`] site is kept, for threads that had reached the `int3` before.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -186,6 +186,14 @@ impl Armed {
         }
     }
 
+    /// Shows what is written for it, change by change.
+    fn each_change(&self, mut show: impl FnMut(&Change)) {
+        match &self.way {
+            Way::Trap => show(&self.site.trap()),
+            Way::Jump(jump) => jump.changes.iter().for_each(show),
+        }
+    }
+
     /// What is written for it.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.way.changes(&self.site)
@@ -221,7 +229,7 @@ impl Armed {
 
     /// Makes sure that what makes it fire is there, after the module may have been mapped anew. Says whether the site is
     /// still what it was made for. A jump is not written again, but the site planned anew.
-    pub(crate) fn refresh(&self, memory: &Memory, sites: &HashMap<u64, Armed>) -> io::Result<bool> {
+    pub(crate) fn refresh(&self, memory: &Memory, sites: &Sites) -> io::Result<bool> {
         let original = self.site.displaced.original();
         let mut bytes = [0; LONGEST];
         let bytes = &mut bytes[..original.len()];
@@ -263,16 +271,14 @@ impl Disarmed {
     }
 }
 
+/// The armed sites of an address space, by their addresses.
+pub(crate) type Sites = BTreeMap<u64, Armed>;
+
 /// Puts the program's bytes into `bytes`, which were read at `address`, wherever armed sites have others.
-pub(crate) fn hide(sites: &HashMap<u64, Armed>, address: u64, bytes: &mut [u8]) {
-    if sites.is_empty() {
-        return;
-    }
+pub(crate) fn hide(sites: &Sites, address: u64, bytes: &mut [u8]) {
     let first = address.saturating_sub(FAR);
-    for place in first..address.saturating_add(bytes.len() as u64 + FAR) {
-        if let Some(armed) = sites.get(&place) {
-            armed.changes().iter().for_each(|change| change.hide(address, bytes));
-        }
+    for (_, armed) in sites.range(first..address.saturating_add(bytes.len() as u64 + FAR)) {
+        armed.each_change(|change| change.hide(address, bytes));
     }
 }
 

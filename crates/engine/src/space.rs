@@ -9,10 +9,10 @@ use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
 use crate::hold::Held;
-use crate::jump::{Ground, Jumps, Known, Part, Trampoline};
+use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
-use crate::site::{self, Armed, Code, Disarmed, Site, Use};
+use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
 use crate::slots::Area;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
@@ -29,7 +29,7 @@ pub(crate) struct Space {
     pub(crate) code: Code,
     /// Threads that run in it and are followed.
     pub(crate) members: usize,
-    pub(crate) sites: HashMap<u64, Armed>,
+    pub(crate) sites: Sites,
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
     pub(crate) areas: Vec<Area>,
@@ -41,6 +41,8 @@ pub(crate) struct Space {
     pub(crate) known: Option<Known>,
     pub(crate) pid: i32,
     pub(crate) strangers: HashSet<i32>,
+    /// When its threads are looked at again.
+    pub(crate) looks: Looks,
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
@@ -67,7 +69,7 @@ impl Space {
         Ok(Space {
             code: Code { memory: Memory::open(tid)?, process: tid, ledger },
             members: 1,
-            sites: HashMap::new(),
+            sites: Sites::new(),
             disarmed: HashMap::new(),
             areas: Vec::new(),
             ground: None,
@@ -75,6 +77,7 @@ impl Space {
             known: None,
             pid: 0,
             strangers: HashSet::new(),
+            looks: Looks::new(starting),
             jumps: Jumps::default(),
             planner: None,
             mappings: 0,
@@ -92,7 +95,7 @@ impl Space {
     /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
-        let (sites, missing): (HashMap<_, _>, HashMap<_, _>) = self
+        let (sites, missing): (Sites, Sites) = self
             .sites
             .iter()
             .map(|(&address, armed)| (address, armed.copy(&code)))
@@ -115,6 +118,7 @@ impl Space {
             known: self.known,
             pid: 0,
             strangers: HashSet::new(),
+            looks: self.looks,
             jumps: self.jumps.clone(),
             planner: self.planner.clone(),
             mappings: self.mappings,

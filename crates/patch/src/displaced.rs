@@ -160,6 +160,33 @@ impl Displaced {
         stack::falls_through(&self.decoded.instruction)
     }
 
+    /// Whether a copy of the instruction may follow another displaced one in its trampoline: it does in its slot nothing but what it
+    /// does at its own place, in one instruction (and one more where it does not jump). Calls are not among them, nor what enters the kernel or deals with the flags as
+    /// a whole.
+    pub fn can_follow(&self) -> bool {
+        match self.decoded.class {
+            Class::Nothing
+            | Class::PushRegister { .. }
+            | Class::PushValue { .. }
+            | Class::Return { .. }
+            | Class::Jump { .. }
+            | Class::JumpRegister { .. }
+            | Class::Branch { .. } => true,
+            Class::Copied => {
+                !stack::leaves(&self.decoded.instruction)
+                    && stack::falls_through(&self.decoded.instruction)
+                    && !stack::saves_flags(&self.decoded.instruction)
+            }
+            Class::PopFlags { .. }
+            | Class::SystemCall
+            | Class::Transaction { .. }
+            | Class::Count { .. }
+            | Class::Call { .. }
+            | Class::CallRegister { .. }
+            | Class::CallMemory => false,
+        }
+    }
+
     /// What the instruction adds to the stack pointer, in bytes, where that is known without running it and the instruction
     /// falls through: -8 for a push, 24 for `add rsp, 24`, 0 for all that does not touch the stack pointer.
     pub fn stack_delta(&self) -> Option<i64> {

@@ -76,6 +76,11 @@ pub(crate) fn leaves(instruction: &Instruction) -> bool {
     )
 }
 
+/// Whether an instruction puts the flags as a whole where the program can see them.
+pub(crate) fn saves_flags(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
+}
+
 fn is_stack_register(register: Register) -> bool {
     matches!(register, Register::RSP | Register::ESP | Register::SP | Register::SPL)
 }

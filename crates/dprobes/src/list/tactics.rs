@@ -87,7 +87,8 @@ fn tell(found: &[Found], json: bool, out: &mut dyn Write) -> Result<usize, Failu
     let text = match json {
         true => {
             let modules: Vec<Module<'_>> = found.iter().map(Module::of).collect();
-            serde_json::to_string_pretty(&Report { modules }).map_err(|error| Failure::new(error.to_string()))?
+            serde_json::to_string_pretty(&Report { modules })
+                .map_err(|error| Failure::new(error.to_string()))?
                 + "\n"
         }
         false => found.iter().map(text).collect::<Vec<_>>().join("\n"),
@@ -137,7 +138,8 @@ fn text(found: &Found) -> String {
     );
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (vaddr, function, why) in &flow.skipped {
-        let place = if function.is_empty() { format!("{vaddr:#x}") } else { format!("{function} ({vaddr:#x})") };
+        let place =
+            if function.is_empty() { format!("{vaddr:#x}") } else { format!("{function} ({vaddr:#x})") };
         reasons.entry(why.to_string()).or_default().push(place);
     }
     for (why, places) in reasons {
@@ -157,7 +159,8 @@ fn text(found: &Found) -> String {
 
 /// Names and numbers, the greatest number first.
 fn by_number<Name: AsRef<str>>(counts: &BTreeMap<Name, usize>) -> Vec<(&str, usize)> {
-    let mut counts: Vec<(&str, usize)> = counts.iter().map(|(name, number)| (name.as_ref(), *number)).collect();
+    let mut counts: Vec<(&str, usize)> =
+        counts.iter().map(|(name, number)| (name.as_ref(), *number)).collect();
     counts.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
     counts
 }

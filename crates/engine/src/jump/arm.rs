@@ -7,17 +7,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use patch::tactic::{Jump as Shape, Site, Write};
 use patch::{Displaced, Mode};
-use patch::tactic::{Site, Write};
 use process::{Mapping, Module, Stop, Stopped};
 use rpn::{Location, Point};
 
+use super::tail::{self, Behind};
 use super::{Code, Layout, Trampoline, plan};
 use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::mapping::{Called, Wanted};
 use crate::program::Engine;
-use crate::site::{self, Jump, Planned, Use};
+use crate::site::{self, Armed, Jump, Planned, Use};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -248,11 +249,15 @@ impl Tracer<'_> {
     /// Writes all of it.
     fn carry_out(&mut self, number: u32, thread: &Stopped, work: Work, held: &Held) -> Vec<Left> {
         let Work { jumps, trampolines, ways, pads, restore, traps, left } = work;
-        self.identify_all(number, thread);
+        self.identify_all(number, Some(thread));
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         // They are known before any thread can be in them.
         space.jumps.add(trampolines);
         let mut failed = None;
+        let probed = jumps.iter().map(|(planned, _)| planned).filter(|planned| is_probed(planned));
+        for planned in probed.chain(left.iter().map(|left| &left.site)) {
+            failed = space.jumps.cut(planned.0.address, &space.code.memory, held).err().or(failed);
+        }
         for pad in pads {
             failed = space.code.memory.poke(pad.address, &pad.bytes).err().or(failed);
         }
@@ -287,7 +292,8 @@ impl Tracer<'_> {
             crate::modules::set_armed(&mut self.programs, &new, address, Some(jump.tactic));
             for wanted in &new {
                 if let Use::Probe { program, probe } = *wanted {
-                    let before = was.iter().find(|(_, uses)| uses.contains(wanted)).map(|&(tactic, _)| tactic);
+                    let before =
+                        was.iter().find(|(_, uses)| uses.contains(wanted)).map(|&(tactic, _)| tactic);
                     self.programs[program].probes[probe].sites.jump(jump.tactic, before);
                 }
             }
@@ -336,6 +342,11 @@ impl Tracer<'_> {
                 Use::Probe { program, .. } if self.programs[program].calls => {
                     return Err(
                         "a handler of its program calls a facility, which may show all threads".to_owned()
+                    );
+                }
+                Use::Probe { program, .. } if self.programs[program].calls_plugins => {
+                    return Err(
+                        "a handler of its program calls plugins, which are not in the process".to_owned()
                     );
                 }
                 Use::Probe { program, probe } => {
@@ -414,7 +425,7 @@ impl Tracer<'_> {
         for ready in ready {
             let layout = layout(ready);
             reach = *reach.start().max(layout.reach().start())..=*reach.end().min(layout.reach().end());
-            size += layout.size().next_multiple_of(super::room::ALIGNMENT);
+            size += (layout.size() + tail::USUAL).next_multiple_of(super::room::ALIGNMENT);
             near = ready.planned.0.address;
         }
         let copies =
@@ -439,9 +450,7 @@ pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {
     if displaced.enters_kernel() {
         return Some(format!("`{}` enters the kernel", displaced.text()));
     }
-    displaced
-        .can_set_trap_flag()
-        .then(|| format!("`{}` can make the program step itself", displaced.text()))
+    displaced.can_set_trap_flag().then(|| format!("`{}` can make the program step itself", displaced.text()))
 }
 
 /// A mapping, those of its sites that are ready, and those that are to trap, with why.
@@ -484,12 +493,20 @@ fn draft(
     {
         return Err(format!("the jump at {address:#x} would have to become a trap"));
     }
+    let shapes: HashMap<u64, &Shape> =
+        prepared.plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
+    let tail_of = |space: &Space, shape: &Shape| {
+        let around = Around { sites: &space.sites, ready: &ready, shapes: &shapes };
+        let next = shape.address + shape.length as u64;
+        tail::tail(&prepared.text, next, plan::end(shape), &prepared.kept, &around)
+    };
     for shape in &prepared.plan.jumps {
         let address = shape.address;
         let mut planned = None;
         let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
             (Some(ready), _) => {
-                let trampoline = write_trampoline(space, ready)?;
+                let tail = tail_of(space, shape);
+                let trampoline = space.write_trampoline(Layout { tail: &tail, ..layout(ready) })?;
                 let place = (trampoline.start(), trampoline.entry());
                 draft.trampolines.push(trampoline);
                 place
@@ -502,7 +519,8 @@ fn draft(
             }
             (None, None) => {
                 let neighbour = prepared.text.neighbour(module, shape)?;
-                let trampoline = space.write_copy(&neighbour.0.displaced)?;
+                let tail = tail_of(space, shape);
+                let trampoline = space.write_copy(&neighbour.0.displaced, &tail)?;
                 planned = Some(neighbour);
                 let place = (trampoline.start(), trampoline.entry());
                 draft.trampolines.push(trampoline);
@@ -521,6 +539,30 @@ fn draft(
         draft.jumps.push((planned, jump));
     }
     Ok(draft)
+}
+
+/// Whether somebody wants to know of a site's hits.
+fn is_probed(planned: &Planned) -> bool {
+    planned.0.uses.iter().any(|wanted| *wanted != Use::Neighbour)
+}
+
+/// What is, or will be, around a site.
+struct Around<'a> {
+    sites: &'a site::Sites,
+    ready: &'a HashMap<u64, &'a Ready>,
+    shapes: &'a HashMap<u64, &'a Shape>,
+}
+
+impl Behind for Around<'_> {
+    fn stays(&self, address: u64) -> bool {
+        let probed = |armed: &Armed| armed.site().uses.iter().any(|wanted| *wanted != Use::Neighbour);
+        self.ready.contains_key(&address) || self.sites.get(&address).is_some_and(probed)
+    }
+
+    fn jump_end(&self, address: u64) -> Option<u64> {
+        let there = || Some(&self.sites.get(&address)?.jump()?.shape);
+        Some(plan::end(self.shapes.get(&address).copied().or_else(there)?))
+    }
 }
 
 /// Whether addresses are mapped so that the program can read them, or write to them.
@@ -543,23 +585,6 @@ fn layout(ready: &Ready) -> Layout<'_> {
         displaced: &ready.planned.0.displaced,
         handlers: ready.handlers.clone(),
         commit: ready.commit.clone(),
+        tail: &[],
     }
-}
-
-/// Puts a trampoline where there is room for it.
-fn write_trampoline(space: &mut Space, ready: &Ready) -> Result<Trampoline, String> {
-    let layout = layout(ready);
-    let size = layout.size();
-    let Some(start) = space.jumps.room.take(size, &layout.reach()) else {
-        return Err("no memory for its trampoline is within reach".to_owned());
-    };
-    let written = layout.at(start).map_err(|refusal| refusal.to_string()).and_then(|(trampoline, bytes)| {
-        let written = space.code.memory.poke(start, &bytes);
-        written.map(|()| trampoline).map_err(|error| format!("writing the trampoline: {error}"))
-    });
-    match &written {
-        Ok(trampoline) => space.jumps.room.give_back(start + trampoline.size(), size - trampoline.size()),
-        Err(_) => space.jumps.room.give_back(start, size),
-    }
-    written
 }

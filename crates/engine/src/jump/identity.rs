@@ -3,8 +3,15 @@
 //! It says how a thread's libc keeps its id and where the kernel keeps its processor, and that only while it holds for all
 //! threads of the address space. A thread for which it does not (a vfork child, which has its parent's memory; one that the program has
 //! made without its libc) is a *stranger*; while there is one, the page says nothing, and handlers ask the kernel.
+//!
+//! A thread registers its `struct rseq` in its first instructions. Until then the `cpu_id` in it must be negative: else it could
+//! be taken for that of a registered thread that runs on that processor. glibc leaves a 0 there, or what the last owner of the
+//! stack had, so a new thread of the libc gets there what the kernel's interface has for it (`RSEQ_CPU_ID_UNINITIALIZED`).
+//!
+//! A program that is being started is looked at again when it begins, and some times after that: its libc has set up nothing before.
 
 use std::mem::offset_of;
+use std::time::{Duration, Instant};
 
 use agent::layout::{Identity, RSEQ_CPU, RSEQ_SIGNATURE};
 use process::{Event, Stopped};
@@ -21,10 +28,73 @@ pub(crate) struct Known {
     rseq: u64,
 }
 
+/// What `cpu_id` is before a thread is registered: `RSEQ_CPU_ID_UNINITIALIZED` of linux/rseq.h.
+const UNREGISTERED: i32 = -1;
+
+/// Where x86-64 libraries of C keep the thread pointer itself, from the thread pointer on.
+const SELF: u64 = 0x10;
+
+/// When a program that begins is looked at again, each time after the last.
+const LOOKS: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(30), Duration::from_millis(300)];
+
+/// When the threads of an address space are looked at again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looks {
+    due: Option<Instant>,
+    left: usize,
+}
+
+impl Looks {
+    /// For a space in which a program begins, or for one that was found.
+    pub(crate) fn new(begins: bool) -> Looks {
+        Looks { due: None, left: if begins { LOOKS.len() } else { 0 } }
+    }
+
+    /// What was found may not be all: the next look.
+    fn plan(&mut self) {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.due = Some(Instant::now() + LOOKS[LOOKS.len() - self.left]);
+            self.left = left;
+        }
+    }
+}
+
 impl Tracer<'_> {
+    /// The program of an address space begins: now its libc may have set up what it had not before.
+    pub(crate) fn identify_begun(&mut self, thread: &Stopped) {
+        let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else { return };
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        if space.known.take().is_some() {
+            self.identify_all(number, Some(thread));
+        }
+    }
+
+    /// Looks again at those address spaces for which it is time.
+    pub(crate) fn identify_again(&mut self) {
+        let now = Instant::now();
+        let due = |space: &Space| space.looks.due.is_some_and(|due| due <= now);
+        let numbers: Vec<u32> =
+            self.spaces.iter().filter(|(_, space)| due(space)).map(|(&number, _)| number).collect();
+        for number in numbers {
+            if !self.held.is_empty() {
+                return;
+            }
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.looks.due = None;
+            }
+            if self.hold(number).is_ok() {
+                if let Some(space) = self.spaces.get_mut(&number) {
+                    space.known = None;
+                }
+                self.identify_all(number, None);
+            }
+        }
+    }
+
     /// Finds out how the threads of an address space are known, all of which are held; `thread` is the one that is being
     /// answered.
-    pub(crate) fn identify_all(&mut self, number: u32, thread: &Stopped) {
+    pub(crate) fn identify_all(&mut self, number: u32, thread: Option<&Stopped>) {
         let Some(space) = self.spaces.get(&number) else { return };
         if space.ground.is_none() || space.known.is_some() {
             return;
@@ -33,7 +103,7 @@ impl Tracer<'_> {
             Event::Stopped(thread, _) => Some(thread),
             Event::Ended { .. } => None,
         });
-        let stopped: Vec<&Stopped> = held.chain([thread]).collect();
+        let stopped: Vec<&Stopped> = held.chain(thread).collect();
         let mut threads = Vec::new();
         for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
             match stopped.iter().find(|thread| thread.tid() == tracked.identity.tid) {
@@ -42,11 +112,13 @@ impl Tracer<'_> {
                 None => return,
             }
         }
+        let Some(&first) = threads.first() else { return };
         let known = Known {
             thread: process::thread_id_offset(&threads).unwrap_or(0),
             rseq: common_rseq(&threads).unwrap_or(0),
         };
-        let pid = self.threads.get(&thread.tid()).map(|tracked| tracked.identity.pid);
+        let of = thread.unwrap_or(first).tid();
+        let pid = self.threads.get(&of).map(|tracked| tracked.identity.pid);
         let strangers: Vec<i32> = self
             .threads
             .values()
@@ -57,6 +129,9 @@ impl Tracer<'_> {
             space.known = Some(known);
             space.pid = pid.unwrap_or(0);
             space.strangers.extend(strangers);
+            if known.thread == 0 || known.rseq == 0 {
+                space.looks.plan();
+            }
             space.write_identity();
         }
     }
@@ -75,7 +150,7 @@ impl Tracer<'_> {
             changed = true;
         }
         let is_known = (known.thread == 0 || process::keeps_its_id(thread, known.thread))
-            && (known.rseq == 0 || has_rseq(thread, known.rseq));
+            && (known.rseq == 0 || has_rseq(thread, known.rseq) || will_have_rseq(thread, known));
         if pid != space.pid || !is_known {
             changed |= space.strangers.insert(tid);
         }
@@ -131,4 +206,22 @@ fn has_rseq(thread: &Stopped, offset: u64) -> bool {
                 && i32::from_le_bytes(processor) < 0
         }
     }
+}
+
+/// Whether a new thread is one of the libc that is known, and so will register its `struct rseq` where the others have theirs.
+/// Until then it says there that it has none.
+fn will_have_rseq(thread: &Stopped, known: Known) -> bool {
+    let Ok(registers) = thread.registers() else { return false };
+    let pointer = registers.fs_base();
+    if known.thread == 0
+        || thread.rseq_registration().is_some()
+        || !process::keeps_its_id(thread, known.thread)
+    {
+        return false;
+    }
+    let mut own = [0; 8];
+    let says = process::read(thread.tid(), pointer.wrapping_add(SELF), &mut own).is_ok();
+    let address = pointer.wrapping_add(known.rseq).wrapping_add(RSEQ_CPU as u64);
+    says && u64::from_le_bytes(own) == pointer
+        && process::write(thread.tid(), address, &UNREGISTERED.to_le_bytes()).is_ok()
 }

@@ -5,10 +5,11 @@
 //!     T:      the handlers, one behind the other
 //!     D:      the displaced instruction
 //!     A:      the record is committed                      only where a handler logs and the instruction can fault
-//!     J:      jmp site + length
+//!     F:      copies of the following instructions         as many as the site's jump covers
+//!     J:      jmp behind them
 //! ```
 //!
-//! `trampoline` is the code from T to J; `room` the memory that it lies in. `arm` makes jumps of sites, while all threads are
+//! `trampoline` is the code from T to J, `tail` that of F; `room` the memory that it lies in. `arm` makes jumps of sites, while all threads are
 //! held; `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
 
 mod arm;
@@ -19,32 +20,41 @@ mod contexts;
 mod drain;
 mod ground;
 mod identity;
+mod mark;
 mod out;
 mod over;
 mod plan;
 pub(crate) mod proof;
+mod pulse;
 mod ring;
 mod room;
 mod shared;
 mod signal;
+mod tail;
 mod trampoline;
+mod waiting;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::rc::Rc;
 
 use crate::change::Change;
+use crate::hold::Held;
 use crate::site::Jump;
 pub(crate) use arm::{Left, unsuitable};
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};
-pub(crate) use identity::Known;
+pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
 pub(crate) use plan::{free_for_pads, name, sweep};
-use process::Mapping;
+use process::{Mapping, Memory};
+pub use pulse::Pulse;
 use room::Room;
+pub(crate) use shared::Shared;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +67,8 @@ pub(crate) struct Jumps {
     retired: Vec<u64>,
     /// The jumps on the way from a site to its trampoline, by their addresses: the site, and the trampoline.
     ways: Rc<BTreeMap<u64, (u64, u64)>>,
+    /// The instructions of which trampolines have copies behind their own: what is before each copy.
+    followers: Rc<BTreeMap<u64, Vec<u64>>>,
     /// Memory for landing pads: addresses and sizes.
     pads: Vec<(u64, u64)>,
 }
@@ -89,7 +101,28 @@ impl Jumps {
     /// Adds trampolines that are written.
     pub(crate) fn add(&mut self, trampolines: impl IntoIterator<Item = Trampoline>) {
         let known = Rc::make_mut(&mut self.trampolines);
-        known.extend(trampolines.into_iter().map(|trampoline| (trampoline.start(), Rc::new(trampoline))));
+        let followers = Rc::make_mut(&mut self.followers);
+        for trampoline in trampolines {
+            for follower in trampoline.tail() {
+                followers.entry(follower.address).or_default().push(follower.cut);
+            }
+            known.insert(trampoline.start(), Rc::new(trampoline));
+        }
+    }
+
+    /// An instruction is about to be probed: whoever comes to a copy of it in a trampoline goes to the original instead.
+    pub(crate) fn cut(&mut self, address: u64, memory: &Memory, _held: &Held) -> io::Result<()> {
+        if !self.followers.contains_key(&address) {
+            return Ok(());
+        }
+        for cut in Rc::make_mut(&mut self.followers).remove(&address).unwrap_or_default() {
+            let mut bytes = [0xe9; tail::CUT.len()];
+            // The trampoline ends in jumps like this one, so that it reaches.
+            let distance = address.wrapping_sub(cut + bytes.len() as u64) as i32;
+            bytes[1..].copy_from_slice(&distance.to_le_bytes());
+            memory.poke(cut, &bytes)?;
+        }
+        Ok(())
     }
 
     /// Adds a jump on the way from a site to its trampoline.
@@ -119,7 +152,7 @@ impl Jumps {
 
     /// All memory that was mapped: addresses and sizes.
     pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.room.areas().iter().chain(&self.pads).copied()
+        self.room.areas().chain(self.pads.iter().copied())
     }
 
     /// No site leads to a trampoline any more; threads may still be in it.
@@ -135,12 +168,14 @@ impl Jumps {
             return;
         }
         let known = Rc::make_mut(&mut self.trampolines);
+        let followers = Rc::make_mut(&mut self.followers);
         let room = &mut self.room;
         self.retired.retain(|start| match known.get(start) {
             Some(trampoline) if is_in(trampoline) => true,
             _ => {
                 if let Some(trampoline) = known.remove(start) {
                     room.give_back(trampoline.start(), trampoline.size());
+                    forget(followers, &trampoline);
                 }
                 false
             }
@@ -171,6 +206,25 @@ impl Jumps {
         };
         self.room.retain(is_mapped);
         self.pads.retain(|&(base, size)| is_mapped(base, size));
-        Rc::make_mut(&mut self.trampolines).retain(|&start, trampoline| is_mapped(start, trampoline.size()));
+        let followers = Rc::make_mut(&mut self.followers);
+        Rc::make_mut(&mut self.trampolines).retain(|&start, trampoline| {
+            let mapped = is_mapped(start, trampoline.size());
+            if !mapped {
+                forget(followers, trampoline);
+            }
+            mapped
+        });
+    }
+}
+
+/// Forgets the copies in a trampoline that is no more.
+fn forget(followers: &mut BTreeMap<u64, Vec<u64>>, trampoline: &Trampoline) {
+    for follower in trampoline.tail() {
+        if let Some(cuts) = followers.get_mut(&follower.address) {
+            cuts.retain(|&cut| cut != follower.cut);
+            if cuts.is_empty() {
+                followers.remove(&follower.address);
+            }
+        }
     }
 }

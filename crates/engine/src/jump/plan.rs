@@ -35,7 +35,7 @@ pub(crate) struct Text {
 
 impl Text {
     /// The program's bytes at an address.
-    fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
+    pub(crate) fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
         let from = usize::try_from(address.checked_sub(self.start)?).ok()?;
         self.bytes.get(from..from.checked_add(length)?)
     }
@@ -58,6 +58,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     pub(crate) planner: Planner,
     pub(crate) text: Text,
+    /// Code that has to be executed where it is: restartable sequences.
+    pub(crate) kept: Vec<Range<u64>>,
 }
 
 /// The name of a tactic, as reports show it.
@@ -97,13 +99,12 @@ impl Tracer<'_> {
         let Ok(mappings) = process::maps(tid) else { return Ok((thread, stop, gone())) };
         let taken = mapping::taken(tid, &mappings);
         // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
-        let near = |&&(base, size): &&(u64, u64)| {
+        let near = |&(base, size): &(u64, u64)| {
             base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
         };
-        let trampolines =
-            space.jumps.room.areas().iter().filter(near).fold(trampolines, |all, &(base, size)| {
-                if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
-            });
+        let trampolines = space.jumps.room.areas().filter(near).fold(trampolines, |all, (base, size)| {
+            if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
+        });
         let free = free_for_pads(&taken, &text.range(), &trampolines);
         let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
             .into_iter()
@@ -160,7 +161,7 @@ impl Tracer<'_> {
         }
         let result = match (allowed, failed) {
             (Err(reason), _) | (Ok(()), Some(reason)) => Err(reason),
-            (Ok(()), None) => Ok(Prepared { plan, planner, text }),
+            (Ok(()), None) => Ok(Prepared { plan, planner, text, kept }),
         };
         Ok((thread, stop, result))
     }
@@ -192,9 +193,7 @@ pub(crate) fn put_back(space: &Space, thread: &mut Stopped) -> Result<(), proces
 fn read(space: &Space, mapping: Range<u64>) -> Option<Text> {
     let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
     space.code.memory.peek(mapping.start, &mut bytes).ok()?;
-    for armed in space.sites.values() {
-        armed.changes().iter().for_each(|change| change.hide(mapping.start, &mut bytes));
-    }
+    site::hide(&space.sites, mapping.start, &mut bytes);
     Some(Text { start: mapping.start, bytes })
 }
 
@@ -232,6 +231,18 @@ pub(crate) fn sweep(bytes: &[u8], start: u64) -> Vec<u64> {
     starts
 }
 
+/// Where the jump at a site ends. With that of another tactic than these it is the jump's last byte, as its processor remembers it.
+pub(crate) fn end(shape: &Shape) -> u64 {
+    shape.address
+        + match shape.tactic {
+            Tactic::Padded(prefixes) => 5 + u64::from(prefixes),
+            Tactic::NeighbourEvicted | Tactic::InPadding => 2,
+            // What it covers beside the instruction is executed by nobody.
+            Tactic::OverPadding => shape.length as u64,
+            Tactic::Plain | Tactic::Punned | Tactic::SuccessorEvicted | Tactic::Grouped => 5,
+        }
+}
+
 /// What is written for a jump whose trampoline begins at `entry`: at the site, and elsewhere.
 pub(crate) struct Written {
     pub(crate) changes: Vec<Change>,
@@ -265,13 +276,29 @@ impl Text {
 
 impl Space {
     /// Writes a trampoline without a handler: the displaced instruction alone.
-    pub(crate) fn write_copy(&mut self, displaced: &patch::Displaced) -> Result<Trampoline, String> {
-        let layout = || Layout { displaced, handlers: Vec::new(), commit: None };
-        let (size, reach) = (layout().size(), layout().reach());
-        let start = self.jumps.room.take(size, &reach).ok_or("no memory for its copy is within reach")?;
-        let (trampoline, bytes) = layout().at(start).map_err(|refusal| refusal.to_string())?;
-        self.code.memory.poke(start, &bytes).map_err(|error| format!("writing a copy: {error}"))?;
-        Ok(trampoline)
+    pub(crate) fn write_copy(
+        &mut self,
+        displaced: &patch::Displaced,
+        tail: &[patch::Displaced],
+    ) -> Result<Trampoline, String> {
+        self.write_trampoline(Layout { displaced, handlers: Vec::new(), commit: None, tail })
+    }
+
+    /// Puts a trampoline where there is room for it.
+    pub(crate) fn write_trampoline(&mut self, mut layout: Layout<'_>) -> Result<Trampoline, String> {
+        let mut start = self.jumps.room.take(layout.size(), &layout.reach());
+        if start.is_none() && !layout.tail.is_empty() {
+            layout.tail = &[];
+            start = self.jumps.room.take(layout.size(), &layout.reach());
+        }
+        let (start, size) = (start.ok_or("no memory for its trampoline is within reach")?, layout.size());
+        let written = layout.at(start).map_err(|refusal| refusal.to_string());
+        let written = written.and_then(|(trampoline, bytes)| {
+            let written = self.code.memory.poke(start, &bytes);
+            written.map(|()| trampoline).map_err(|error| format!("writing the trampoline: {error}"))
+        });
+        self.jumps.room.shrink(start, size, written.as_ref().map_or(0, Trampoline::size));
+        written
     }
 
     /// Enters the ways from a site to its trampoline.
@@ -307,7 +334,7 @@ impl Space {
             let Some(armed) = self.sites.get(&address) else { continue };
             let Some(jump) = armed.jump().cloned() else { continue };
             let displaced = armed.site().displaced.clone();
-            let Ok(trampoline) = self.write_copy(&displaced) else { continue };
+            let Ok(trampoline) = self.write_copy(&displaced, &[]) else { continue };
             let Some(written) = again(&jump, trampoline.entry()) else { continue };
             if let Some(pad) = &written.pad
                 && self.code.memory.poke(pad.address, &pad.bytes).is_err()

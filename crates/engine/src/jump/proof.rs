@@ -51,7 +51,8 @@ pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &
         if here.is_some() && image.text(first, length).as_deref() == here {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
             // As much of it as was compared.
-            let padding = flow.padding(window).iter().map(|padding| padding.start.max(first)..padding.end.min(last));
+            let padding =
+                flow.padding(window).iter().map(|padding| padding.start.max(first)..padding.end.min(last));
             let padding = padding.filter(|padding| !padding.is_empty());
             found.padding.extend(
                 padding.map(|padding| padding.start.wrapping_add(bias)..padding.end.wrapping_add(bias)),

@@ -1,6 +1,6 @@
 //! Memory for trampolines: areas that are mapped in a process, and what of them is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// What trampolines begin at a multiple of.
@@ -9,62 +9,109 @@ pub(crate) const ALIGNMENT: u64 = 32;
 /// The areas of one address space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
-    /// Addresses and sizes, for when they are unmapped.
-    areas: Vec<(u64, u64)>,
-    /// What is free of them: the start and the end of each piece. No two pieces touch.
+    areas: Vec<Area>,
+}
+
+/// One area, and what of it is free. All pieces begin and end at multiples of [`ALIGNMENT`], so nothing is ever too small to be
+/// of use.
+#[derive(Clone, Debug)]
+struct Area {
+    base: u64,
+    size: u64,
+    /// The start and the end of each free piece. No two of them touch.
     free: BTreeMap<u64, u64>,
+    /// The same, by size and start.
+    by_size: BTreeSet<(u64, u64)>,
+}
+
+impl Area {
+    fn end(&self) -> u64 {
+        self.base + self.size
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.free.insert(start, end);
+            self.by_size.insert((end - start, start));
+        }
+    }
+
+    fn remove(&mut self, start: u64) -> Option<u64> {
+        let end = self.free.remove(&start)?;
+        self.by_size.remove(&(end - start, start));
+        Some(end)
+    }
+
+    /// A place for `size` bytes, all of them at addresses in `reach`: the start of the piece, and the place in it.
+    fn find(&self, size: u64, reach: &RangeInclusive<u64>) -> Option<(u64, u64)> {
+        if *reach.start() <= self.base && self.end() - 1 <= *reach.end() {
+            return self.by_size.range((size, 0)..).next().map(|&(_, start)| (start, start));
+        }
+        let first = self.free.range(..=*reach.start()).next_back().map_or(self.base, |(&start, _)| start);
+        self.free.range(first..).take_while(|(start, _)| *start <= reach.end()).find_map(|(&start, &end)| {
+            let place = start.max(*reach.start()).checked_next_multiple_of(ALIGNMENT)?;
+            let last = place.checked_add(size)?;
+            (last <= end && last - 1 <= *reach.end()).then_some((start, place))
+        })
+    }
 }
 
 impl Room {
-    /// Adds an area that has just been mapped.
+    /// Adds an area that has just been mapped: whole pages.
     pub(crate) fn add(&mut self, base: u64, size: u64) {
-        self.areas.push((base, size));
-        self.give_back(base, size);
+        let mut area = Area { base, size, free: BTreeMap::new(), by_size: BTreeSet::new() };
+        area.insert(base, base + size);
+        self.areas.push(area);
     }
 
     /// The areas: addresses and sizes.
-    pub(crate) fn areas(&self) -> &[(u64, u64)] {
-        &self.areas
+    pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.areas.iter().map(|area| (area.base, area.size))
     }
 
     /// Forgets the areas that are not mapped: `is_mapped` gets the address and the size of each.
     pub(crate) fn retain(&mut self, is_mapped: impl Fn(u64, u64) -> bool) {
-        self.areas.retain(|&(base, size)| is_mapped(base, size));
-        let areas = &self.areas;
-        self.free
-            .retain(|&start, &mut end| areas.iter().any(|&(base, size)| base <= start && end <= base + size));
+        self.areas.retain(|area| is_mapped(area.base, area.size));
     }
 
-    /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece.
+    /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece. It is given back by the
+    /// same size.
     pub(crate) fn take(&mut self, size: u64, reach: &RangeInclusive<u64>) -> Option<u64> {
-        let (place, start, end) = self.free.iter().find_map(|(&start, &end)| {
-            let place = start.max(*reach.start()).checked_next_multiple_of(ALIGNMENT)?;
-            let last = place.checked_add(size)?;
-            (last <= end && last - 1 <= *reach.end()).then_some((place, start, end))
-        })?;
-        self.free.remove(&start);
-        // What is skipped for the alignment stays free, to be joined with its neighbours again.
-        if start < place {
-            self.free.insert(start, place);
+        let size = size.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let near = |area: &&mut Area| area.base <= *reach.end() && *reach.start() < area.end();
+        self.areas.iter_mut().filter(near).find_map(|area| {
+            let (start, place) = area.find(size, reach)?;
+            let end = area.remove(start)?;
+            area.insert(start, place);
+            area.insert(place + size, end);
+            Some(place)
+        })
+    }
+
+    /// Gives what is behind the first `needed` bytes back, of `size` that were taken.
+    pub(crate) fn shrink(&mut self, start: u64, size: u64, needed: u64) {
+        let (size, needed) = (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
+        if needed < size {
+            self.give_back(start + needed, size - needed);
         }
-        if place + size < end {
-            self.free.insert(place + size, end);
-        }
-        Some(place)
     }
 
     /// Gives memory back that was taken.
     pub(crate) fn give_back(&mut self, start: u64, size: u64) {
-        let mut piece = (start, start + size);
-        if let Some(end) = self.free.remove(&piece.1) {
-            piece.1 = end;
+        let (mut start, mut end) = (start, start + size.max(1).next_multiple_of(ALIGNMENT));
+        let Some(area) = self.areas.iter_mut().find(|area| (area.base..area.end()).contains(&start)) else {
+            return;
+        };
+        if let Some(after) = area.remove(end) {
+            end = after;
         }
-        if let Some((&before, &end)) = self.free.range(..piece.0).next_back()
-            && end == piece.0
+        if let Some((&before, &last)) = area.free.range(..start).next_back()
+            && last == start
         {
-            piece.0 = before;
+            area.remove(before);
+            start = before;
         }
-        self.free.insert(piece.0, piece.1);
+        area.insert(start, end);
     }
 }
 
@@ -87,6 +134,27 @@ mod tests {
         assert_eq!(room.take(0x1001, &all), None);
     }
 
+    #[test]
+    fn what_is_not_needed_is_given_back() {
+        let mut room = Room::default();
+        room.add(0x10_000, 0x1000);
+        let all = 0..=u64::MAX;
+        let start = room.take(1000, &all).expect("room");
+        room.shrink(start, 1000, 33);
+        assert_eq!(room.take(0x1000 - 64, &all), Some(start + 64));
+        room.give_back(start, 33);
+        assert_eq!(room.take(64, &all), Some(start));
+    }
+
+    #[test]
+    fn an_area_that_is_only_partly_in_reach_is_used() {
+        let mut room = Room::default();
+        room.add(0x10_000, 0x1000);
+        assert_eq!(room.take(32, &(0x10_801..=0x20_000)), Some(0x10_820));
+        assert_eq!(room.take(0x800, &(0..=0x10_7ff)), Some(0x10_000));
+        assert_eq!(room.take(64, &(0..=0x10_83f)), None);
+    }
+
     proptest! {
         #[test]
         fn nothing_is_given_twice_and_nothing_is_lost(steps in prop::collection::vec((any::<bool>(), 1u64..300), 1..200)) {
@@ -96,7 +164,7 @@ mod tests {
             for (take, number) in steps {
                 if take {
                     if let Some(start) = room.take(number, &(0..=u64::MAX)) {
-                        prop_assert!(start % ALIGNMENT == 0 && start >= 0x1_0000 && start + number <= 0x1_4000);
+                        prop_assert!(start.is_multiple_of(ALIGNMENT) && start >= 0x1_0000 && start + number <= 0x1_4000);
                         prop_assert!(taken.iter().all(|&(other, size)| start + number <= other || other + size <= start));
                         taken.push((start, number));
                     }

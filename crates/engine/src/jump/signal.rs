@@ -9,6 +9,7 @@
 //! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
 
 use libc::siginfo_t;
+use patch::Place;
 use process::{Registers, Stopped};
 use rpn::Location;
 
@@ -41,12 +42,17 @@ impl Tracer<'_> {
             return Ok(Some((thread, signal, *info)));
         }
         let mut registers = thread.registers()?;
-        let Some((_, part)) = self.spaces.get(&number).and_then(|space| space.in_jump(&registers)) else {
+        let found = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
+        let Some((trampoline, part)) = found else {
             return Ok(Some((thread, signal, *info)));
         };
         if is_synchronous(signal, info) {
             if signal == libc::SIGTRAP {
-                // A program that single-steps itself: the instruction is not done, or all but the jump back.
+                if trampoline.is_between(registers.rip()) {
+                    // A program that single-steps itself has done one instruction, and sees where the next one is.
+                    return Ok(Some((thread, signal, *info)));
+                }
+                // The instruction is not done, or all but the jump back.
                 self.resume(thread, 0);
                 return Ok(None);
             }
@@ -141,9 +147,9 @@ impl Tracer<'_> {
     /// The displaced instruction at which a thread is has faulted: what its handler logged is dropped.
     fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
         let Some(space) = self.spaces.get(&number) else { return };
-        let Some((trampoline, Part::Displaced(_))) = space.in_jump(registers) else { return };
+        let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
         let Some(contexts) = space.ground.as_ref().map(|ground| &ground.contexts) else { return };
-        if !trampoline.tentative {
+        if !trampoline.tentative || matches!(place, Place::After { .. }) {
             return;
         }
         // Where the handler has kept the address of its record's state: the stack pointer is as at the site.

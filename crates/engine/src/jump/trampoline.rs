@@ -6,6 +6,7 @@ use std::rc::Rc;
 use patch::{Displaced, Onward, Place, Refusal, Slot};
 
 use super::room::ALIGNMENT;
+use super::tail::{CUT, Follower};
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's registers, and leaves it at
 /// its end with the same (but for those that the handler changes on purpose).
@@ -52,6 +53,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) handlers: Vec<Rc<dyn Code>>,
     /// What commits the record behind the displaced instruction, if it waits for that.
     pub(crate) commit: Option<Vec<u8>>,
+    /// The instructions that are executed behind it, in their order: [`tail`](super::tail).
+    pub(crate) tail: &'a [Displaced],
 }
 
 /// A trampoline.
@@ -67,6 +70,8 @@ pub(crate) struct Trampoline {
     slot: Slot,
     /// The address behind the original.
     next: u64,
+    /// The copies that follow.
+    tail: Vec<Follower>,
     /// Whether the displaced instruction is `pushf`.
     pushes_flags: bool,
     /// Whether a record is committed behind the displaced instruction.
@@ -75,7 +80,7 @@ pub(crate) struct Trampoline {
 
 impl Layout<'_> {
     fn onward(&self) -> Onward {
-        if self.commit.is_some() { Onward::Behind } else { Onward::Next }
+        if self.commit.is_some() || !self.tail.is_empty() { Onward::Behind } else { Onward::Next }
     }
 
     /// The addresses that all of it must be at.
@@ -85,8 +90,12 @@ impl Layout<'_> {
         // The slot lies anywhere in the trampoline; and both jumps, there and back, reach.
         let margin = self.size();
         let far = i32::MAX as u64 - 2 * margin;
-        (reach.start() + margin).max(site.saturating_sub(far))
-            ..=(reach.end() - margin).min(site.saturating_add(far))
+        let all = (reach.start() + margin).max(site.saturating_sub(far))
+            ..=reach.end().saturating_sub(margin).min(site.saturating_add(far));
+        // So do the others.
+        self.tail.iter().map(|follower| follower.reach_to(Onward::Behind)).fold(all, |all, reach| {
+            *all.start().max(&(reach.start() + margin))..=*all.end().min(&reach.end().saturating_sub(margin))
+        })
     }
 
     /// Bytes of it, at most.
@@ -94,7 +103,11 @@ impl Layout<'_> {
         let handlers: usize =
             self.handlers.iter().map(|handler| handler.length() + JUMP + ALIGNMENT as usize).sum();
         let commit = self.commit.as_ref().map_or(0, |commit| commit.len() + JUMP);
-        (handlers + patch::SLOT_CAPACITY + commit) as u64
+        let tail = match self.tail.len() {
+            0 => 0,
+            count => count * (CUT.len() + patch::SLOT_CAPACITY) + JUMP,
+        };
+        (handlers + patch::SLOT_CAPACITY + commit + tail) as u64
     }
 
     /// The trampoline at an address, and its bytes.
@@ -122,8 +135,14 @@ impl Layout<'_> {
         bytes.extend_from_slice(&slot.bytes);
         let site = self.displaced.address();
         let next = site.wrapping_add(self.displaced.length() as u64);
-        if let Some(commit) = &self.commit {
-            bytes.extend_from_slice(commit);
+        bytes.extend_from_slice(self.commit.as_deref().unwrap_or_default());
+        let mut tail = Vec::with_capacity(self.tail.len());
+        for follower in self.tail {
+            tail.push(Follower::append(follower, start, &mut bytes)?);
+        }
+        if onward == Onward::Behind && self.tail.last().is_none_or(Displaced::falls_through) {
+            let last = self.tail.last().unwrap_or(self.displaced);
+            let next = last.address().wrapping_add(last.length() as u64);
             let behind = start + (bytes.len() + JUMP) as u64;
             bytes.push(0xe9);
             bytes.extend_from_slice(&(next.wrapping_sub(behind) as u32).to_le_bytes());
@@ -132,7 +151,7 @@ impl Layout<'_> {
         let size = bytes.len() as u64;
         let pushes_flags = pushes_flags(self.displaced.original());
         let trampoline =
-            Trampoline { site, start, size, entry, handlers, slot, next, pushes_flags, tentative };
+            Trampoline { site, start, size, entry, handlers, slot, next, tail, pushes_flags, tentative };
         Ok((trampoline, bytes))
     }
 }
@@ -168,6 +187,16 @@ impl Trampoline {
         self.pushes_flags && address == self.slot.address
     }
 
+    /// The copies that follow its displaced instruction.
+    pub(crate) fn tail(&self) -> &[Follower] {
+        &self.tail
+    }
+
+    /// Whether a thread at this address has the displaced instruction behind it, and another one that follows before it.
+    pub(crate) fn is_between(&self, address: u64) -> bool {
+        self.tail.iter().any(|follower| follower.cut == address)
+    }
+
     /// Whether an address is in it.
     pub(crate) fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
@@ -182,7 +211,7 @@ impl Trampoline {
             let offset = offset as usize;
             // Behind the slot the record is committed, and the program goes on.
             return Some(Part::Displaced(if offset > 0 && offset >= self.slot.bytes.len() {
-                Place::After { rip: self.next, rcx: None }
+                self.behind(address)
             } else {
                 self.slot.place(offset)
             }));
@@ -197,6 +226,16 @@ impl Trampoline {
         } else {
             Part::Handler
         })
+    }
+}
+
+impl Trampoline {
+    /// Where a thread is that is behind the displaced instruction.
+    fn behind(&self, address: u64) -> Place {
+        match self.tail.iter().rev().find(|follower| follower.cut <= address) {
+            Some(follower) => follower.place(address),
+            None => Place::After { rip: self.next, rcx: None },
+        }
     }
 }
 

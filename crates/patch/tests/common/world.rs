@@ -290,7 +290,9 @@ impl World {
             let (was, is) = (self.at(&self.original, *address), self.at(&self.bytes, *address));
             let untouched = was[..length.min(was.len())] == is[..length.min(is.len())];
             // Nobody executes it.
-            if self.padding.iter().any(|padding| padding.contains(address)) && !self.sites.contains_key(address) {
+            if self.padding.iter().any(|padding| padding.contains(address))
+                && !self.sites.contains_key(address)
+            {
                 continue;
             }
             match self.sites.get(address) {

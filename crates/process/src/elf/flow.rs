@@ -89,8 +89,7 @@ impl Piece {
 
     fn decode(&self, at: usize) -> Option<Instruction> {
         let bytes = &self.bytes[at..self.bytes.len().min(at + LONGEST)];
-        let instruction =
-            Decoder::with_ip(64, bytes, self.start + at as u64, DecoderOptions::NONE).decode();
+        let instruction = Decoder::with_ip(64, bytes, self.start + at as u64, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
 
@@ -499,13 +498,14 @@ impl Block {
     fn distances(&self, at: usize) -> Option<Table> {
         let sum = &self.0[at];
         let pair = [sum.op0_register(), sum.op1_register()];
-        let (loaded, other) = [(pair[0], pair[1]), (pair[1], pair[0])].into_iter().find_map(|(one, other)| {
-            let loaded = self.definition(at, one)?;
-            let is_load = self.0[loaded].mnemonic() == Mnemonic::Movsxd
-                && self.0[loaded].op1_kind() == OpKind::Memory
-                && self.0[loaded].memory_index_scale() == 4;
-            is_load.then_some((loaded, other))
-        })?;
+        let (loaded, other) =
+            [(pair[0], pair[1]), (pair[1], pair[0])].into_iter().find_map(|(one, other)| {
+                let loaded = self.definition(at, one)?;
+                let is_load = self.0[loaded].mnemonic() == Mnemonic::Movsxd
+                    && self.0[loaded].op1_kind() == OpKind::Memory
+                    && self.0[loaded].memory_index_scale() == 4;
+                is_load.then_some((loaded, other))
+            })?;
         let load = &self.0[loaded];
         let index = load.memory_index();
         let base = self.constant(at, other)?;
@@ -630,10 +630,23 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
     let hidden = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
         || matches!(
             instruction.mnemonic(),
-            Mnemonic::Mul | Mnemonic::Imul | Mnemonic::Div | Mnemonic::Idiv | Mnemonic::Cdq | Mnemonic::Cqo
-                | Mnemonic::Cdqe | Mnemonic::Cwde | Mnemonic::Cpuid | Mnemonic::Cmpxchg | Mnemonic::Rdtsc
-                | Mnemonic::Xgetbv | Mnemonic::Syscall
-        ) && matches!(wanted, Register::RAX | Register::RDX | Register::RBX | Register::RCX | Register::R11)
+            Mnemonic::Mul
+                | Mnemonic::Imul
+                | Mnemonic::Div
+                | Mnemonic::Idiv
+                | Mnemonic::Cdq
+                | Mnemonic::Cqo
+                | Mnemonic::Cdqe
+                | Mnemonic::Cwde
+                | Mnemonic::Cpuid
+                | Mnemonic::Cmpxchg
+                | Mnemonic::Rdtsc
+                | Mnemonic::Xgetbv
+                | Mnemonic::Syscall
+        ) && matches!(
+            wanted,
+            Register::RAX | Register::RDX | Register::RBX | Register::RCX | Register::R11
+        )
         || instruction.is_string_instruction()
             && matches!(wanted, Register::RAX | Register::RCX | Register::RSI | Register::RDI);
     !only_reads && (direct || hidden)

@@ -60,11 +60,18 @@ impl Frames {
         if let Some(got) = headers.section(".got") {
             bases = bases.set_got(got.vaddr);
         }
-        let mut frames =
-            Frames { ranges: Vec::new(), offsets: Vec::new(), landing: Vec::new(), bytes, bases, is_64: headers.is_64 };
+        let mut frames = Frames {
+            ranges: Vec::new(),
+            offsets: Vec::new(),
+            landing: Vec::new(),
+            bytes,
+            bases,
+            is_64: headers.is_64,
+        };
         let mut found = frames.entries();
         found.sort_unstable_by_key(|(range, ..)| (range.start, range.end));
-        frames.landing = found.iter().filter(|(.., landing)| *landing).map(|(range, ..)| range.start).collect();
+        frames.landing =
+            found.iter().filter(|(.., landing)| *landing).map(|(range, ..)| range.start).collect();
         (frames.ranges, frames.offsets) = found.into_iter().map(|(range, offset, _)| (range, offset)).unzip();
         Ok(frames)
     }

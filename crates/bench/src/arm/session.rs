@@ -1,0 +1,107 @@
+//! One session: `dprobes attach`, from the command to its end.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::subject::{Library, Subject};
+use crate::cleanup::Started;
+
+/// How long the program runs with the probes in.
+const RUN: Duration = Duration::from_millis(300);
+/// How long a session may take to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What one session took, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// From the command to the word that the probes are armed.
+    pub armed: f64,
+    /// From the interrupt to the end of the command.
+    pub disarmed: f64,
+    /// The longest time for which the process was held at once, while probes were put in or taken out.
+    pub held: f64,
+    /// How often it was held.
+    pub holds: u64,
+    /// The longest time for which a thread of the process did not run, by its own clock: holds, and all else that kept it.
+    pub pause: f64,
+    /// What is wrong, if anything.
+    pub wrong: Option<String>,
+}
+
+fn other(text: impl Into<String>) -> io::Error {
+    io::Error::other(text.into())
+}
+
+/// Arms the entries of so many groups of the library's functions in a process with so many threads, and disarms them.
+///
+/// # Errors
+/// A process does not start, or does not do what it should.
+pub fn measure(
+    dprobes: &Path,
+    library: &Library,
+    threads: u32,
+    groups: u64,
+    directory: &Path,
+) -> io::Result<Sample> {
+    let stats = directory.join("arm.stats");
+    let subject = Subject::start(library, threads)?;
+    let mut command = Command::new(dprobes);
+    command.args(["attach", "--engine", "jump", "-p", &subject.pid().to_string()]);
+    command.arg("--at").arg(format!("libmany.so:f[0-{}]_*:entry", groups - 1));
+    command.arg("--stats").arg(&stats);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let began = Instant::now();
+    let mut child = command.spawn()?;
+    let stderr = child.stderr.take().ok_or_else(|| other("no pipe from dprobes"))?;
+    let mut session = Started::gently(child);
+    let mut said = BufReader::new(stderr).lines();
+    let mut lines = Vec::new();
+    let armed = loop {
+        let line = said.next().ok_or_else(|| other(format!("not armed: {}", lines.join(" / "))))??;
+        if line.contains(" armed in ") {
+            break began.elapsed();
+        }
+        lines.push(line);
+    };
+    // What else it says is not to keep it waiting.
+    let rest = std::thread::spawn(move || said.map_while(Result::ok).count());
+    std::thread::sleep(RUN);
+    let interrupted = Instant::now();
+    session.signal(libc::SIGINT);
+    while session.ended()?.is_none() {
+        if interrupted.elapsed() > PATIENCE {
+            return Err(other("dprobes does not end"));
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let disarmed = interrupted.elapsed();
+    let _ = rest.join();
+    let changed = subject.changed()?;
+    let pause = subject.end()?;
+    let stats: Value = serde_json::from_reader(BufReader::new(File::open(&stats)?))?;
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let probe = &stats["probes"][0];
+    let sites = probe["places"]
+        .as_array()
+        .map_or(0, |places| places.iter().map(|place| number(&place["sites"])).sum());
+    let wanted = library.functions(groups);
+    let wrong = match (changed, probe["engine"].as_str()) {
+        (0, Some("jump")) if sites == wanted => None,
+        (0, engine) => Some(format!("{sites} of {wanted} sites, by {engine:?}")),
+        (changed, _) => Some(format!("{changed} bytes are not as before")),
+    };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Sample {
+        armed: milliseconds(armed),
+        disarmed: milliseconds(disarmed),
+        held: number(&stats["holds"]["greatest"]) as f64 / 1e3,
+        holds: number(&stats["holds"]["count"]),
+        pause,
+        wrong,
+    })
+}

@@ -1,0 +1,128 @@
+//! The measured process: `subject/many.c` with the generated library.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+
+use object::{Object, ObjectSection};
+
+use super::library;
+use crate::build;
+use crate::cleanup::Started;
+
+fn other(text: impl Into<String>) -> io::Error {
+    io::Error::other(text.into())
+}
+
+/// The library, and the program that calls its functions.
+#[derive(Clone, Debug)]
+pub struct Library {
+    program: PathBuf,
+    library: PathBuf,
+    functions: u64,
+    groups: u64,
+}
+
+impl Library {
+    /// Builds both in a directory. The functions are in so many groups of the same size, whose names begin with `f0_`, `f1_`, and so on.
+    ///
+    /// # Errors
+    /// There is no gcc, or they do not build.
+    pub fn build(directory: &Path, functions: u64, groups: u64) -> io::Result<Library> {
+        let source = directory.join("many.s");
+        std::fs::write(&source, library::source(functions, groups))?;
+        let library = directory.join("libmany.so");
+        let built = Command::new("gcc").args(["-shared", "-o"]).arg(&library).arg(&source).status();
+        if !built.map_err(|error| other(format!("gcc: {error}")))?.success() {
+            return Err(other("gcc does not build the library"));
+        }
+        let program = directory.join("many");
+        let here = build::repository().join("crates/bench/subject/many.c");
+        let flags = ["-fPIC", "-Wl,-rpath,$ORIGIN"];
+        build::c_program(&[here, library.clone()], &flags, &[], &program)?;
+        Ok(Library { program, library, functions, groups })
+    }
+
+    /// How many functions there are in so many of its groups.
+    pub fn functions(&self, groups: u64) -> u64 {
+        (0..groups.min(self.groups)).map(|group| (self.functions - group).div_ceil(self.groups)).sum()
+    }
+}
+
+/// The process.
+#[derive(Debug)]
+pub struct Subject {
+    started: Started,
+    stdout: BufReader<ChildStdout>,
+    library: PathBuf,
+}
+
+impl Subject {
+    /// Starts it with so many threads that call.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(library: &Library, threads: u32) -> io::Result<Subject> {
+        let mut command = Command::new(&library.program);
+        command.arg(threads.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| other("no pipe from the subject"))?;
+        let started = Started::new(child);
+        let mut subject =
+            Subject { started, stdout: BufReader::new(stdout), library: library.library.clone() };
+        match subject.line()?.trim() {
+            "ready" => Ok(subject),
+            line => Err(other(format!("the subject says {line:?}"))),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.started.pid()
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line)? {
+            0 => Err(other("the subject has ended")),
+            _ => Ok(line),
+        }
+    }
+
+    /// How many bytes of the library's code differ from the file's.
+    ///
+    /// # Errors
+    /// The process is gone, or the file is not as it was.
+    pub fn changed(&self) -> io::Result<usize> {
+        let bytes = std::fs::read(&self.library)?;
+        let file = object::File::parse(&*bytes).map_err(|error| other(error.to_string()))?;
+        let text = file.section_by_name(".text").ok_or_else(|| other("no code in the library"))?;
+        let code = text.data().map_err(|error| other(error.to_string()))?;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid()))?;
+        let name = self.library.to_string_lossy();
+        let first = maps.lines().find(|line| line.ends_with(&*name));
+        let base = first.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok());
+        let base = base.ok_or_else(|| other("the library is not mapped"))?;
+        let mut found = vec![0; code.len()];
+        File::open(format!("/proc/{}/mem", self.pid()))?.read_exact_at(&mut found, base + text.address())?;
+        Ok(found.iter().zip(code).filter(|(found, code)| found != code).count())
+    }
+
+    /// Lets it end, and gives the longest time for which one of its threads did not run, in milliseconds.
+    ///
+    /// # Errors
+    /// It does not end as it should, or a function has returned something wrong.
+    pub fn end(mut self) -> io::Result<f64> {
+        drop(self.started.child().stdin.take());
+        let line = self.line()?;
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["calls", _, "wrong", "0", "pause", pause] => {
+                let pause: Result<f64, _> = pause.parse();
+                pause.map(|microseconds| microseconds / 1e3).map_err(|_| other(line.clone()))
+            }
+            _ => Err(other(format!("the subject says {line:?}"))),
+        }
+    }
+}
