@@ -64,6 +64,8 @@ pub(crate) enum Command {
     /// Show the records of a trace store
     #[command(visible_alias = "format")]
     Show(Show),
+    /// Convert a trace store to other forms
+    Convert(crate::convert::Convert),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -728,7 +730,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a time in a trace.
-fn moment(text: &str) -> Result<Moment, String> {
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     const HOW: &str =
         "a time is written as 1.5s, 500ms or 2m after the start, as 2026-01-31T12:00:00Z, or as @SECONDS";
     let seconds = |text: &str| {

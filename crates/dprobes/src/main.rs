@@ -8,6 +8,7 @@
 mod arguments;
 mod check;
 mod control;
+mod convert;
 mod front;
 mod hooks;
 mod lines;
@@ -19,6 +20,7 @@ mod points;
 mod ppdf;
 mod program;
 mod recording;
+mod selection;
 mod service;
 mod session;
 mod show;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Session(session) => service::session(&session),
         Command::Templates(templates) => templates::templates(&templates),
         Command::Show(show) => show::show(&show),
+        Command::Convert(arguments) => convert::convert(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
-use process::Pattern;
-use trace::store::{Filter, Info, Item, Reader};
+use trace::store::{Info, Item, Reader};
 use trace::template::{Template, Templates};
 use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
 use crate::output::tell;
+use crate::selection::{Wanted, filter};
 use crate::{Failure, templates};
 
 /// Shows a store.
@@ -26,7 +26,14 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         let shown = out.write_all(info::text(&path.to_string(), size, reader.info()).as_bytes());
         return shown.and_then(|()| out.flush()).map_or_else(ended, |()| Ok(ExitCode::SUCCESS));
     }
-    let filter = filter(arguments, reader.info())?;
+    let asked = Wanted {
+        from: arguments.from,
+        to: arguments.to,
+        pid: &arguments.pid,
+        tid: &arguments.tid,
+        probe: &arguments.probe,
+    };
+    let filter = filter(&asked, reader.info())?;
     let wanted = arguments.shown.items();
     // What a program's records do not have would be shown as zeros.
     let programs = reader.info().programs.iter();
@@ -96,48 +103,5 @@ fn ended(error: io::Error) -> Result<ExitCode, Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         _ => Err(Failure::new(format!("standard output: {error}"))),
-    }
-}
-
-/// The records that are asked for.
-fn filter(arguments: &Show, info: &Info) -> Result<Filter, Failure> {
-    let start = info.about.start;
-    let mut filter = Filter {
-        from: arguments.from.map(|moment| moment.time(start)),
-        to: arguments.to.map(|moment| moment.time(start)),
-        pids: arguments.pid.clone(),
-        tids: arguments.tid.clone(),
-        ..Filter::default()
-    };
-    for wanted in &arguments.probe {
-        match codes(wanted) {
-            Some(codes) => filter.codes.push(codes),
-            None => filter.probes.extend(named(wanted, info)?),
-        }
-    }
-    if !filter.codes.is_empty() && !filter.probes.is_empty() {
-        return Err(Failure::new("--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both"));
-    }
-    Ok(filter)
-}
-
-/// Reads `MAJOR,MINOR`.
-fn codes(text: &str) -> Option<(u32, u32)> {
-    let (major, minor) = text.split_once(',')?;
-    Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
-}
-
-/// The probes that a name or a pattern means: that of a probepoint, or of a module and a probepoint.
-fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
-    let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
-    let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
-    let meant = info.probes.iter().filter(|probe| {
-        let module = info.program(probe.program).map_or("", |program| program.module.as_str());
-        is_it(&probe.point) || is_it(&format!("{module}:{}", probe.point))
-    });
-    let meant: Vec<(u32, u32)> = meant.map(|probe| (probe.program, probe.number)).collect();
-    match meant.is_empty() {
-        true => Err(Failure::new(format!("no probe `{text}` is in it; --info shows those that are"))),
-        false => Ok(meant),
     }
 }

@@ -52,7 +52,15 @@ fn list(directory: &Path) -> Result<ExitCode, Failure> {
 /// # Errors
 /// The directory of the templates is not there, or has none.
 pub(crate) fn open(shown: &Shown) -> Result<Option<Templates>, Failure> {
-    let Some(directory) = &shown.templates else { return Ok(None) };
+    of(shown.templates.as_deref())
+}
+
+/// The templates of a directory, if one is given. Mistakes in them are told.
+///
+/// # Errors
+/// The directory is not there, or has no templates.
+pub(crate) fn of(directory: Option<&Path>) -> Result<Option<Templates>, Failure> {
+    let Some(directory) = directory else { return Ok(None) };
     let templates = Templates::open(directory).map_err(Failure::new)?;
     tell_problems(&templates, tell);
     Ok(Some(templates))
