@@ -59,8 +59,13 @@ pub(crate) enum Command {
     Getvars(GetVars),
     /// Show or stop the background session
     Session(Session),
+    /// Check and list the templates by which records are shown
+    Templates(Templates),
     /// Show the records of a trace store
+    #[command(visible_alias = "format")]
     Show(Show),
+    /// Convert a trace store to other forms
+    Convert(crate::convert::Convert),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -277,12 +282,17 @@ pub(crate) struct Placing {
     /// What the file is, whatever its name ends in
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
+    /// Load a plugin into the session, where it stays; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
 }
 
 /// Take probes out that were inserted
@@ -334,11 +344,13 @@ pub(crate) struct Session {
 ///
 /// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and says where its probes were, what was
 /// counted and what was lost. A store whose writer was killed, or that was damaged, is read as far as there is something
-/// to be read; what is lost is told, and the exit status is 1 then.
+/// to be read; what is lost is told, and the exit status is 1 then. Records are shown by the templates given, else by those that
+/// were given when the store was made, and their bytes where there is none.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_arg("templates", |templates| templates.short('t')), after_help = "\
 Examples:
   dprobes show trace.dpt                                   all records
+  dprobes format trace.dpt -t examples/templates           the same, by templates
   dprobes show --info trace.dpt                            what is in it
   dprobes show --log PID TSC PROCNAME trace.dpt
   dprobes show --from 1.5s --to 2s trace.dpt               from its start
@@ -399,6 +411,37 @@ pub(crate) enum SessionAction {
     Status,
     /// Take all probes out and end the session
     Stop,
+}
+
+/// Check and list the templates by which records are shown
+///
+/// A template says what the bytes of a record are and how they are shown, by the codes of its probe. The language is described
+/// in docs/templates.md. With a mistake in a template, its records are shown as dumps; the others are shown as they should be.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes templates check examples/templates
+  dprobes templates list examples/templates
+  dprobes run --templates examples/templates examples/malloc.rpn -- ls -l /")]
+pub(crate) struct Templates {
+    #[command(subcommand)]
+    pub(crate) action: TemplatesAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplatesAction {
+    /// Tell all mistakes; the exit status is 1 if there is one
+    Check {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Show what each template says that its records hold: names and types
+    List {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Which programs are meant.
@@ -465,6 +508,9 @@ pub(crate) struct Shown {
     /// Write what was logged byte after byte, without offsets and characters
     #[arg(short = 'f', long)]
     pub(crate) unformatted_output: bool,
+    /// Show records by the templates in this directory: a file `directory`, or *.fmt files (docs/templates.md)
+    #[arg(long, value_name = "DIR", conflicts_with = "unformatted_output")]
+    pub(crate) templates: Option<PathBuf>,
 }
 
 impl Shown {
@@ -493,6 +539,19 @@ impl Shown {
     }
 }
 
+/// What becomes of records that come faster than they are written.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Buffering {
+    /// Lose no record: where the buffer is full, the program waits until there is room
+    ///
+    /// Without it, records of jumps that find no room are dropped, and counted.
+    #[arg(long)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer: Option<u64>,
+}
+
 /// How a program is used.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
@@ -507,6 +566,8 @@ pub(crate) struct Tracing {
     /// What the file is, whatever its name ends in
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
@@ -516,6 +577,17 @@ pub(crate) struct Tracing {
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Load a plugin, a shared object that is called for records and by `callk`; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
+}
+
+/// A plugin, and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plugin {
+    pub(crate) file: PathBuf,
+    /// What stands behind the first `=`; empty if there is none.
+    pub(crate) argument: String,
 }
 
 /// What a file of records is.
@@ -594,6 +666,15 @@ fn items(text: &str) -> Result<String, String> {
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// Reads a plugin and its argument.
+fn plugin(text: &str) -> Result<Plugin, String> {
+    let (file, argument) = text.split_once('=').unwrap_or((text, ""));
+    match file.is_empty() {
+        true => Err("the plugin's file is missing; as in --plugin ./plugin.so=ARGUMENT".to_owned()),
+        false => Ok(Plugin { file: file.into(), argument: argument.to_owned() }),
+    }
+}
+
 /// Reads a point of a function.
 fn point(text: &str) -> Result<rpn::Point, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
@@ -621,6 +702,25 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// Reads a size in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is written as 512K or 16M, and is from 256K to 64M".to_owned();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| engine::BUFFERS.contains(bytes)).ok_or_else(wrong)?;
+    if !bytes.is_power_of_two() {
+        let next = bytes.next_power_of_two() >> 10;
+        return Err(format!("a buffer's size is a power of two; the next one is {next}K"));
+    }
+    Ok(bytes)
+}
+
 /// Reads a time; a bare number means seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
@@ -630,7 +730,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a time in a trace.
-fn moment(text: &str) -> Result<Moment, String> {
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     const HOW: &str =
         "a time is written as 1.5s, 500ms or 2m after the start, as 2026-01-31T12:00:00Z, or as @SECONDS";
     let seconds = |text: &str| {
@@ -685,6 +785,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_within_bounds() {
+        assert_eq!(super::size("16M"), Ok(16 << 20));
+        assert_eq!(super::size("512kib"), Ok(512 << 10));
+        assert_eq!(super::size("4194304"), Ok(4 << 20));
+        for wrong in ["", "M", "1K", "128M", "3M", "4G", "-1", "99999999999999999999M"] {
+            assert!(super::size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

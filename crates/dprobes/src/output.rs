@@ -1,18 +1,17 @@
 //! Where records and messages go.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use engine::{Note, Observer, Placed, Report};
-use trace::{Items, Record, Text};
+use trace::{Items, Record};
 
 use crate::Failure;
 use crate::arguments::{Format, Shown};
 use crate::recording::Recording;
-
-/// Bytes of records that are kept before they are written to a file; on standard error each is written at once.
-const BUFFER: usize = 1 << 16;
+use crate::spool::Spool;
+use crate::templates::{self, Live};
 
 /// Writes records to a file or standard error, and messages to standard error.
 pub(crate) struct Output {
@@ -24,31 +23,35 @@ pub(crate) struct Output {
 
 /// Where records go.
 enum Sink {
-    /// As text.
-    Text(Box<dyn Write>, Text),
+    /// To a file, as text.
+    Text(Spool, Live),
+    /// To standard error, as text, each at once.
+    Terminal(io::Stderr, Live),
     /// To a store.
     Store(Box<Recording>),
 }
 
 impl Output {
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or there are no templates.
     pub(crate) fn open(
         path: Option<&Path>,
         format: Format,
         shown: &Shown,
         tells_armed: bool,
     ) -> Result<Output, Failure> {
-        let text = |out| Sink::Text(out, Text::new(shown.items(), shown.form()));
+        let templates = templates::open(shown)?;
         let sink = match (path, format) {
-            (None, _) => text(Box::new(io::stderr())),
+            (None, _) => Sink::Terminal(io::stderr(), Live::new(shown, templates)),
             (Some(path), Format::Text) => {
                 let file = File::create(path).map_err(|error| failed(path, &error))?;
-                text(Box::new(BufWriter::with_capacity(BUFFER, file)))
+                Sink::Text(Spool::new(file), Live::new(shown, templates))
             }
             (Some(path), Format::Dpt) => {
                 let recording = File::create(path).and_then(Recording::start);
-                Sink::Store(Box::new(recording.map_err(|error| failed(path, &error))?))
+                let mut recording = recording.map_err(|error| failed(path, &error))?;
+                recording.templates(templates.as_ref());
+                Sink::Store(Box::new(recording))
             }
         };
         Ok(Output { sink, tells_armed, failed: false })
@@ -64,7 +67,8 @@ impl Output {
     /// Writes out what is kept, and what was counted.
     pub(crate) fn end(&mut self, report: &Report) {
         let ended = match &mut self.sink {
-            Sink::Text(out, _) => out.flush(),
+            Sink::Text(spool, _) => spool.flush(),
+            Sink::Terminal(..) => Ok(()),
             Sink::Store(recording) => {
                 recording.report(report);
                 recording.finish()
@@ -85,7 +89,12 @@ impl Output {
 
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
-            tell(&format!("warning: writing records: {error}; further records may be lost"));
+            tell(&match error.kind() {
+                io::ErrorKind::Interrupted => {
+                    "warning: nobody took the records; those that were not written yet are lost".to_owned()
+                }
+                _ => format!("warning: writing records: {error}; further records may be lost"),
+            });
         }
     }
 }
@@ -97,7 +106,8 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
 impl Observer for Output {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let result = match &mut self.sink {
-            Sink::Text(out, text) => text.write(record, out),
+            Sink::Text(spool, text) => spool.place().map(|place| text.append(record, place)),
+            Sink::Terminal(stderr, text) => text.write(record, stderr),
             Sink::Store(recording) => recording.record(program, record),
         };
         if let Err(error) = &result {
@@ -129,12 +139,23 @@ impl Observer for Output {
 
     fn idle(&mut self) {
         let written = match &mut self.sink {
-            Sink::Text(out, _) => out.flush(),
+            Sink::Text(spool, text) => {
+                text.refresh(tell);
+                spool.idle()
+            }
+            Sink::Terminal(_, text) => {
+                text.refresh(tell);
+                Ok(())
+            }
             Sink::Store(recording) => recording.idle(),
         };
         if let Err(error) = written {
             self.fail(&error);
         }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        !matches!(&self.sink, Sink::Text(spool, _) if !spool.is_ready())
     }
 
     fn waits(&self) -> bool {

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::{Counts, Placed, Report, State};
 use trace::store::{self, About, Fact, Loss, Note, Probe, Program, Site, Store, Variables};
+use trace::template::Templates;
 use trace::{Items, Record};
 
 use crate::lines::Places;
@@ -61,6 +62,18 @@ impl Recording {
                 minor: definition.minor,
                 group: definition.group.clone(),
                 kind: definition.kind.clone(),
+            });
+        }
+    }
+
+    /// Takes the templates of the records: they can be shown by them where the directory of these is not.
+    pub(crate) fn templates(&mut self, templates: Option<&Templates>) {
+        for (_, template) in templates.into_iter().flat_map(Templates::templates) {
+            self.fact(store::Template {
+                major: template.major,
+                minor: template.minor,
+                description: template.description.clone(),
+                format: template.format.clone(),
             });
         }
     }

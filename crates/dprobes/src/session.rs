@@ -7,6 +7,7 @@ use process::{Machine, Pattern};
 
 use crate::arguments::{Attach, Format, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
+use crate::hooks::{Hooked, Plugins};
 use crate::output::{Output, tell};
 use crate::{Failure, front, points, program, stats, summary, symbols};
 
@@ -22,11 +23,14 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
-    let mut output = open(&arguments.tracing, &programs, false).map_err(own)?;
+    let output = open(&arguments.tracing, &programs, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
-    let watch = Watch::start(None);
+    let plugins = Plugins::load(&arguments.tracing.plugin).map_err(own)?;
+    let mut output = behind_hooks(output, &programs);
+    let watch = Watch::start(None, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
@@ -52,7 +56,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let report = tracer.finish(&watch.control);
     let ended = tracer.status(pid);
     drop(watch);
-    end(&report, &mut output, &arguments.tracing).map_err(own)?;
+    output.events.destroy_all();
+    drop(plugins);
+    end(&report, &mut output.inner, &arguments.tracing).map_err(own)?;
     let status = match ended {
         Some(status) => status,
         // The front was killed: the command lives on, without probes.
@@ -79,18 +85,23 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
         )));
     }
     points::check(&arguments.probes.at, arguments.pid)?;
-    let mut output = open(&arguments.tracing, &programs, true)?;
+    let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
-    let watch = Watch::start(arguments.duration);
+    let plugins = Plugins::load(&arguments.tracing.plugin)?;
+    let mut output = behind_hooks(output, &programs);
+    let watch = Watch::start(arguments.duration, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
+    output.events.destroy_all();
+    drop(plugins);
     result.map_err(Failure::new)?;
-    end(&report, &mut output, &arguments.tracing)?;
+    end(&report, &mut output.inner, &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,6 +145,15 @@ fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Out
     Ok(output)
 }
 
+/// The output behind the hooks, which are told of the programs.
+fn behind_hooks(output: Output, programs: &[Loaded]) -> Hooked<Output> {
+    let output = Hooked::new(output);
+    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
+        output.events.create(number, &program.main().module, name, options.items);
+    }
+    output
+}
+
 /// What the output is.
 fn format(tracing: &Tracing) -> Format {
     Format::of(tracing.output.as_deref(), tracing.format)
@@ -144,6 +164,7 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: tracing.shown.items_for(format(tracing)),
+        lossless: tracing.buffering.lossless,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }

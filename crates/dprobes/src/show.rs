@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
-use process::Pattern;
-use trace::Text;
-use trace::store::{Filter, Info, Item, Reader};
+use trace::store::{Info, Item, Reader};
+use trace::template::{Template, Templates};
+use trace::{Form, Items, Text};
 
-use crate::Failure;
-use crate::arguments::Show;
+use crate::arguments::{Show, Shown};
 use crate::output::tell;
+use crate::selection::{Wanted, filter};
+use crate::{Failure, templates};
 
 /// Shows a store.
 pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
@@ -25,21 +26,26 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         let shown = out.write_all(info::text(&path.to_string(), size, reader.info()).as_bytes());
         return shown.and_then(|()| out.flush()).map_or_else(ended, |()| Ok(ExitCode::SUCCESS));
     }
-    let filter = filter(arguments, reader.info())?;
-    let mut texts: HashMap<u32, Text> = HashMap::new();
-    let programs = &reader.info().programs;
-    for program in programs {
-        // What a program's records do not have would be shown as zeros.
-        let items = arguments.shown.items().and(program.items);
-        texts.insert(program.number, Text::new(items, arguments.shown.form()));
-    }
-    let mut rest = Text::new(arguments.shown.items(), arguments.shown.form());
+    let asked = Wanted {
+        from: arguments.from,
+        to: arguments.to,
+        pid: &arguments.pid,
+        tid: &arguments.tid,
+        probe: &arguments.probe,
+    };
+    let filter = filter(&asked, reader.info())?;
+    let wanted = arguments.shown.items();
+    // What a program's records do not have would be shown as zeros.
+    let programs = reader.info().programs.iter();
+    let items: HashMap<u32, Items> =
+        programs.map(|program| (program.number, wanted.and(program.items))).collect();
+    let mut text = text(&arguments.shown, reader.info())?;
     reader.select(filter).map_err(failed)?;
     let mut damaged = false;
     while let Some(item) = reader.next().map_err(failed)? {
         match item {
             Item::Record(entry) => {
-                let text = texts.get_mut(&entry.program).unwrap_or(&mut rest);
+                text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
                 if let Err(error) = text.write(entry.record, &mut out) {
                     return ended(error);
                 }
@@ -62,53 +68,40 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     }
 }
 
+/// What writes the records: by the templates that are asked for, else by those that the store has, unless the bytes are asked for.
+fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
+    let text = Text::new(shown.items(), shown.form());
+    if let Some(templates) = templates::open(shown)? {
+        return Ok(text.with_templates(templates));
+    }
+    if info.templates.is_empty() || shown.form() == Form::Unformatted {
+        return Ok(text);
+    }
+    let compiled = info.templates.iter().map(|stored| {
+        let format = stored.format.as_deref().map(plain);
+        Template::compile(stored.major, stored.minor, &plain(&stored.description), format.as_deref())
+    });
+    let (right, wrong): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    if let Some(Err(problems)) = wrong.first() {
+        let count = crate::summary::count(wrong.len() as u64, "template");
+        let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
+        tell(&format!(
+            "warning: {count} in the store with a mistake; records show as dumps\n{}",
+            first.join("")
+        ));
+    }
+    Ok(text.with_templates(Templates::of(right.into_iter().flatten())))
+}
+
+/// A text of the store without what a terminal might obey.
+fn plain(text: &str) -> String {
+    text.replace(|each: char| each.is_control() && !matches!(each, '\n' | '\t'), ".")
+}
+
 /// What ends the command where its output cannot be written. A reader that has seen enough is no error.
 fn ended(error: io::Error) -> Result<ExitCode, Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         _ => Err(Failure::new(format!("standard output: {error}"))),
-    }
-}
-
-/// The records that are asked for.
-fn filter(arguments: &Show, info: &Info) -> Result<Filter, Failure> {
-    let start = info.about.start;
-    let mut filter = Filter {
-        from: arguments.from.map(|moment| moment.time(start)),
-        to: arguments.to.map(|moment| moment.time(start)),
-        pids: arguments.pid.clone(),
-        tids: arguments.tid.clone(),
-        ..Filter::default()
-    };
-    for wanted in &arguments.probe {
-        match codes(wanted) {
-            Some(codes) => filter.codes.push(codes),
-            None => filter.probes.extend(named(wanted, info)?),
-        }
-    }
-    if !filter.codes.is_empty() && !filter.probes.is_empty() {
-        return Err(Failure::new("--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both"));
-    }
-    Ok(filter)
-}
-
-/// Reads `MAJOR,MINOR`.
-fn codes(text: &str) -> Option<(u32, u32)> {
-    let (major, minor) = text.split_once(',')?;
-    Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
-}
-
-/// The probes that a name or a pattern means: that of a probepoint, or of a module and a probepoint.
-fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
-    let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
-    let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
-    let meant = info.probes.iter().filter(|probe| {
-        let module = info.program(probe.program).map_or("", |program| program.module.as_str());
-        is_it(&probe.point) || is_it(&format!("{module}:{}", probe.point))
-    });
-    let meant: Vec<(u32, u32)> = meant.map(|probe| (probe.program, probe.number)).collect();
-    match meant.is_empty() {
-        true => Err(Failure::new(format!("no probe `{text}` is in it; --info shows those that are"))),
-        false => Ok(meant),
     }
 }

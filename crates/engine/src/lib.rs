@@ -85,13 +85,14 @@ mod versions;
 
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
+pub use jump::Pulse;
 pub use ledger::{Ledger, Restored};
-pub use observer::{Note, Observer, Placed};
+pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, State};
 pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
-pub use tracer::{Control, Tracer};
+pub use tracer::{BUFFERS, Control, Tracer};
 pub use versions::Versions;

@@ -112,21 +112,25 @@ impl Tracer<'_> {
         }
     }
 
-    /// Goes on until all that handlers have logged so far is written or dropped, or the time is over.
+    /// Goes on until all that handlers have logged so far is written or dropped, or nothing was written for that time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
-        let end = Instant::now() + patience;
+        let mut mark = self.drain.mark();
+        let (mut end, mut read) = (Instant::now() + patience, self.drain.read());
         loop {
             self.look_at_slots();
+            self.drain(false);
             let waiting = self.threads.values().any(Tracked::has_records);
-            if !waiting || Instant::now() >= end {
-                break;
+            if self.drain.read() != read {
+                (end, read) = (Instant::now() + patience, self.drain.read());
             }
-            if !self.step(control, false) {
+            if (!waiting && self.drain.is_past(&mut mark)) || Instant::now() >= end {
+                self.tell_losses();
+                return;
+            }
+            if !self.step(control, false) && !self.drain.is_busy() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.drain(false);
-        self.tell_losses();
     }
 
     /// The programs that are inserted, the latest first.

@@ -53,7 +53,7 @@ pub struct Record {
     /// The caller's own.
     pub hook_context: *mut c_void,
     /// The library's own; 0 where it is not registered.
-    hook_entry: AtomicPtr<Entry>,
+    pub(crate) hook_entry: AtomicPtr<Entry>,
 }
 
 /// The record of a C exit.

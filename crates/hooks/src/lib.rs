@@ -65,6 +65,7 @@ mod known;
 mod list;
 mod macros;
 mod pause;
+pub mod plugin;
 mod readers;
 mod registry;
 mod site;

@@ -14,8 +14,13 @@ pub(crate) fn codes(record: &Record, out: &mut Vec<u8>) {
 
 /// Appends the header's line, without its end.
 pub(crate) fn header(items: Items, record: &Record, out: &mut Vec<u8>) {
-    let word = record.word;
     codes(record, out);
+    place(items, record, out);
+    rest(items, record, out);
+}
+
+/// Appends the processor, the name, the process and the user.
+pub(crate) fn place(items: Items, record: &Record, out: &mut Vec<u8>) {
     if items.contains(Items::CPU) {
         out.extend_from_slice(b" cpu=");
         decimal(record.cpu, out);
@@ -32,6 +37,11 @@ pub(crate) fn header(items: Items, record: &Record, out: &mut Vec<u8>) {
         out.extend_from_slice(b" uid=");
         decimal(record.uid, out);
     }
+}
+
+/// Appends what differs from record to record: where it was, and when.
+pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
+    let word = record.word;
     if items.contains(Items::CSEIP) {
         out.extend_from_slice(b" cs=");
         short(record.cs, out);

@@ -10,6 +10,7 @@ pub mod ctf;
 mod digits;
 mod header;
 mod items;
+mod quick;
 pub mod raw;
 mod record;
 pub mod store;

@@ -100,7 +100,7 @@ fn word(wanted: bool, value: u64, word: usize, out: &mut Vec<u8>) {
 /// header has; the others, and what no header has ([`Record::tid`], [`Record::probe`]), are zero or empty.
 ///
 /// # Errors
-/// The header is cut off, or has a flag that is none of the table's.
+/// The header is cut off, has a flag that is none of the table's, or a second of a million microseconds and more.
 pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
     let mut rest = Rest { bytes, offset: 0 };
     let flags = rest.half("flags")?;
@@ -133,7 +133,13 @@ pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
         record.esp = rest.number(word, "esp")?;
     }
     if items.contains(Items::TSC) {
-        let (seconds, microseconds) = (rest.half("tsc")?, rest.half("tsc")?);
+        let seconds = rest.half("tsc")?;
+        let offset = rest.offset;
+        let microseconds = rest.half("tsc")?;
+        if microseconds >= 1_000_000 {
+            let found = format!("{microseconds} microseconds, which are more than a second");
+            return Err(Malformed { offset, item: "tsc", found });
+        }
         record.time = u64::from(seconds) * 1_000_000_000 + u64::from(microseconds) * 1000;
     }
     if items.contains(Items::PROCNAME) {
@@ -267,6 +273,8 @@ mod tests {
         assert_eq!(error(&[0, 8, 0, 0]), "offset 0: flags: 0x800, of which only 0x7ff are known");
         assert_eq!(error(&[0x40, 0, 0, 0, 1, 2, 3]), "offset 4: eip: 8 bytes expected, 3 left");
         assert_eq!(error(&[0, 4, 0, 0, b'a']), "offset 4: name: no NUL ends it");
+        let late = error(&[0, 2, 0, 0, 1, 0, 0, 0, 0x40, 0x42, 0x0f, 0]);
+        assert_eq!(late, "offset 8: tsc: 1000000 microseconds, which are more than a second");
     }
 
     #[test]

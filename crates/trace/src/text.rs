@@ -18,13 +18,11 @@
 
 use std::io::{self, Write};
 
-use crate::digits::{HEXADECIMAL, graphic, hexadecimal};
-use crate::header::{codes, header};
+use crate::digits::HEXADECIMAL;
+use crate::header;
+use crate::quick::{self, Known, ROW};
 use crate::template::Templates;
 use crate::{Items, Record};
-
-/// Bytes in a row.
-const ROW: usize = 16;
 
 /// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
 const LINE: usize = 256;
@@ -46,12 +44,19 @@ pub struct Text {
     form: Form,
     templates: Option<Templates>,
     text: Vec<u8>,
+    known: Known,
 }
 
 impl Text {
     /// A writer that shows these items of a header, and the bytes in this form.
     pub fn new(items: Items, form: Form) -> Text {
-        Text { items: Some(items), form, templates: None, text: Vec::with_capacity(512) }
+        Text {
+            items: Some(items),
+            form,
+            templates: None,
+            text: Vec::with_capacity(512),
+            known: Known::default(),
+        }
     }
 
     /// The same writer, with templates: what they make of a record is written in place of its bytes, and the bytes of a record without
@@ -59,6 +64,11 @@ impl Text {
     #[must_use]
     pub fn with_templates(self, templates: Templates) -> Text {
         Text { templates: Some(templates), ..self }
+    }
+
+    /// Shows these items of a header from now on.
+    pub fn set_items(&mut self, items: Items) {
+        self.items = Some(items);
     }
 
     /// The templates, if there are any: to be refreshed.
@@ -71,55 +81,49 @@ impl Text {
     /// # Errors
     /// Those of the writer.
     pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
-        let items = self.items.unwrap_or(Items::DEFAULT);
         self.text.clear();
-        if let Some(templates) = &self.templates {
-            templates.format(items, record, &mut self.text);
-            return out.write_all(&self.text);
+        self.build(record);
+        out.write_all(&self.text)
+    }
+
+    /// Appends a record to a text.
+    pub fn append(&mut self, record: &Record, text: &mut Vec<u8>) {
+        // It is built where it is to be.
+        std::mem::swap(&mut self.text, text);
+        self.build(record);
+        std::mem::swap(&mut self.text, text);
+    }
+
+    fn build(&mut self, record: &Record) {
+        let items = self.items.unwrap_or(Items::DEFAULT);
+        let Text { templates, known, text, .. } = self;
+        if let Some(templates) = templates {
+            templates.format(items, record, text);
+            return;
         }
-        header(items, record, &mut self.text);
-        self.text.push(b'\n');
-        let offsets = (0..).step_by(match self.form {
-            Form::Formatted => ROW,
-            Form::Unformatted => LINE,
-        });
+        known.codes(record, text);
+        known.place(record, items, text);
+        header::rest(items, record, text);
+        text.push(b'\n');
         match self.form {
             Form::Formatted => {
-                record
-                    .data
-                    .chunks(ROW)
-                    .zip(offsets)
-                    .for_each(|(bytes, offset)| self.row(record, offset, bytes));
+                for (bytes, offset) in record.data.chunks(ROW).zip((0..).step_by(ROW)) {
+                    known.codes(record, text);
+                    quick::row(offset, bytes, text);
+                }
             }
             Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),
         }
-        out.write_all(&self.text)
     }
 
     /// Appends bytes without any formatting.
     fn line(&mut self, record: &Record, bytes: &[u8]) {
-        codes(record, &mut self.text);
+        self.known.codes(record, &mut self.text);
         self.text.push(b' ');
         for &byte in bytes {
             self.text.push(b' ');
             self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
         }
-        self.text.push(b'\n');
-    }
-
-    /// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
-    fn row(&mut self, record: &Record, offset: u64, bytes: &[u8]) {
-        codes(record, &mut self.text);
-        self.text.extend_from_slice(b"  0x");
-        hexadecimal(offset, 4, &mut self.text);
-        self.text.extend_from_slice(b" : ");
-        let mut row = *b"                                    : ";
-        for (place, &byte) in bytes.iter().enumerate() {
-            let at = place * 2 + place / 4;
-            row[at..at + 2].copy_from_slice(&HEXADECIMAL[usize::from(byte)]);
-        }
-        self.text.extend_from_slice(&row);
-        self.text.extend(bytes.iter().copied().map(graphic));
         self.text.push(b'\n');
     }
 }

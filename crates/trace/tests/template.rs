@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use dprobes_trace::template::{Field, Kind, TemplateFile, Templates, Value, Width};
+use dprobes_trace::template::{Field, Kind, Template, TemplateFile, Templates, Value, Width};
 use dprobes_trace::{Items, Record};
 use proptest::prelude::*;
 
 /// The only template of a file whose `fmt` is this, as it stands between the quotes.
 #[track_caller]
-fn template(format: &str) -> dprobes_trace::template::Template {
+fn template(format: &str) -> Template {
     let text = format!("major=1 minor=2 desc=\"\" fmt=\"{format}\"");
     let file = TemplateFile::parse(Path::new("test.fmt"), &text);
     assert!(file.problems.is_empty(), "{}", file.problems[0]);
@@ -226,6 +226,16 @@ fn what_is_not_there_is_a_missing_value() {
 }
 
 #[test]
+fn a_template_is_compiled_again_from_its_format() {
+    let template = template(r"a\t%% %r(%2u %( )%s");
+    assert_eq!(template.format.as_deref(), Some("a\t%% %r(%2u %( )%s"));
+    let again = Template::compile(1, 2, "", template.format.as_deref()).expect("it is right");
+    assert_eq!(again, template);
+    let wrong = Template::compile(1, 2, "", Some("a\nb %q")).expect_err("no control");
+    assert_eq!((wrong.len(), wrong[0].line, wrong[0].column), (1, 2, 3));
+}
+
+#[test]
 fn an_array_of_many_large_texts_is_cut() {
     let text = "x".repeat(60_000);
     let data = [prefix(0, 30_000), vec![0; 30_000]].concat();
@@ -283,6 +293,43 @@ desc
             "10:5 `desc` has no value",
         ]
     );
+}
+
+#[test]
+fn large_files_and_hostile_records_take_no_longer_than_their_size() {
+    const SIZE: usize = 1 << 18;
+    let head = "major=1 minor=1 desc=\"\" fmt=\"";
+    let files = [
+        format!("{head}{}\"", "%q".repeat(SIZE / 2)),
+        format!("{head}{}\"", "%c".repeat(SIZE / 2)),
+        format!("{head}{}\"", "(".repeat(SIZE)),
+        format!("{head}{}", "%r(".repeat(SIZE / 3)),
+        format!("{head}{}%r({}%c%r(%c{}))\"", "x".repeat(1000), "%rc".repeat(1000), "%c".repeat(SIZE / 3)),
+        format!("{head}%r(%r(%c{}{}))\"", "%s".repeat(SIZE / 4), "%z"),
+        format!("major=1 {}", "minor=1 desc=\"\" ".repeat(SIZE / 16)),
+        format!(
+            "major=1 {}",
+            (0..SIZE / 24).map(|minor| format!("minor={minor} desc=\"%\"\n")).collect::<String>()
+        ),
+        "\\\"=,\n".repeat(SIZE / 5),
+        "/*".repeat(SIZE / 2),
+    ];
+    // Prefixes of one byte each, which make the most of groups in groups.
+    let inner: Vec<u8> = [prefix(0, 1), vec![7]].concat().repeat(8000);
+    let record = record(&[prefix(0, inner.len() as u16), inner].concat());
+    for (number, text) in files.iter().enumerate() {
+        let start = std::time::Instant::now();
+        let file = TemplateFile::parse(Path::new("large.fmt"), text);
+        assert!(file.problems.len() <= 100);
+        file.problems.iter().take(2).for_each(|problem| assert!(problem.line > 0));
+        for template in file.templates.iter().take(10) {
+            let mut out = Vec::new();
+            template.format(&record, &mut out);
+            assert!(out.len() < 4 << 20, "{}", out.len());
+            assert_eq!(template.values(&record).len(), template.fields().len());
+        }
+        assert!(start.elapsed().as_secs() < 30, "file {number}: {:?}", start.elapsed());
+    }
 }
 
 /// Parts of templates, right and wrong ones.

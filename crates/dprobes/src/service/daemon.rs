@@ -22,7 +22,8 @@ use super::sink::{self, Shared, Sinks, Target};
 use super::socket::{self, Home};
 use crate::arguments::{Format, Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary, symbols};
+use crate::hooks::{Events, Hooked, Plugins};
+use crate::{Failure, front, program, summary, symbols, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -56,7 +57,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let listener = home.listener.try_clone().map_err(failed)?;
     let clients = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&clients);
@@ -71,13 +72,16 @@ pub(crate) fn become_session() -> Result<(), Failure> {
         }
     });
     let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
-    let mut observer = shared.clone();
+    let mut observer = Hooked::new(shared.clone());
+    let events = observer.events.clone();
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
     tracer.serve();
     let mut session = Session {
         tracer,
         watch,
         sinks: shared,
+        events,
+        plugins: Plugins::default(),
         scanner: Scanner::default(),
         refused: Refused::default(),
         home,
@@ -87,6 +91,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.home.close();
     session.tracer.let_go(&session.watch.control);
     session.end_sinks();
+    drop(std::mem::take(&mut session.plugins));
     // Nobody is answered any more but who is being answered.
     drop(requests);
     let end = Instant::now() + PATIENCE;
@@ -120,6 +125,9 @@ struct Session<'a> {
     tracer: Tracer<'a>,
     watch: Watch,
     sinks: Shared,
+    /// The programs as the hooks know them.
+    events: Events,
+    plugins: Plugins,
     scanner: Scanner,
     refused: Refused,
     home: Home,
@@ -162,6 +170,8 @@ impl Session<'_> {
                 let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
                 self.end_sinks();
+                // What plugins write is complete before the client goes on.
+                drop(std::mem::take(&mut self.plugins));
                 Reply::done("")
             }
         }
@@ -186,15 +196,22 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let shown = Shown {
+            log: insert.items.clone(),
+            unformatted_output: insert.unformatted,
+            templates: insert.templates.clone(),
+        };
+        let templates = templates::open(&shown).map_err(|failure| failure.message().to_owned())?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
             items: shown.items_for(insert.format),
+            lossless: insert.lossless,
             symbols,
         };
+        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
@@ -202,6 +219,9 @@ impl Session<'_> {
                 "probes are inserted in `{module}` already; add --merge to add these to them, or --replace to put these in \
                  their place"
             ));
+        }
+        for plugin in &insert.plugins {
+            self.plugins.add(plugin).map_err(|failure| failure.message().to_owned())?;
         }
         let target = match (&insert.output, insert.format) {
             (None, _) => Target::KernelLog,
@@ -230,9 +250,10 @@ impl Session<'_> {
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let (object, items) = (program.main().clone(), options.items);
         let number = self.tracer.insert(program, options, only);
+        self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
             let mut sinks = self.sinks.0.borrow_mut();
-            sinks.direct(number, target, &shown);
+            sinks.direct(number, target, &shown, templates);
             if let Some(recording) = sinks.store(number) {
                 recording.program(number, &insert.file.display().to_string(), &object, items);
             }
@@ -379,6 +400,8 @@ impl Session<'_> {
             recording.ended(number as u32, &counts, &program.locals);
         }
         sinks.forget(number, &globals);
+        drop(sinks);
+        self.events.destroy(number);
     }
 
     /// Ends the outputs of all programs, of which no probe is in any process any more.

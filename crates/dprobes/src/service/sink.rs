@@ -3,27 +3,32 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use engine::{Note, Observer, Placed};
-use trace::{Record, Text};
+use trace::Record;
+use trace::template::Templates;
 
 use super::klog::KernelLog;
 use crate::arguments::Shown;
 use crate::recording::Recording;
+use crate::spool::Spool;
+use crate::templates::Live;
 
 /// One program's records.
 enum Sink {
-    /// As text.
+    /// To a file, as text.
     Text {
-        out: Box<dyn Write>,
-        text: Text,
+        spool: Spool,
+        text: Live,
         /// Whether a failure was told.
         failed: bool,
     },
+    /// To the kernel log.
+    KernelLog(KernelLog, Live),
     /// To the store in this file, which other programs may share.
     Store(PathBuf),
 }
@@ -61,15 +66,23 @@ impl Sinks {
         Sinks { sinks: HashMap::new(), stores: HashMap::new(), log }
     }
 
-    /// Says where the records of a program go, which `shown` are to be seen.
-    pub(crate) fn direct(&mut self, program: usize, target: Target, shown: &Shown) {
-        let text = |out| Sink::Text { out, text: Text::new(shown.items(), shown.form()), failed: false };
+    /// Says where the records of a program go, which `shown` are to be seen, by these templates.
+    pub(crate) fn direct(
+        &mut self,
+        program: usize,
+        target: Target,
+        shown: &Shown,
+        templates: Option<Templates>,
+    ) {
         let sink = match target {
-            Target::KernelLog => text(Box::new(KernelLog::open())),
-            Target::File(file) => text(Box::new(BufWriter::new(file))),
+            Target::KernelLog => Sink::KernelLog(KernelLog::open(), Live::new(shown, templates)),
+            Target::File(file) => {
+                Sink::Text { spool: Spool::new(file), text: Live::new(shown, templates), failed: false }
+            }
             Target::Store(path) => {
                 if let Some(filled) = self.stores.get_mut(&path) {
                     filled.expected = false;
+                    filled.recording.templates(templates.as_ref());
                 }
                 Sink::Store(path)
             }
@@ -96,12 +109,13 @@ impl Sinks {
     pub(crate) fn store(&mut self, program: usize) -> Option<&mut Recording> {
         match self.sinks.get(&program)? {
             Sink::Store(path) => self.stores.get_mut(path).map(|filled| &mut filled.recording),
-            Sink::Text { .. } => None,
+            Sink::Text { .. } | Sink::KernelLog(..) => None,
         }
     }
 
-    /// Writes out what is kept. What cannot be written is lost, which the log says once for each program or store.
-    fn flush(&mut self) {
+    /// Lets what is kept be written; with `all`, waits until it is. What cannot be written is lost, which the log says once for each
+    /// program or store.
+    fn flush(&mut self, all: bool) {
         let mut failures = Vec::new();
         let mut note = |failed: &mut bool, what: String, error: io::Error| {
             if !std::mem::replace(failed, true) {
@@ -109,8 +123,8 @@ impl Sinks {
             }
         };
         for (program, sink) in &mut self.sinks {
-            if let Sink::Text { out, failed, .. } = sink
-                && let Err(error) = out.flush()
+            if let Sink::Text { spool, failed, .. } = sink
+                && let Err(error) = if all { spool.flush() } else { spool.idle() }
             {
                 note(failed, format!("program {program}"), error);
             }
@@ -125,10 +139,23 @@ impl Sinks {
         }
     }
 
+    /// Reads templates again that have been changed.
+    fn refresh(&mut self) {
+        let mut told = Vec::new();
+        for sink in self.sinks.values_mut() {
+            if let Sink::Text { text, .. } | Sink::KernelLog(_, text) = sink {
+                text.refresh(|problem| told.push(problem.to_owned()));
+            }
+        }
+        for problem in told {
+            self.tell(&problem);
+        }
+    }
+
     /// Forgets a program, whose records are all written. A store that no other program has is brought to its end; the global
     /// variables are the last that it is told.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        self.flush();
+        self.flush(true);
         let Some(Sink::Store(path)) = self.sinks.remove(&program) else { return };
         let shared = self.sinks.values().any(|sink| matches!(sink, Sink::Store(other) if *other == path));
         if shared || self.stores.get(&path).is_none_or(|filled| filled.expected) {
@@ -162,7 +189,10 @@ impl Observer for Shared {
         let mut sinks = self.0.borrow_mut();
         let Sinks { sinks, stores, .. } = &mut *sinks;
         let recording = match sinks.get_mut(&program) {
-            Some(Sink::Text { out, text, .. }) => return text.write(record, out),
+            Some(Sink::Text { spool, text, .. }) => {
+                return spool.place().map(|place| text.append(record, place));
+            }
+            Some(Sink::KernelLog(log, text)) => return text.write(record, log),
             Some(Sink::Store(path)) => stores.get_mut(path),
             None => None,
         };
@@ -191,7 +221,15 @@ impl Observer for Shared {
         }
     }
 
+    fn is_ready(&mut self) -> bool {
+        // One that is slow holds up all: their records come from the same memory.
+        let is_ready = |sink: &Sink| !matches!(sink, Sink::Text { spool, .. } if !spool.is_ready());
+        self.0.borrow().sinks.values().all(is_ready)
+    }
+
     fn idle(&mut self) {
-        self.0.borrow_mut().flush();
+        let mut sinks = self.0.borrow_mut();
+        sinks.flush(false);
+        sinks.refresh();
     }
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use agent::layout::{HandlerInfo, PerProcessor, state};
-use jit::{Compiled, Environment, Handler, Limits, Variable};
+use jit::{Compiled, Environment, Handler, Limits, Variable, Waiting};
 use patch::Mode;
 use rpn::{Location, Object};
 use vm::{Op, Word};
 
+use super::cells::READER;
 use super::over::is_mortal;
 use super::{Code, Counter};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
@@ -107,6 +108,10 @@ impl Tracer<'_> {
         let mut ahead = [0; AHEAD];
         let code = ahead_of(site, &space.code.memory, &space.sites, &mut ahead);
         let (own, shared) = ground.contexts.kinds();
+        let lossless = program
+            .options
+            .lossless
+            .then(|| Waiting { reader: (base + READER as u64) as u32, sleeps: ground.sleeps });
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,
@@ -123,6 +128,7 @@ impl Tracer<'_> {
             contexts: ground.contexts.base() as u32,
             own_contexts: own,
             shared_contexts: shared,
+            ring_size: ground.contexts.ring_size() as u32,
             locals,
             globals,
             counted: &counted,
@@ -130,6 +136,7 @@ impl Tracer<'_> {
             missed: word(MISSED),
             dropped: word(DROPPED),
             over: word(OVER),
+            removable: self.serving,
             limits: limits.then(|| Limits {
                 hits: word(TURNS),
                 ignore: definition.ignore,
@@ -142,7 +149,7 @@ impl Tracer<'_> {
             site: site.address,
             flags_live: !patch::flags_are_dead(Mode::Bits64, code, site.address, false),
             tentative: false,
-            lossless: false,
+            lossless,
             rdpid: true,
         };
         let compile = |environment: &Environment<'_>| {
@@ -177,7 +184,7 @@ impl Tracer<'_> {
                 minor: definition.minor,
                 probe: name,
                 record: if tentative { state::TENTATIVE } else { state::COMMITTED },
-                lossless: 0,
+                lossless: lossless.is_some().into(),
                 dropped: word(DROPPED),
                 removed: word(OVER),
             };

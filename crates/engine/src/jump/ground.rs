@@ -12,13 +12,15 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use agent::image::{Entry, Image, Settings, image};
-use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LOW_END, PAGE};
+use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
 use process::{Caller, Memory, Status, Stop, Stopped};
 use rpn::Object;
 
+use super::cells::READER;
 use super::contexts::Contexts;
 use super::room::Room;
 use crate::mapping::Called;
+use crate::observer::Note;
 use crate::tracer::Tracer;
 
 /// Bytes for descriptions of handlers and bytecode; pages are taken when they are written first.
@@ -43,6 +45,8 @@ pub(crate) struct Ground {
     pub(crate) give_up: u64,
     /// Descriptions of handlers, and bytecode.
     texts: Rc<Texts>,
+    /// Whether a thread that waits may make the system call nanosleep.
+    pub(crate) sleeps: bool,
     /// What is mapped: addresses and sizes.
     mapped: Vec<(u64, u64)>,
 }
@@ -152,16 +156,22 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let places = match places(
-            &mappings,
-            process::heap_start(tid),
-            cells.size() as u64,
-            Contexts::size(processors),
-        ) {
-            Some(places) => places,
-            None => return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned()))),
+        let heap = process::heap_start(tid);
+        let place = |ring_size: u64| {
+            let size = Contexts::size(processors, ring_size);
+            Some((places(&mappings, heap, cells.size() as u64, size)?, ring_size))
         };
-        let contexts = match Contexts::new(places.contexts, processors) {
+        // As large as was asked for, or as there is room.
+        let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
+        let found = sizes.take_while(|&size| size >= LEAST_RING).find_map(place);
+        let Some((places, ring_size)) = found else {
+            return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned())));
+        };
+        if ring_size < self.ring_size {
+            let note = format!("process {tid} has room for buffers of {} KiB only", ring_size >> 10);
+            self.tell_once(Note::Other(note));
+        }
+        let contexts = match Contexts::new(places.contexts, processors, ring_size) {
             Ok(contexts) => Rc::new(contexts),
             Err(error) => {
                 return Ok((thread, stop, Err(format!("memory to share with the process: {error}"))));
@@ -171,7 +181,7 @@ impl Tracer<'_> {
             Ok(syscall) => syscall,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let yields = Status::read(tid).is_ok_and(|status| status.seccomp == 0);
+        let sleeps = Status::read(tid).is_ok_and(|status| status.seccomp == 0);
         let mut caller = match Caller::begin(thread, stop, syscall) {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
@@ -213,7 +223,9 @@ impl Tracer<'_> {
             return Ok((thread, stop, Err(error.to_string())));
         }
         let image: &Image = image();
-        let bytes = image.at(places.agent, Settings { identity: places.identity as u32, yields });
+        let reader = (places.cells + READER as u64) as u32;
+        let bytes =
+            image.at(places.agent, Settings { identity: places.identity as u32, yields: sleeps, reader });
         let written = self.spaces.get(&number).map(|space| space.code.memory.poke(places.agent, &bytes));
         if !matches!(written, Some(Ok(()))) {
             return Ok((thread, stop, Err("the memory mapped for probes cannot be written".to_owned())));
@@ -232,6 +244,7 @@ impl Tracer<'_> {
             code: (places.agent, places.agent + image.code_size() as u64),
             give_up: image.entry(Entry::GiveUp, places.agent),
             texts: Rc::new(texts),
+            sleeps,
             mapped,
         };
         Ok((thread, stop, Ok(ground)))

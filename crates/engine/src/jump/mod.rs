@@ -20,16 +20,19 @@ mod contexts;
 mod drain;
 mod ground;
 mod identity;
+mod mark;
 mod out;
 mod over;
 mod plan;
 mod proof;
+mod pulse;
 mod ring;
 mod room;
 mod shared;
 mod signal;
 mod tail;
 mod trampoline;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,8 +49,11 @@ pub(crate) use ground::Ground;
 pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
 use process::{Mapping, Memory};
+pub use pulse::Pulse;
 use room::Room;
+pub(crate) use shared::Shared;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,12 @@
 //! From the text of `fmt` statements to items.
 
 use std::ops::Range;
+use std::path::Path;
 
 use super::control::{Control, Item, Part, Width};
 use super::fields::{self, Field};
 use super::lex::Quoted;
-use super::problem::Mistake;
+use super::problem::{Mistake, Problem, Source};
 
 /// Groups within groups, at most.
 const DEPTH: usize = 16;
@@ -13,6 +14,9 @@ const DEPTH: usize = 16;
 /// Bytes of the widest integer that is shown as a number, and of the widest that is shown in hexadecimal: a zmm register.
 const INTEGER: u16 = 8;
 const HEXADECIMAL: u16 = 64;
+
+/// What was expected where no control is.
+const CONTROLS: &str = "one of c d f i p r s u x z expected, or %% for the character";
 
 /// The template of one kind of record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +27,50 @@ pub struct Template {
     pub minor: u32,
     /// The description, one line.
     pub description: String,
+    /// The text of its `fmt` statements, together and with its escapes undone: it can be kept with records and compiled again. None
+    /// where it has no `fmt`.
+    pub format: Option<String>,
     pub(super) items: Box<[Item]>,
     pub(super) fields: Vec<Field>,
 }
 
 impl Template {
-    /// A template of these items; without any `fmt`, the data is shown as a dump.
-    pub(super) fn new(major: u32, minor: u32, description: String, items: Option<Vec<Item>>) -> Template {
-        let items = items.unwrap_or_else(|| vec![Item::Control(Control::Dump)]);
-        Template { major, minor, description, fields: fields::of(&items), items: items.into() }
+    /// Compiles a template that is in no file.
+    ///
+    /// # Errors
+    /// What is wrong with the format. The columns of these problems count from its start.
+    pub fn compile(
+        major: u32,
+        minor: u32,
+        description: &str,
+        format: Option<&str>,
+    ) -> Result<Template, Vec<Problem>> {
+        let mut mistakes = Vec::new();
+        let text = format.map(Quoted::from);
+        let template = Template::read(major, minor, description.to_owned(), text, &mut mistakes);
+        match mistakes.is_empty() {
+            true => Ok(template),
+            false => {
+                let name = format!("template {major},{minor}");
+                Err(Source::new(Path::new(&name), format.unwrap_or_default()).problems(mistakes))
+            }
+        }
+    }
+
+    /// Compiles a template. Without any `fmt`, the data is shown as a dump.
+    pub(super) fn read(
+        major: u32,
+        minor: u32,
+        description: String,
+        format: Option<Quoted>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Template {
+        let items = match &format {
+            Some(text) => compile(text, mistakes),
+            None => vec![Item::Control(Control::Dump)],
+        };
+        let format = format.map(|text| String::from_utf8_lossy(&text.bytes).into_owned());
+        Template { major, minor, description, format, fields: fields::of(&items), items: items.into() }
     }
 
     /// What the data of a record holds, in its order. [`Template::values`] gives as many values.
@@ -41,7 +80,7 @@ impl Template {
 }
 
 /// Compiles the text of a template's `fmt` statements. What is wrong is told; the rest is compiled all the same, to find more.
-pub(super) fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
+fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
     let mut compiler = Compiler { text, at: 0, mistakes };
     let mut items = Vec::new();
     loop {
@@ -189,7 +228,7 @@ impl Compiler<'_> {
     fn simple(&mut self, start: usize, written: &Written) -> Option<Control> {
         let Some(letter) = self.next() else {
             let range = self.range(start);
-            self.tell(range, "the text ends within a control", "one of c d f i p r s u x z expected");
+            self.tell(range, "the text ends within a control", CONTROLS);
             return None;
         };
         let width = written.width.unwrap_or(Width::Bytes(1));

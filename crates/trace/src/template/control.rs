@@ -23,11 +23,11 @@ impl Width {
 }
 
 impl fmt::Display for Width {
-    /// The number of bits, or `word`.
+    /// The number of bits, or `-word`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Width::Bytes(bytes) => write!(f, "{}", u32::from(*bytes) * 8),
-            Width::Word => f.write_str("word"),
+            Width::Word => f.write_str("-word"),
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "templates: {}: {}", self.path.display(), self.cause)
+        write!(f, "the templates of `{}` cannot be read: {}", self.path.display(), self.cause)
     }
 }
 
@@ -96,6 +96,22 @@ impl Templates {
         };
         templates.place();
         Ok(templates)
+    }
+
+    /// Templates that are in no directory: those that a trace was stored with. Of two for the same codes, the last counts.
+    pub fn of(templates: impl IntoIterator<Item = Template>) -> Templates {
+        let file = TemplateFile { templates: templates.into_iter().collect(), ..TemplateFile::default() };
+        let codes = file.templates.iter().map(|template| (template.major, template.minor));
+        let places = codes.zip((0..).map(|number| (0, number))).collect();
+        let entry = Entry { path: PathBuf::new(), major: None };
+        Templates {
+            path: PathBuf::new(),
+            index: Index::default(),
+            stamp: Stamp::default(),
+            files: vec![Loaded { entry, stamp: Stamp::default(), file }],
+            places,
+            conflicts: Vec::new(),
+        }
     }
 
     /// Reads again what has been changed since it was read, if anything has: whether it was. What costs is one look at each file.

@@ -64,7 +64,7 @@ impl fmt::Display for Field {
 }
 
 impl fmt::Display for Kind {
-    /// `u`, `i`, `x` or `f` with the number of bits or `word`; `char[16]`, `text`, `bytes`; a list in brackets, a structure in braces.
+    /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list in brackets, a structure in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Unsigned(width) => write!(f, "u{width}"),

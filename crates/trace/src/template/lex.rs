@@ -25,6 +25,13 @@ pub(super) struct Quoted {
     pub(super) places: Vec<usize>,
 }
 
+impl From<&str> for Quoted {
+    /// A text without escapes.
+    fn from(text: &str) -> Quoted {
+        Quoted { bytes: text.as_bytes().to_vec(), places: (0..text.len()).collect() }
+    }
+}
+
 impl Quoted {
     fn push(&mut self, bytes: &[u8], place: usize) {
         self.bytes.extend_from_slice(bytes);

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use super::compile::{Template, compile};
+use super::compile::Template;
 use super::lex::Quoted;
 use super::problem::{Mistake, Problem, Source};
 use super::statement::{Keyword, Kind, Statement, Value, statements};
@@ -147,10 +147,12 @@ impl Reader<'_> {
             if draft.description.is_none() {
                 self.wrong(draft.at, "this template has no description", "`desc=` expected after it");
             }
-            let items = draft.format.map(|text| compile(&text, &mut self.mistakes));
+            let (major, minor) = (self.major.unwrap_or(0), draft.minor.unwrap_or(0));
             let description = draft.description.unwrap_or_default();
-            if let (Some(major), Some(minor)) = (self.major, draft.minor) {
-                compiled.push((place, Template::new(major, minor, description, items)));
+            // Without its codes it is compiled for its mistakes.
+            let template = Template::read(major, minor, description, draft.format, &mut self.mistakes);
+            if self.major.is_some() && draft.minor.is_some() {
+                compiled.push((place, template));
             }
         }
         let mut wrong: Vec<usize> = self.mistakes.iter().map(|mistake| mistake.range.start).collect();
