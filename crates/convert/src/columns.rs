@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace::template::{Field, Kind, Template, Value};
+use trace::template::{Field, Kind, Template};
 
 use crate::known::Known;
 use crate::sheet::Sheet;
@@ -80,7 +80,9 @@ impl Columns {
                 let number = loop {
                     match numbers.get(&name) {
                         // No two fields of one template have the same name, so that it is another's.
-                        Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => break number,
+                        Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => {
+                            break number;
+                        }
                         None if !taken.contains(&name.as_str()) => {
                             let number = columns.columns.len();
                             numbers.insert(name.clone(), number);
@@ -101,11 +103,6 @@ impl Columns {
     pub fn of(&self, template: &Template) -> Option<&[usize]> {
         self.of.get(&(template.major, template.minor)).map(Vec::as_slice)
     }
-}
-
-/// Whether a value is there, so that a column can hold it.
-pub(crate) fn is_there(value: &Value<'_>) -> bool {
-    !matches!(value, Value::Missing | Value::Fault(_))
 }
 
 #[cfg(test)]
@@ -140,7 +137,8 @@ mod tests {
                 ("list", Scalar::Json),
             ]
         );
-        let of = |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
+        let of =
+            |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
         assert_eq!((of(1), of(2), of(3)), (vec![0, 1], vec![0, 2], vec![3, 4]));
     }
 }

@@ -42,4 +42,4 @@ pub use pour::{Failure, Poured, pour};
 pub use sheet::Sheet;
 pub use spans::{Left, Span, Spans, Step};
 pub use text::Clock;
-pub use value::json_fields;
+pub use value::{json_fields, json_value};
