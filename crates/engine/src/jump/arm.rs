@@ -90,6 +90,8 @@ impl Tracer<'_> {
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let mut ready = Vec::with_capacity(wanted.len());
         for planned in wanted {
+            // This may take seconds, in which other threads log.
+            self.drain_meanwhile();
             match self.compile_all(number, &planned, &mappings) {
                 Ok((handlers, commit)) => ready.push(Ready { planned, handlers, commit }),
                 Err(reason) => others.push((planned, reason)),
