@@ -42,24 +42,41 @@ fn rare(number: u64) {
     black_box(number);
 }
 
-/// Nanoseconds per call: the least, the median, the most of the rounds.
-fn measure(calls: u64, function: fn(u64) -> u64) -> [f64; 3] {
+/// A function that is measured, and what it is called.
+type Measured = (&'static str, fn(u64) -> u64);
+
+/// Nanoseconds per call of one round.
+fn round(calls: u64, function: fn(u64) -> u64) -> f64 {
     let function = black_box(function);
-    let mut times: Vec<f64> = (0..=ROUNDS)
-        .map(|_| {
-            let start = Instant::now();
-            let mut number = 1;
-            for _ in 0..calls {
-                number = function(number);
+    let start = Instant::now();
+    let mut number = 1;
+    for _ in 0..calls {
+        number = function(number);
+    }
+    black_box(number);
+    start.elapsed().as_secs_f64() * 1e9 / calls as f64
+}
+
+/// Measures functions in turn, so that what else the machine does meets all of them, and shows the least, the median and the most
+/// of the rounds, and the median over that of the first.
+fn show(what: &str, calls: u64, functions: &[Measured]) {
+    let mut times = vec![Vec::new(); functions.len()];
+    for number in 0..=ROUNDS {
+        for (times, &(_, function)) in times.iter_mut().zip(functions) {
+            let time = round(calls, function);
+            // The first round warms up.
+            if number > 0 {
+                times.push(time);
             }
-            black_box(number);
-            start.elapsed().as_secs_f64() * 1e9 / calls as f64
-        })
-        // The first round warms up.
-        .skip(1)
-        .collect();
-    times.sort_by(f64::total_cmp);
-    [times[0], times[ROUNDS / 2], times[ROUNDS - 1]]
+        }
+    }
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    let base = times[0][ROUNDS / 2];
+    println!("{what:<34} {:>8} {:>8} {:>8} {:>8}", "min", "median", "max", "ratio");
+    for (times, (name, _)) in times.iter().zip(functions) {
+        let [least, median, most] = [0, ROUNDS / 2, ROUNDS - 1].map(|place| times[place]);
+        println!("  {name:<32} {least:>8.2} {median:>8.2} {most:>8.2} {:>7.2}x", median / base);
+    }
 }
 
 fn main() {
@@ -69,23 +86,17 @@ fn main() {
             Verdict::Continue
         })
     };
-    println!("{:<34} {:>8} {:>8} {:>8} {:>8}", "ns per call", "min", "median", "max", "ratio");
-    let plain = measure(CALLS, bare);
-    let show = |what: &str, times: [f64; 3]| {
-        let [least, median, most] = times;
-        println!("{what:<34} {least:>8.2} {median:>8.2} {most:>8.2} {:>7.2}x", median / plain[1]);
-    };
-    show("a function", plain);
-    show("with a dormant site", measure(CALLS, hooked));
-    show("with a byte that is tested", measure(CALLS, tested));
+    println!("nanoseconds per call");
+    let calls: [Measured; 3] =
+        [("a function", bare), ("with a site", hooked), ("with a byte that is tested", tested)];
+    show("dormant", CALLS, &calls);
     let exits: Vec<_> = (0..3).map(|_| count().register().expect("the hook is free")).collect();
-    show("with a site, 3 exits not armed", measure(CALLS, hooked));
     exits[0].arm().expect("text can be written");
-    show("1 exit armed", measure(CALLS / 10, hooked));
+    show("1 exit armed", CALLS / 10, &calls[..2]);
     hooks::arm_all(&exits.iter().collect::<Vec<_>>()).expect("text can be written");
-    show("3 exits armed", measure(CALLS / 10, hooked));
+    show("3 exits armed", CALLS / 10, &calls[..2]);
     drop(exits);
-    show("dormant again", measure(CALLS, hooked));
+    show("dormant again", CALLS, &calls[..2]);
 
     let exit = count().register().expect("the hook is free");
     let times = 2000;

@@ -101,3 +101,35 @@ fn the_numbers_of_the_header_are_those_of_the_library() {
         assert_eq!(number.parse(), Ok(error.code()), "{name}");
     }
 }
+
+/// The offsets of fields, as C has to have them.
+macro_rules! offsets {
+    ($text:ident, $rust:ty, $c:literal, $($field:ident)*) => {
+        $(
+            let offset = std::mem::offset_of!($rust, $field);
+            $text += &format!("_Static_assert(offsetof(struct {}, {}) == {offset}, \"\");\n", $c, stringify!($field));
+        )*
+        $text += &format!("_Static_assert(sizeof(struct {}) == {}, \"\");\n", $c, size_of::<$rust>());
+    };
+}
+
+#[test]
+fn the_structures_of_plugins_are_those_of_the_library() {
+    use hooks::plugin::{Api, Callk, Event};
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("skipped: the_structures_of_plugins_are_those_of_the_library: there is no cc");
+        return;
+    }
+    let mut text = "#include \"dprobes_plugin.h\"\n".to_owned();
+    offsets!(text, Api, "dprobes_api", version size create_event log_event destroy_event callk argument exit_register
+        exit_deregister exit_arm exit_disarm find tell);
+    offsets!(text, Event, "dprobes_event", id size data log_size word log major minor pid tid cpu probe time);
+    offsets!(text, Callk, "dprobes_callk", size word pid tid cpu major minor event address module own pop push log
+        get_register set_register read write);
+    offsets!(text, hooks::Record, "hook_rec", hook_exit hook_next hook_flags hook_index hook_head hook_exit_name
+        hook_context);
+    text += &format!("_Static_assert(DPROBES_PLUGIN_VERSION == {}, \"\");\n", hooks::plugin::VERSION);
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("structures.c");
+    std::fs::write(&source, text).expect("the directory of tests can be written");
+    run(compiler("cc", &["-fsyntax-only"]).arg(&source));
+}

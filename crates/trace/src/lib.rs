@@ -6,6 +6,7 @@
 //! binary form of the header is in [`raw`]. Whole traces are kept in a [`store`], from which they can be read when the traced
 //! program is gone.
 
+pub mod ctf;
 mod digits;
 mod header;
 mod items;

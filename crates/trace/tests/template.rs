@@ -295,6 +295,43 @@ desc
     );
 }
 
+#[test]
+fn large_files_and_hostile_records_take_no_longer_than_their_size() {
+    const SIZE: usize = 1 << 18;
+    let head = "major=1 minor=1 desc=\"\" fmt=\"";
+    let files = [
+        format!("{head}{}\"", "%q".repeat(SIZE / 2)),
+        format!("{head}{}\"", "%c".repeat(SIZE / 2)),
+        format!("{head}{}\"", "(".repeat(SIZE)),
+        format!("{head}{}", "%r(".repeat(SIZE / 3)),
+        format!("{head}{}%r({}%c%r(%c{}))\"", "x".repeat(1000), "%rc".repeat(1000), "%c".repeat(SIZE / 3)),
+        format!("{head}%r(%r(%c{}{}))\"", "%s".repeat(SIZE / 4), "%z"),
+        format!("major=1 {}", "minor=1 desc=\"\" ".repeat(SIZE / 16)),
+        format!(
+            "major=1 {}",
+            (0..SIZE / 24).map(|minor| format!("minor={minor} desc=\"%\"\n")).collect::<String>()
+        ),
+        "\\\"=,\n".repeat(SIZE / 5),
+        "/*".repeat(SIZE / 2),
+    ];
+    // Prefixes of one byte each, which make the most of groups in groups.
+    let inner: Vec<u8> = [prefix(0, 1), vec![7]].concat().repeat(8000);
+    let record = record(&[prefix(0, inner.len() as u16), inner].concat());
+    for (number, text) in files.iter().enumerate() {
+        let start = std::time::Instant::now();
+        let file = TemplateFile::parse(Path::new("large.fmt"), text);
+        assert!(file.problems.len() <= 100);
+        file.problems.iter().take(2).for_each(|problem| assert!(problem.line > 0));
+        for template in file.templates.iter().take(10) {
+            let mut out = Vec::new();
+            template.format(&record, &mut out);
+            assert!(out.len() < 4 << 20, "{}", out.len());
+            assert_eq!(template.values(&record).len(), template.fields().len());
+        }
+        assert!(start.elapsed().as_secs() < 30, "file {number}: {:?}", start.elapsed());
+    }
+}
+
 /// Parts of templates, right and wrong ones.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

@@ -46,6 +46,11 @@ impl Plugins {
             };
         }
         let library = open(&path).map_err(|error| failed(&error))?;
+        // GKH_identify of the seed: so they are found by name, too, where sites do not tell of them.
+        CREATE_EVENT.identify();
+        LOG_EVENT.identify();
+        DESTROY_EVENT.identify();
+        CALLK.identify();
         let argument =
             CString::new(plugin.argument.as_str()).map_err(|_| failed("its argument has a NUL"))?;
         let api: &'static Api = Box::leak(Box::new(api(CString::into_raw(argument))));

@@ -16,10 +16,28 @@ impl KernelLog {
     }
 }
 
+/// Bytes of a message. The kernel refuses one of about 1000 or more, and its prefix and newline come to it.
+const MOST: usize = 960;
+
+/// The lines of some text, but for empty ones; what is longer than a message may be is several. A character stays whole.
+fn messages(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n').flat_map(|mut line| {
+        std::iter::from_fn(move || {
+            // Of a character, all bytes but the first begin with the bits 10.
+            let goes_on = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+            let most = MOST.min(line.len());
+            let end = (most.saturating_sub(3)..=most).rev().find(|&at| !goes_on(at)).unwrap_or(most);
+            let (message, rest) = line.split_at(end);
+            line = rest;
+            Some(message).filter(|message| !message.is_empty())
+        })
+    })
+}
+
 impl Write for KernelLog {
     /// Takes whole records: each line is a message of its own, of priority "informational".
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in messages(bytes) {
             match &mut self.device {
                 Some(device) => {
                     // <6>: informational. The kernel takes one message in one write.
@@ -40,5 +58,26 @@ impl Write for KernelLog {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_several_messages() {
+        let text = format!("one\n\n{}\n{}x\nend", "a".repeat(2 * MOST), "é".repeat(MOST));
+        let parts: Vec<&[u8]> = messages(text.as_bytes()).collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        assert_eq!(lengths, [3, MOST, MOST, MOST, MOST, 1, 3]);
+        assert!(parts.iter().all(|part| std::str::from_utf8(part).is_ok()));
+        assert_eq!(parts.concat(), text.replace('\n', "").as_bytes());
+        let odd = format!("a{}", "é".repeat(MOST));
+        assert!(messages(odd.as_bytes()).all(|part| part.len() <= MOST && std::str::from_utf8(part).is_ok()));
+        // What is no text is cut too, and nothing of it lost.
+        let bytes = [0x80u8; 2 * MOST];
+        assert_eq!(messages(&bytes).map(<[u8]>::len).sum::<usize>(), 2 * MOST);
+        assert!(messages(&[0x80]).eq([&[0x80u8][..]]));
     }
 }

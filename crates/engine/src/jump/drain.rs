@@ -206,6 +206,13 @@ impl Tracer<'_> {
         self.drain = drain;
     }
 
+    /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.
+    pub(crate) fn drain_meanwhile(&mut self) {
+        if self.held.is_empty() && self.drain.is_due() {
+            self.drain(false);
+        }
+    }
+
     /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.
     /// Says how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {

@@ -33,11 +33,14 @@ pub struct Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Damage { offset, what, skipped, blocks, records } = self;
-        write!(f, "offset {offset:#x}: {what}; {skipped} bytes are passed over")?;
+        let count =
+            |number: u64, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+        write!(f, "offset {offset:#x}: {what}; passed over: {}", count(*skipped, "byte"))?;
         match (blocks, records) {
-            (Some(blocks), Some(records)) => write!(f, ", with {blocks} blocks and {records} records"),
-            (None, Some(records)) => write!(f, ", with {records} records"),
-            _ => f.write_str(", and how many records were in them is not known"),
+            (Some(blocks), Some(records)) => {
+                write!(f, ", with {} and {}", count(*blocks, "block"), count(*records, "record"))
+            }
+            _ => f.write_str("; how many records were in them is not known"),
         }
     }
 }

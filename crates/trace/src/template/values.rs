@@ -52,13 +52,19 @@ impl ExactSizeIterator for Values<'_> {}
 impl Template {
     /// The values of a record, as many as there are [`Template::fields`].
     pub fn values<'a>(&self, record: &'a Record) -> Values<'a> {
+        self.values_and_rest(record).0
+    }
+
+    /// The same, with the bytes behind them, of which the template says nothing.
+    pub fn values_and_rest<'a>(&self, record: &'a Record) -> (Values<'a>, &'a [u8]) {
         let mut data = Data::new(&record.data, record.word);
         let mut collector =
             Collector { values: Vec::with_capacity(self.fields.len()), ..Collector::default() };
         // What breaks the walk leaves values missing.
         let _ = walk(&self.items, &mut data, &mut collector);
         collector.values.resize(self.fields.len(), Value::Missing);
-        Values(collector.values.into_iter())
+        let rest = &record.data[record.data.len() - data.left()..];
+        (Values(collector.values.into_iter()), rest)
     }
 }
 

@@ -36,8 +36,16 @@ unsafe impl Sync for Dprobes {}
 
 static DPROBES: OnceLock<Dprobes> = OnceLock::new();
 
-/// The records that were passed on, and how many were not.
-static SEEN: LazyLock<Mutex<(HashSet<(u32, Vec<u8>)>, u64)>> = LazyLock::new(Mutex::default);
+/// The records that there were.
+#[derive(Default)]
+struct Seen {
+    /// Those that were passed on: their programs' events, and their logged bytes.
+    passed: HashSet<(u32, Vec<u8>)>,
+    /// How many were not.
+    repeated: u64,
+}
+
+static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
 
 unsafe extern "C-unwind" fn hash(_: *const Head, call: *mut Callk) -> c_int {
     guarded(CONTINUE, || {
@@ -67,10 +75,10 @@ unsafe extern "C-unwind" fn log(_: *const Head, code: *mut c_long, event: u32, r
         // SAFETY: dprobes passes a record that is there while this runs, with so many logged bytes.
         let logged = unsafe { std::slice::from_raw_parts((*record).log, (*record).log_size as usize) };
         let mut seen = SEEN.lock().expect("nothing panics while it is held");
-        if seen.0.insert((event, logged.to_vec())) {
+        if seen.passed.insert((event, logged.to_vec())) {
             return CONTINUE;
         }
-        seen.1 += 1;
+        seen.repeated += 1;
         // SAFETY: dprobes passes where the code is to go. 0: the record is taken care of.
         unsafe { *code = 0 };
         RETURN
@@ -130,7 +138,7 @@ pub unsafe extern "C" fn dprobes_plugin_end() {
         // SAFETY: they were registered by `dprobes_plugin_init`; no exit runs when this has returned.
         unsafe { (dprobes.0.exit_deregister)(&raw mut exits.0[0]) };
         let seen = SEEN.lock().expect("nothing panics while it is held");
-        let text = format!("unique: {} records, {} repeated", seen.0.len(), seen.1);
+        let text = format!("unique: {} records, {} repeated", seen.passed.len(), seen.repeated);
         if let Ok(text) = CString::new(text) {
             // SAFETY: it is a string.
             unsafe { (dprobes.0.tell)(text.as_ptr()) };

@@ -1,0 +1,205 @@
+//! Which event class a record is of; classes are described when their first record comes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+
+use super::class::Class;
+use super::fields::Fields;
+use super::packet::Packet;
+use crate::template::{Template, Value};
+use crate::{Items, Record};
+
+/// Event classes, at most, and one for all probes beyond.
+const MOST: usize = 1 << 15;
+
+/// A probe, as it was described.
+#[derive(Debug)]
+struct Point {
+    name: String,
+    items: Items,
+}
+
+/// What the records of an event class have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// All bytes of a probe of a program.
+    Raw { program: u32, probe: u32 },
+    /// The fields of a template.
+    Typed { program: u32, probe: u32, codes: (u32, u32), short_words: bool, has_rest: bool },
+    /// All bytes of probes that are too many.
+    Other,
+}
+
+/// Probes whose class is found without looking it up.
+const RECENT: usize = 256;
+
+/// The event classes of a trace.
+#[derive(Debug)]
+pub(super) struct Classes {
+    points: HashMap<(u32, u32), Point>,
+    templates: Vec<Template>,
+    /// Where the template for these codes is.
+    places: HashMap<(u32, u32), usize>,
+    table: Table,
+    /// By the last digits of the probe's number.
+    recent: Vec<Option<Recent>>,
+}
+
+/// Those that have been described.
+#[derive(Debug)]
+struct Table {
+    metadata: File,
+    classes: Vec<Class>,
+    keys: HashMap<Key, usize>,
+}
+
+/// What decides of which class a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    program: u32,
+    probe: u32,
+    codes: (u32, u32),
+    short_words: bool,
+}
+
+impl Kind {
+    fn key(self, has_rest: bool) -> Key {
+        let Kind { program, probe, codes, short_words } = self;
+        Key::Typed { program, probe, codes, short_words, has_rest }
+    }
+}
+
+/// The class of a kind of record that has come, and its template.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    kind: Kind,
+    template: Option<usize>,
+    /// That of records with nothing behind what the template names.
+    class: usize,
+}
+
+impl Classes {
+    /// None yet. Their descriptions go to this file.
+    pub(super) fn new(metadata: File) -> Classes {
+        Classes {
+            points: HashMap::new(),
+            templates: Vec::new(),
+            places: HashMap::new(),
+            table: Table { metadata, classes: Vec::new(), keys: HashMap::new() },
+            recent: vec![None; RECENT],
+        }
+    }
+
+    pub(super) fn template(&mut self, template: Template) {
+        self.places.insert((template.major, template.minor), self.templates.len());
+        self.templates.push(template);
+        self.recent.fill(None);
+    }
+
+    pub(super) fn probe(&mut self, program: u32, probe: u32, name: &str, items: Items) {
+        self.points.insert((program, probe), Point { name: name.to_owned(), items });
+    }
+
+    /// Appends a record to a packet.
+    ///
+    /// # Errors
+    /// Its class could not be described; the packet is as before.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        program: u32,
+        timestamp: u64,
+        record: &Record,
+        packet: &mut Packet,
+    ) -> io::Result<()> {
+        let kind = Kind {
+            program,
+            probe: record.probe,
+            codes: (record.major, record.minor),
+            short_words: record.word == 4,
+        };
+        let place = record.probe as usize % RECENT;
+        let Recent { template, class, .. } = match self.recent[place] {
+            Some(recent) if recent.kind == kind => recent,
+            _ => {
+                let template = self.places.get(&kind.codes).copied();
+                let class = self.class(kind, template, false)?;
+                *self.recent[place].insert(Recent { kind, template, class })
+            }
+        };
+        let Some(template) = template else {
+            return self.push_bytes(class, timestamp, record, packet);
+        };
+        let (values, rest) = self.templates[template].values_and_rest(record);
+        let pushed = if rest.is_empty() {
+            let class = &self.table.classes[class];
+            packet.push(timestamp, |out| class.encode(timestamp, record, values, out))
+        } else {
+            let class = self.class(kind, Some(template), true)?;
+            let class = &self.table.classes[class];
+            let values = values.chain([Value::Bytes(rest)]);
+            packet.push(timestamp, |out| class.encode(timestamp, record, values, out))
+        };
+        if pushed.is_ok() {
+            return Ok(());
+        }
+        // It is not as the template says.
+        let class = self.class(kind, None, false)?;
+        self.push_bytes(class, timestamp, record, packet)
+    }
+
+    /// Appends a record with all its bytes.
+    fn push_bytes(
+        &self,
+        class: usize,
+        timestamp: u64,
+        record: &Record,
+        packet: &mut Packet,
+    ) -> io::Result<()> {
+        let class = &self.table.classes[class];
+        let values = std::iter::once(Value::Bytes(&record.data));
+        let encode = |out: &mut Vec<u8>| class.encode(timestamp, record, values, out);
+        packet.push(timestamp, encode).map_err(|_| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// The class of a kind of record: by its template, or with all bytes.
+    fn class(&mut self, kind: Kind, template: Option<usize>, has_rest: bool) -> io::Result<usize> {
+        let Classes { points, templates, table, .. } = self;
+        let Kind { program, probe, .. } = kind;
+        let key = if template.is_some() { kind.key(has_rest) } else { Key::Raw { program, probe } };
+        if let Some(&class) = table.keys.get(&key) {
+            return Ok(class);
+        }
+        if table.classes.len() >= MOST {
+            return table.other();
+        }
+        let word = if kind.short_words { 4 } else { 8 };
+        let fields = template.map_or_else(Fields::raw, |at| Fields::of(&templates[at], word, has_rest));
+        match points.get(&(program, probe)) {
+            Some(point) => table.describe(key, &point.name, point.items, fields),
+            // All that its header can have: what it has not is zero or empty.
+            None => table.describe(key, &format!("probe:{probe}"), Items::ALL, fields),
+        }
+    }
+}
+
+impl Table {
+    /// The class of all other probes.
+    fn other(&mut self) -> io::Result<usize> {
+        match self.keys.get(&Key::Other) {
+            Some(&class) => Ok(class),
+            None => self.describe(Key::Other, "probe:other", Items::ALL, Fields::raw()),
+        }
+    }
+
+    /// Describes a class: before its first record is written, so that whoever is killed leaves no record without.
+    fn describe(&mut self, key: Key, name: &str, items: Items, fields: Fields) -> io::Result<usize> {
+        let place = self.classes.len();
+        let class = Class::new(place as u16, items, fields);
+        self.metadata.write_all(class.describe(name).as_bytes())?;
+        self.classes.push(class);
+        self.keys.insert(key, place);
+        Ok(place)
+    }
+}
