@@ -30,6 +30,7 @@ mod stats;
 mod summary;
 mod symbols;
 mod templates;
+mod top;
 mod usage;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
