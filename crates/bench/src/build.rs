@@ -14,11 +14,22 @@ pub fn repository() -> &'static Path {
 /// # Errors
 /// It does not build.
 pub fn dprobes(release: bool) -> io::Result<PathBuf> {
+    dprobes_with(release, &[])
+}
+
+/// The same, with features that it does not have by itself.
+///
+/// # Errors
+/// It does not build.
+pub fn dprobes_with(release: bool, features: &[&str]) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "dprobes"]).current_dir(repository());
     if release {
         command.arg("--release");
+    }
+    if !features.is_empty() {
+        command.arg("--features").arg(features.join(","));
     }
     if !command.status()?.success() {
         return Err(io::Error::other("dprobes does not build"));

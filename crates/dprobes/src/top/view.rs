@@ -140,7 +140,8 @@ impl View {
     pub(super) fn totals(&self) -> (f64, u64, u64, u64) {
         let probes = || self.lines.iter().filter_map(|line| Some((line, line.row.counts?)));
         (
-            probes().map(|(line, _)| line.rate).sum(),
+            // Not `sum`, which makes -0 of nothing.
+            probes().fold(0.0, |sum, (line, _)| sum + line.rate),
             probes().map(|(line, _)| line.row.hits).sum(),
             probes().map(|(_, counts)| counts.missed).sum(),
             probes().map(|(_, counts)| counts.dropped).sum(),

@@ -1,0 +1,271 @@
+//! Traces in other forms hold the records that the store holds, as their own tools read them.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{Scratch, dprobes, find_program, need, run, target};
+
+/// Reads of `store`, the program under test; it writes twice as often.
+const READS: u64 = 300;
+
+const TEMPLATES: &str =
+    "major=7\nminor=1 desc=\"read\" fmt=\"at=%8u, counter=%8d\"\nminor=2 desc=\"read's end\" fmt=\"%8x\"\n";
+
+/// A trace of calls and their ends, made by a real run; what a template says of it is in `templates`.
+fn trace(scratch: &Scratch) -> Option<()> {
+    let module = target("store")?;
+    let name = module.to_str()?;
+    let program = scratch.file(
+        "program.rpn",
+        &format!(
+            "name = \"{name}\"\nmodtype = user\nmajor = 7\nvars = 1\n\
+             offset = store_read\nminor = 1\ninc lv, 0\npush 7\npush r, rdi\nlog 2\nexit\n\
+             offset = \"store_read\":return\nminor = 2\npush r, rax\nlog 1\nexit\n\
+             offset = store_write\nminor = 3\npush r, rdi\nlog 1\nexit\n"
+        ),
+    );
+    std::fs::create_dir_all(scratch.path().join("templates")).ok()?;
+    scratch.file("templates/seven.fmt", TEMPLATES);
+    let mut command = dprobes();
+    command.args(["run", "-o", "trace.dpt"]).arg(program).arg("--").arg(&module).arg(READS.to_string());
+    let (status, _, stderr) = run(command.current_dir(scratch.path()));
+    assert_eq!(status.code(), Some(3), "{stderr}");
+    Some(())
+}
+
+#[track_caller]
+fn convert(scratch: &Scratch, words: &[&str]) -> (String, String) {
+    let mut command = dprobes();
+    command.args(["convert", "trace.dpt", "--to"]).args(words);
+    let (status, stdout, stderr) = run(command.current_dir(scratch.path()));
+    assert!(status.success(), "{words:?}: {stderr}");
+    (stdout, stderr)
+}
+
+/// A Python that has a module, if there is one: that of `DPROBES_PYTHON`, or of this machine.
+fn python(module: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("DPROBES_PYTHON").map(PathBuf::from);
+    let python = named.or_else(|| find_program("python3"))?;
+    let mut command = std::process::Command::new(&python);
+    let (status, _, _) = run(command.args(["-c", &format!("import {module}")]));
+    status.success().then_some(python)
+}
+
+/// Runs a script; gives what it prints.
+#[track_caller]
+fn script(python: &Path, scratch: &Scratch, text: &str) -> String {
+    let mut command = std::process::Command::new(python);
+    let (status, stdout, stderr) = run(command.args(["-c", text]).current_dir(scratch.path()));
+    assert!(status.success(), "{stderr}");
+    stdout
+}
+
+#[test]
+fn json_lines_have_all_records_with_their_values() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    let (text, _) = convert(&scratch, &["json", "-t", "templates"]);
+    let records: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len() as u64, 4 * READS);
+    let of = |minor: u64| records.iter().filter(move |record| record["minor"] == minor);
+    let ats: Vec<u64> = of(1).map(|record| record["fields"]["at"].as_u64().expect("a number")).collect();
+    assert_eq!(ats, (0..READS).collect::<Vec<_>>(), "in the order of time");
+    let first = of(1).next().expect("there are some");
+    assert_eq!((&first["event"], &first["symbol"]), (&"read".into(), &"store_read".into()));
+    assert_eq!(first["fields"]["counter"], 7);
+    assert_eq!(first["data"], "00000000000000000700000000000000");
+    assert!(of(3).all(|record| record["fields"].is_null() && record["pid"].is_u64()));
+    let times: Vec<u64> = records.iter().map(|record| record["time"].as_u64().expect("a number")).collect();
+    assert!(times.is_sorted());
+    // The same filters as those of `show`.
+    let (some, _) = convert(&scratch, &["json", "--probe", "7,3", "--to-time", "1h"]);
+    assert_eq!(some.lines().count() as u64, 2 * READS);
+    let (none, _) = convert(&scratch, &["json", "--pid", "1"]);
+    assert_eq!(none, "");
+}
+
+#[test]
+fn csv_has_a_row_for_each_record_and_a_column_for_each_value() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    let (text, _) = convert(&scratch, &["csv", "-t", "templates"]);
+    let rows: Vec<Vec<&str>> = text.split_terminator("\r\n").map(|row| row.split(',').collect()).collect();
+    assert_eq!(rows.len() as u64, 4 * READS + 1);
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).expect("it is there");
+    let (at, minor) = (column("at"), column("minor"));
+    let ats: Vec<u64> =
+        rows.iter().filter(|row| row[minor] == "1").map(|row| row[at].parse().expect("a number")).collect();
+    assert_eq!(ats, (0..READS).collect::<Vec<_>>());
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+}
+
+#[test]
+fn babeltrace2_counts_the_same_records() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    convert(&scratch, &["ctf", "-t", "templates"]);
+    let babeltrace = need!("convert: ctf", find_program("babeltrace2"), "babeltrace2");
+    let mut command = std::process::Command::new(babeltrace);
+    let (status, stdout, stderr) = run(command.arg(scratch.path().join("trace.ctf")));
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    assert_eq!(stdout.lines().count() as u64, 4 * READS);
+    assert_eq!(stdout.matches(" at = ").count() as u64, READS);
+}
+
+/// Reads the file as the published definitions have it: a field that they do not know is a mistake.
+const PERFETTO: &str = r#"
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as published
+from google.protobuf.unknown_fields import UnknownFieldSet
+def check(message):
+    assert len(UnknownFieldSet(message)) == 0, message
+    for field, value in message.ListFields():
+        if field.message_type:
+            [check(each) for each in ([value] if hasattr(value, 'ListFields') else value)]
+trace = published.Trace()
+trace.ParseFromString(open('trace.pftrace', 'rb').read())
+check(trace)
+counts, names, tracks, stack, slices, counters = {}, {}, {}, [], 0, []
+for packet in trace.packet:
+    for name in packet.interned_data.event_names:
+        names[name.iid] = name.name
+    if packet.HasField('track_descriptor'):
+        tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+    if not packet.HasField('track_event'):
+        continue
+    event = packet.track_event
+    assert packet.timestamp and event.track_uuid in tracks, packet
+    kind = published.TrackEvent.Type.Name(event.type)
+    counts[kind] = counts.get(kind, 0) + 1
+    if kind == 'TYPE_SLICE_BEGIN':
+        assert names[event.name_iid] == 'store_read'
+        stack.append(packet.timestamp)
+    if kind == 'TYPE_SLICE_END':
+        assert stack.pop() <= packet.timestamp
+    if kind == 'TYPE_COUNTER':
+        counters.append((tracks[event.track_uuid].name, event.counter_value))
+print(counts['TYPE_SLICE_BEGIN'], counts['TYPE_SLICE_END'], counts['TYPE_INSTANT'], len(stack),
+      counters.count(('read: counter', 7)), [value for name, value in counters if 'lv[0]' in name])
+"#;
+
+#[test]
+fn perfetto_has_slices_instants_and_counters_as_its_definitions_have_them() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    convert(&scratch, &["perfetto", "-t", "templates"]);
+    let python =
+        need!("convert: perfetto", python("perfetto"), "the Python module perfetto (DPROBES_PYTHON)");
+    let said = script(&python, &scratch, PERFETTO);
+    assert_eq!(said.trim(), format!("{READS} {READS} {} 0 {READS} [{READS}]", 2 * READS));
+}
+
+#[test]
+fn parquet_is_read_by_duckdb() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    if !cfg!(feature = "parquet") {
+        let mut command = dprobes();
+        command.args(["convert", "trace.dpt", "--to", "parquet"]);
+        let (status, _, stderr) = run(command.current_dir(scratch.path()));
+        assert!(status.code() == Some(1) && stderr.contains("--features parquet"), "{stderr}");
+        return;
+    }
+    convert(&scratch, &["parquet", "-t", "templates"]);
+    let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
+    let query = "import duckdb; print(*duckdb.sql(\"select count(*), sum(at), count(at), sum(counter), min(comm), \
+                 count(distinct number), min(event) from 'trace.parquet'\").fetchone())";
+    let sum = READS * (READS - 1) / 2;
+    assert_eq!(
+        script(&python, &scratch, query).trim(),
+        format!("{} {sum} {READS} {} store {} read", 4 * READS, 7 * READS, 4 * READS)
+    );
+}
+
+#[test]
+fn parquet_is_read_by_spark() {
+    if !cfg!(feature = "parquet") {
+        return crate::support::skipped("convert: spark", "a build with --features parquet");
+    }
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    convert(&scratch, &["parquet", "-t", "templates"]);
+    need!("convert: spark", find_program("java"), "java");
+    let python = need!("convert: spark", python("pyspark"), "the Python module pyspark (DPROBES_PYTHON)");
+    let query = "from pyspark.sql import SparkSession\n\
+                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n\
+                 rows = spark.read.parquet('trace.parquet')\n\
+                 rows.createOrReplaceTempView('trace')\n\
+                 print('said', *spark.sql('select count(*), sum(at), count(at), sum(counter) from trace').first())";
+    let said = script(&python, &scratch, query);
+    let sum = READS * (READS - 1) / 2;
+    assert!(said.contains(&format!("said {} {sum} {READS} {}", 4 * READS, 7 * READS)), "{said}");
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    for (words, reason) in [
+        (&["json", "-o", "trace.dpt"][..], "this is the trace itself"),
+        (&["ctf", "-o", "-"], "is a directory"),
+        (&["csv", "--probe", "nothing"], "no probe `nothing` is in it"),
+        (&["json", "-t", "nowhere"], "nowhere"),
+    ] {
+        let mut command = dprobes();
+        command.args(["convert", "trace.dpt", "--to"]).args(words);
+        let (status, _, stderr) = run(command.current_dir(scratch.path()));
+        assert!(status.code() == Some(1) && stderr.contains(reason), "{words:?}: {stderr}");
+    }
+    // A trace that was cut off is converted as far as it is there, and its end is told.
+    let path = scratch.path().join("trace.dpt");
+    let whole = std::fs::read(&path).expect("it is there");
+    std::fs::write(&path, &whole[..whole.len() / 2]).expect("written");
+    let mut command = dprobes();
+    let (status, _, stderr) =
+        run(command.args(["convert", "trace.dpt", "--to", "json"]).current_dir(scratch.path()));
+    assert!(status.code() == Some(1) && stderr.contains("offset 0x"), "{stderr}");
+}
+
+#[test]
+fn a_report_counts_and_times_and_names() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    let mut command = dprobes();
+    command.args(["report", "trace.dpt", "--html", "report.html"]);
+    command.args(["--between", "store_read", "store_write"]);
+    let (status, text, stderr) = run(command.current_dir(scratch.path()));
+    assert!(status.success(), "{stderr}");
+    assert!(text.contains("1,200 records"), "{text}");
+    assert!(text.contains("store_read, entry to return: 300 times"), "{text}");
+    assert!(text.contains("store_read to store_write: 300 times"), "{text}");
+    assert!(text.contains("lv[0] = 300"), "{text}");
+    let counted: u64 = text
+        .lines()
+        .skip_while(|line| !line.starts_with("store_read, entry to return"))
+        .skip(2)
+        .take_while(|line| line.contains('['))
+        .filter_map(|line| line.split('|').next()?.split_whitespace().last()?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(counted, READS, "{text}");
+    let page = std::fs::read_to_string(scratch.path().join("report.html")).expect("written");
+    for never in ["<script", "http:", "https:", "@import", "url("] {
+        assert!(!page.contains(never), "{never}");
+    }
+    let chromium = need!("report", find_program("chromium"), "chromium");
+    let mut command = std::process::Command::new(chromium);
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--window-size=1200,1600",
+    ]);
+    command.args(["--enable-logging=stderr", "--screenshot=report.png"]);
+    command.arg(format!("--user-data-dir={}", scratch.path().join("browser").display()));
+    command.arg(format!("file://{}", scratch.path().join("report.html").display()));
+    let (_, _, stderr) = run(command.current_dir(scratch.path()));
+    let complaints: Vec<&str> = stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    // A page of one colour would be a few kilobytes.
+    let picture = std::fs::metadata(scratch.path().join("report.png")).expect("a picture").len();
+    assert!(picture > 40_000, "{picture} bytes: {stderr}");
+}

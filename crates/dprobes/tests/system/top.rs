@@ -1,0 +1,189 @@
+//! `dprobes top` in a terminal: counts that are the program's own, keys, and a terminal that is afterwards as before.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Scratch, dprobes, need, run, start_server, target};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A terminal, and a command in it.
+struct Pty {
+    screen: File,
+    /// The other side, held open so that its settings can be looked at.
+    terminal: File,
+    child: Child,
+    text: String,
+}
+
+impl Pty {
+    fn start(mut command: Command) -> Pty {
+        let (mut screen, mut terminal) = (-1, -1);
+        let size = libc::winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: all pointers are valid for the call or null, as it allows; on success both descriptors are new and ours.
+        let (screen, terminal) = unsafe {
+            let made =
+                libc::openpty(&mut screen, &mut terminal, std::ptr::null_mut(), std::ptr::null(), &size);
+            assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+            (File::from(OwnedFd::from_raw_fd(screen)), File::from(OwnedFd::from_raw_fd(terminal)))
+        };
+        // SAFETY: a plain call on a descriptor that is ours.
+        unsafe { libc::fcntl(screen.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let own = || Stdio::from(terminal.try_clone().expect("a descriptor"));
+        command.stdin(own()).stdout(own()).stderr(own()).env("TERM", "xterm-256color");
+        // SAFETY: only system calls that may be made between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let child = command.spawn().expect("it starts");
+        Pty { screen, terminal, child, text: String::new() }
+    }
+
+    /// Reads what there is.
+    fn read(&mut self) {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(count @ 1..) = self.screen.read(&mut bytes) {
+            self.text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    }
+
+    /// Waits until the text since the last call has something.
+    #[track_caller]
+    fn shows(&mut self, what: &str) {
+        let start = Instant::now();
+        while !self.text.contains(what) {
+            assert!(start.elapsed() < PATIENCE, "no {what:?} in {:?}", self.text);
+            std::thread::sleep(Duration::from_millis(20));
+            self.read();
+        }
+        self.text.clear();
+    }
+
+    fn press(&mut self, key: &str) {
+        self.screen.write_all(key.as_bytes()).expect("the terminal takes it");
+    }
+
+    /// Waits for the end; gives the status and what was written since the last look.
+    #[track_caller]
+    fn end(mut self) -> (Option<i32>, String) {
+        let start = Instant::now();
+        let status = loop {
+            self.read();
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end: {:?}", self.text);
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        self.read();
+        assert!(is_cooked(&self.terminal), "the terminal is still raw");
+        (status.code(), std::mem::take(&mut self.text))
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a terminal echoes and sends lines, as it does when a shell hands it out.
+fn is_cooked(terminal: &File) -> bool {
+    // SAFETY: the structure is filled by the call, and all zeros is a value of it.
+    let settings = unsafe {
+        let mut settings: libc::termios = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), &mut settings), 0);
+        settings
+    };
+    let wanted = libc::ECHO | libc::ICANON | libc::ISIG;
+    settings.c_lflag & wanted == wanted
+}
+
+/// The escape sequences by which the screen is given back.
+const GIVEN_BACK: &str = "\u{1b}[?1049l";
+
+#[test]
+fn a_command_is_watched_to_its_end() {
+    let tight = need!("top", target("tight"), "gcc");
+    let mut command = dprobes();
+    command.args(["top", "--interval", "100ms", "--at", "a.out:work:entry", "--"]);
+    command.arg(&tight).args(["1000000", "1"]);
+    let mut pty = Pty::start(command);
+    pty.shows("hits/s");
+    assert!(!is_cooked(&pty.terminal), "keys come one by one");
+    let (status, text) = pty.end();
+    assert_eq!(status, Some(0), "{text}");
+    let (_, after) = text.split_once(GIVEN_BACK).expect("the screen is given back");
+    assert!(after.contains("a.out:work:entry") && after.contains("1000000"), "the summary follows: {after}");
+    assert!(!text.contains("total"), "what the command says does not disturb the screen");
+}
+
+#[test]
+fn keys_work_and_the_process_lives_on() {
+    let scratch = Scratch::new();
+    let server = need!("top", target("server"), "gcc");
+    let mut server = start_server(&server);
+    let mut command = dprobes();
+    command.current_dir(scratch.path()).args(["top", "--interval", "100ms", "-p", &server.pid().to_string()]);
+    command.args(["--at", "a.out:server_work:entry", "--stats", "stats.json"]);
+    let mut pty = Pty::start(command);
+    pty.shows("armed");
+    assert_eq!(server.ask("call 251"), "done 251");
+    // What stays on the screen is not written again: of this number, no digit stood there before.
+    pty.shows("251");
+    pty.press("ss");
+    pty.shows("lost");
+    pty.press("p");
+    pty.shows("PAUSED");
+    pty.press("q");
+    let (status, text) = pty.end();
+    assert!(status == Some(0) && text.contains(GIVEN_BACK), "{text}");
+    let stats = std::fs::read_to_string(scratch.path().join("stats.json")).expect("written");
+    assert!(stats.contains("\"hits\": 251"), "{stats}");
+    assert_eq!(server.ask("call 3"), "done 3", "it lives on");
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let server = need!("top", target("server"), "gcc");
+    let server = start_server(&server);
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let mut command = dprobes();
+        command.args(["top", "-p", &server.pid().to_string(), "--at", "a.out:server_work:entry"]);
+        let mut pty = Pty::start(command);
+        pty.shows("armed");
+        // SAFETY: a plain system call on a child that has not been waited for.
+        unsafe { libc::kill(pty.child.id() as i32, signal) };
+        let (_, text) = pty.end();
+        assert!(text.contains(GIVEN_BACK), "signal {signal}: {text}");
+    }
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use() {
+    let mut command = dprobes();
+    command.args(["top", "--at", "a.out:main:entry", "--", "true"]);
+    // SAFETY: one system call, which may be made between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = command.output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(1) && stderr.contains("no terminal"), "{stderr}");
+    let (status, _, _) = run(dprobes().args(["top", "--help"]));
+    assert!(status.success());
+}
