@@ -121,10 +121,11 @@ impl Column {
             Values::Bytes(all, ends) => {
                 let all = ByteArray::from(std::mem::take(all));
                 let mut start = 0;
-                let values: Vec<ByteArray> = ends
-                    .drain(..)
-                    .map(|end| all.slice(std::mem::replace(&mut start, end), end - start))
-                    .collect();
+                let slice = |end| {
+                    let from = std::mem::replace(&mut start, end);
+                    all.slice(from, end - from)
+                };
+                let values: Vec<ByteArray> = ends.drain(..).map(slice).collect();
                 out.typed::<ByteArrayType>().write_batch(&values, present, None)?;
             }
         }

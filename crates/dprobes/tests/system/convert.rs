@@ -172,11 +172,11 @@ fn parquet_is_read_by_duckdb() {
     convert(&scratch, &["parquet", "-t", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
     let query = "import duckdb; print(*duckdb.sql(\"select count(*), sum(at), count(at), sum(counter), min(comm), \
-                 count(distinct number), min(event) from 'trace.parquet'\").fetchone())";
+                 count(distinct number), min(event), sum(octet_length(data)) from 'trace.parquet'\").fetchone())";
     let sum = READS * (READS - 1) / 2;
     assert_eq!(
         script(&python, &scratch, query).trim(),
-        format!("{} {sum} {READS} {} store {} read", 4 * READS, 7 * READS, 4 * READS)
+        format!("{} {sum} {READS} {} store {} read {}", 4 * READS, 7 * READS, 4 * READS, 8 * 5 * READS)
     );
 }
 
@@ -191,7 +191,8 @@ fn parquet_is_read_by_spark() {
     need!("convert: spark", find_program("java"), "java");
     let python = need!("convert: spark", python("pyspark"), "the Python module pyspark (DPROBES_PYTHON)");
     let query = "from pyspark.sql import SparkSession\n\
-                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n\
+                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false') \\\n\
+                 .config('spark.driver.extraJavaOptions', '-Dorg.xerial.snappy.purejava=true').getOrCreate()\n\
                  rows = spark.read.parquet('trace.parquet')\n\
                  rows.createOrReplaceTempView('trace')\n\
                  print('said', *spark.sql('select count(*), sum(at), count(at), sum(counter) from trace').first())";
