@@ -186,10 +186,10 @@ fn a_removed_program_does_nothing_more_at_a_site_that_another_has_too() {
     let path = copy.to_str().expect("text");
     let mut server = start(&copy);
     let pid = server.pid().to_string();
-    // One program by its path, one by its name.
-    for (name, variable) in [(path, 0), ("shared-server", 1)] {
+    // One program by its path, one by its name; and the point in two spellings, or else the second would take it from the first.
+    for (name, point, variable) in [(path, "server_work", 0), ("shared-server", "server_work+0", 1)] {
         let text = format!(
-            "name = \"{name}\"\nmodtype = user\ngvars = 2\noffset = server_work\nminor = 1\ninc gv, {variable}\n\
+            "name = \"{name}\"\nmodtype = user\ngvars = 2\noffset = {point}\nminor = 1\ninc gv, {variable}\n\
              push r, rdi\nlog 1\nexit\n"
         );
         let file = session.program(&format!("{variable}.rpn"), &text);
