@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Show(Show),
     /// Convert a trace store to other forms
     Convert(crate::convert::Convert),
+    /// Report on a trace store: rates, latencies, top talkers
+    Report(crate::report::Report),
     /// Print a completion script for a shell
     Completions {
         /// The shell
