@@ -80,7 +80,9 @@ impl Columns {
                 let number = loop {
                     match numbers.get(&name) {
                         // No two fields of one template have the same name, so that it is another's.
-                        Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => break number,
+                        Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => {
+                            break number;
+                        }
                         None if !taken.contains(&name.as_str()) => {
                             let number = columns.columns.len();
                             numbers.insert(name.clone(), number);
@@ -140,7 +142,8 @@ mod tests {
                 ("list", Scalar::Json),
             ]
         );
-        let of = |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
+        let of =
+            |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
         assert_eq!((of(1), of(2), of(3)), (vec![0, 1], vec![0, 2], vec![3, 4]));
     }
 }

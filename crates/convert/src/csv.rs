@@ -17,8 +17,8 @@ const FULL: usize = 1 << 16;
 
 /// The columns that every table has.
 const COLUMNS: [&str; 17] = [
-    "number", "time", "iso", "cpu", "pid", "tid", "uid", "comm", "module", "probe", "symbol", "major", "minor",
-    "ip", "sp", "data", "event",
+    "number", "time", "iso", "cpu", "pid", "tid", "uid", "comm", "module", "probe", "symbol", "major",
+    "minor", "ip", "sp", "data", "event",
 ];
 
 /// Writes each record as a row.
@@ -78,11 +78,16 @@ impl<W: Write> Csv<W> {
                     for (&place, (field, value)) in places.iter().zip(fields) {
                         let start = values.len();
                         text.clear();
-                        shown(&value, Scalar::of(&field.kind), || {
-                            let mut out = Vec::new();
-                            json(&value, &field.kind, &mut out);
-                            out
-                        }, text);
+                        shown(
+                            &value,
+                            Scalar::of(&field.kind),
+                            || {
+                                let mut out = Vec::new();
+                                json(&value, &field.kind, &mut out);
+                                out
+                            },
+                            text,
+                        );
                         cell(text, values);
                         cells[place] = (start, values.len());
                     }

@@ -61,7 +61,11 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
         '\t' => out.extend_from_slice(b"\\t"),
         '\r' => out.extend_from_slice(b"\\r"),
         // U+2028 and U+2029 end lines for some readers of lines.
-        control if control < ' ' || ('\x7f'..'\u{a0}').contains(&control) || "\u{2028}\u{2029}".contains(control) => {
+        control
+            if control < ' '
+                || ('\x7f'..'\u{a0}').contains(&control)
+                || "\u{2028}\u{2029}".contains(control) =>
+        {
             let code = control as u32;
             out.extend_from_slice(b"\\u");
             out.extend([12, 8, 4, 0].map(|shift| DIGITS[(code >> shift) as usize & 15]));

@@ -130,9 +130,7 @@ fn form(
     Ok(match arguments.to {
         To::Json => Box::new(Json::new(out)),
         To::Csv => Box::new(Csv::new(out, known, sheet)?),
-        To::Perfetto => {
-            Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() }))
-        }
+        To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
         #[cfg(feature = "parquet")]
         To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
         #[cfg(not(feature = "parquet"))]

@@ -9,7 +9,12 @@ use super::wire::{double, message, number, signed, text, varint};
 use crate::text::hex;
 
 /// Appends what a record says as annotations of its event: the template's values, else the bytes.
-pub(super) fn annotations(record: &Record, template: Option<&Template>, names: &mut Names, out: &mut Vec<u8>) {
+pub(super) fn annotations(
+    record: &Record,
+    template: Option<&Template>,
+    names: &mut Names,
+    out: &mut Vec<u8>,
+) {
     match template {
         Some(template) => {
             for (field, value) in template.fields().iter().zip(template.values(record)) {

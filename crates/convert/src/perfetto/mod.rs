@@ -305,9 +305,15 @@ impl<W: Write> Form for Perfetto<W> {
                 remarks.push(format!("{count} {what}"));
             }
         };
-        remark(self.spans.entries, "calls were left without a return that was seen; their slices end where that shows");
+        remark(
+            self.spans.entries,
+            "calls were left without a return that was seen; their slices end where that shows",
+        );
         remark(open.len() as u64, "calls had not returned when the trace ended; their slices end there");
-        remark(self.spans.returns, "returns are of calls that began before the trace, or whose entries were not seen; they are instants");
+        remark(
+            self.spans.returns,
+            "returns are of calls that began before the trace, or whose entries were not seen; they are instants",
+        );
         remark(self.spans.beyond, "calls were too many at a time, and are instants");
         Ok(remarks)
     }

@@ -190,6 +190,10 @@ impl<O: Observer> Observer for Hooked<O> {
         self.inner.idle();
     }
 
+    fn is_ready(&mut self) -> bool {
+        self.inner.is_ready()
+    }
+
     fn waits(&self) -> bool {
         self.inner.waits()
     }
