@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace::template::{Field, Kind, Template, Value};
+use trace::template::{Field, Kind, Template};
 
 use crate::known::Known;
 use crate::sheet::Sheet;
@@ -103,11 +103,6 @@ impl Columns {
     pub fn of(&self, template: &Template) -> Option<&[usize]> {
         self.of.get(&(template.major, template.minor)).map(Vec::as_slice)
     }
-}
-
-/// Whether a value is there, so that a column can hold it.
-pub(crate) fn is_there(value: &Value<'_>) -> bool {
-    !matches!(value, Value::Missing | Value::Fault(_))
 }
 
 #[cfg(test)]

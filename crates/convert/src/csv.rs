@@ -10,7 +10,7 @@ use crate::event::{Event, Form};
 use crate::known::Known;
 use crate::sheet::Sheet;
 use crate::text::{Clock, decimal, hex, hexadecimal};
-use crate::value::{json, json_fields};
+use crate::value::{json_fields, json_value};
 
 /// Bytes that are kept before they are written.
 const FULL: usize = 1 << 16;
@@ -83,7 +83,7 @@ impl<W: Write> Csv<W> {
                             Scalar::of(&field.kind),
                             || {
                                 let mut out = Vec::new();
-                                json(&value, &field.kind, &mut out);
+                                json_value(&value, &field.kind, &mut out);
                                 out
                             },
                             text,

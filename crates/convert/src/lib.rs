@@ -27,6 +27,7 @@ mod order;
 pub mod perfetto;
 mod pour;
 
+pub mod report;
 mod sheet;
 mod spans;
 mod text;
@@ -39,7 +40,8 @@ pub use json::Json;
 pub use known::{Known, Place, Side};
 pub use perfetto::Perfetto;
 pub use pour::{Failure, Poured, pour};
+pub use report::Report;
 pub use sheet::Sheet;
 pub use spans::{Left, Span, Spans, Step};
 pub use text::Clock;
-pub use value::json_fields;
+pub use value::{json_fields, json_value};

@@ -21,13 +21,13 @@ fn object<'a>(fields: &[Field], values: impl Iterator<Item = Value<'a>>, out: &m
         }
         string(field.name.as_bytes(), out);
         out.push(b':');
-        json(&value, &field.kind, out);
+        json_value(&value, &field.kind, out);
     }
     out.push(b'}');
 }
 
-/// Appends a value.
-pub(crate) fn json(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
+/// Appends one value as JSON, as [`json_fields`] does it.
+pub fn json_value(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
     match value {
         Value::Unsigned(number) if matches!(kind, Kind::Hexadecimal(_)) => {
             out.push(b'"');
@@ -53,7 +53,7 @@ pub(crate) fn json(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
                 if place > 0 {
                     out.push(b',');
                 }
-                json(value, element, out);
+                json_value(value, element, out);
             }
             out.push(b']');
         }

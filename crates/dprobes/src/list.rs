@@ -1,5 +1,7 @@
 //! `dprobes list`.
 
+mod tactics;
+
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +26,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
             match arguments.points {
+                point if arguments.tactics => {
+                    tactics::of_file(&image, &file, &wanted, point, arguments.json, &mut out)?
+                }
                 None => functions(&image, &file, &wanted, &mut out),
                 Some(point) => points(&image, &file, &wanted, point, &mut out)?,
             }
@@ -33,7 +38,12 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
                 return Err(Failure::new("give either a file or -p PID, and one pattern").with_status(2));
             }
             let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
-            process(pid, pattern.as_deref(), arguments.points, &mut out)?
+            match arguments.tactics {
+                true => {
+                    tactics::of_process(pid, pattern.as_deref(), arguments.points, arguments.json, &mut out)?
+                }
+                false => process(pid, pattern.as_deref(), arguments.points, &mut out)?,
+            }
         }
     };
     let _ = out.flush();
@@ -110,6 +120,11 @@ impl Wanted {
         })
     }
 
+    /// The functions' pattern.
+    fn name(&self) -> &str {
+        if self.name.is_empty() { "*" } else { &self.name }
+    }
+
     fn matches_module(&self, path: &Path) -> bool {
         let Some(pattern) = &self.module else { return true };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -160,7 +175,7 @@ fn points(
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = if wanted.name.is_empty() { "*" } else { &wanted.name };
+    let name = wanted.name();
     let survey = engine::survey(name, point, None, image, image, true)
         .map_err(|reason| Failure::new(format!("{file}:{name}:{point}: {reason}")))?;
     for site in &survey.sites {

@@ -20,6 +20,7 @@ mod points;
 mod ppdf;
 mod program;
 mod recording;
+mod report;
 mod selection;
 mod service;
 mod session;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Templates(templates) => templates::templates(&templates),
         Command::Show(show) => show::show(&show),
         Command::Convert(arguments) => convert::convert(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

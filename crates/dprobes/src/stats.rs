@@ -1,5 +1,6 @@
 //! The counts and variables as JSON (docs/stats.md).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::{PlaceReport, Report};
@@ -39,6 +40,8 @@ struct Probe<'a> {
     /// Why a site of it traps; absent where none does, or nobody asked for a jump.
     #[serde(skip_serializing_if = "Option::is_none")]
     why_trapped: Option<&'a str>,
+    #[serde(skip_serializing_if = "Sites::is_empty")]
+    sites: Sites<'a>,
     hits: u64,
     runs: u64,
     ignored: u64,
@@ -49,6 +52,19 @@ struct Probe<'a> {
     /// For points of functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<Place<'a>>>,
+}
+
+/// How many of its sites fire how: jumps by tactic, traps by reason.
+#[derive(Serialize)]
+struct Sites<'a> {
+    jump: &'a BTreeMap<&'static str, usize>,
+    trap: &'a BTreeMap<String, usize>,
+}
+
+impl Sites<'_> {
+    fn is_empty(&self) -> bool {
+        self.jump.is_empty() && self.trap.is_empty()
+    }
 }
 
 #[derive(Serialize)]
@@ -74,6 +90,7 @@ pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
         engine: probe.engine,
         tactic: probe.tactic,
         why_trapped: probe.why_trapped.as_deref(),
+        sites: Sites { jump: &probe.sites.jumps, trap: &probe.sites.traps },
         hits: probe.counts.hits,
         runs: probe.counts.runs,
         ignored: probe.counts.ignored,

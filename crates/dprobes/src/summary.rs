@@ -1,8 +1,10 @@
 //! The summary at the end of a session.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use engine::{PlaceReport, Report};
+use engine::{PlaceReport, Report, SiteCounts};
 
 /// Probepoints from which on only those with hits are shown.
 const LONG: usize = 50;
@@ -20,15 +22,15 @@ pub(crate) fn text(report: &Report) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  state",
-        "probepoint", "major,minor", "hits", "runs", "ignored", "missed", "logged", "dropped"
+        "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  {:8}  engine",
+        "probepoint", "major,minor", "hits", "runs", "ignored", "missed", "logged", "dropped", "state"
     );
     let all = report.probes.len() <= LONG;
     for probe in report.probes.iter().filter(|probe| all || probe.counts.hits > 0) {
         let counts = &probe.counts;
         let _ = writeln!(
             text,
-            "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  {}",
+            "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  {:8}  {}",
             point(probe),
             format!("{},{}", probe.major, probe.minor),
             counts.hits,
@@ -37,9 +39,11 @@ pub(crate) fn text(report: &Report) -> String {
             counts.missed,
             counts.logged,
             counts.dropped,
-            probe.state.name()
+            probe.state.name(),
+            how(&probe.sites)
         );
     }
+    text.push_str(&reasons(report));
     let silent = report.probes.iter().filter(|probe| probe.counts.hits == 0).count();
     if !all && silent > 0 {
         let _ = writeln!(text, "{} without a hit", count(silent as u64, "more probepoint"));
@@ -51,6 +55,37 @@ pub(crate) fn text(report: &Report) -> String {
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
     text
+}
+
+/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`; nothing where it was placed nowhere.
+fn how(sites: &SiteCounts) -> String {
+    let (jumps, traps): (usize, usize) = (sites.jumps.values().sum(), sites.traps.values().sum());
+    let tactics = |(name, count): (&&str, &usize)| match jumps {
+        1 => (*name).to_owned(),
+        _ => format!("{name} {count}"),
+    };
+    let tactics: Vec<String> = sites.jumps.iter().map(tactics).collect();
+    let jump = (jumps > 0).then(|| format!("jump ({})", tactics.join(", ")));
+    let trap = match (jumps, traps) {
+        (_, 0) => None,
+        (0, 1) => Some("trap".to_owned()),
+        (_, traps) => Some(format!("trap {traps}")),
+    };
+    jump.into_iter().chain(trap).collect::<Vec<_>>().join(", ")
+}
+
+/// Why sites are trapped, all probes together, the most first: a line each.
+fn reasons(report: &Report) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (reason, count) in report.probes.iter().flat_map(|probe| &probe.sites.traps) {
+        *reasons.entry(reason).or_insert(0) += count;
+    }
+    // Where it was asked for, it needs no explanation.
+    reasons.retain(|reason, _| *reason != "as asked");
+    let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|&(reason, number)| (Reverse(number), reason));
+    let line = |(reason, number)| format!("{} trapped: {reason}\n", count(number as u64, "site"));
+    reasons.into_iter().map(line).collect()
 }
 
 /// The hits of a probe with points of several functions, by function, the most first: a heading, a line each.

@@ -49,6 +49,7 @@
 mod attach;
 mod births;
 mod change;
+mod coverage;
 mod dump;
 mod error;
 mod exits;
@@ -83,6 +84,7 @@ mod tracer;
 mod tracked;
 mod versions;
 
+pub use coverage::{Coverage, FlowSummary, Ground, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use jump::Pulse;
@@ -90,7 +92,7 @@ pub use ledger::{Ledger, Restored};
 pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
-pub use program::{Counts, Engine, Options, State};
+pub use program::{Counts, Engine, Options, SiteCounts, State};
 pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};

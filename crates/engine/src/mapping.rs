@@ -152,8 +152,13 @@ pub(crate) fn mappings_for_pads(there: usize) -> usize {
 
 /// What of the address space of a process is taken, by address: (start, end, how it may grow).
 pub(crate) fn taken(tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
+    taken_with(process::heap_start(tid), mappings)
+}
+
+/// The same, if it is known where the heap begins.
+pub(crate) fn taken_with(heap: Option<u64>, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
     // A program that has just begun has no heap yet, and must find room for it.
-    let heap = process::heap_start(tid).map(|start| (start, start, Growth::Up));
+    let heap = heap.map(|start| (start, start, Growth::Up));
     let mut taken: Vec<_> =
         mappings.iter().map(|mapping| (mapping.start, mapping.end, growth(mapping))).chain(heap).collect();
     taken.sort_by_key(|&(start, ..)| start);

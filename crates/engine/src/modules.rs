@@ -253,6 +253,7 @@ impl Tracer<'_> {
                     });
                 } else {
                     program.probes[probe].why_trapped.get_or_insert_with(|| reason.clone());
+                    program.probes[probe].sites.trap(&reason);
                 }
             }
             if program.options.engine != Engine::Jump && can_trap {
@@ -350,6 +351,7 @@ impl Tracer<'_> {
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
             set_armed(&mut self.programs, &uses, address, None);
+            count_asked(&mut self.programs, &uses);
         }
         Ok(())
     }
@@ -480,6 +482,17 @@ pub(crate) fn set_armed(programs: &mut [Program], uses: &[Use], address: u64, ta
             if !probe.state.is_over() {
                 probe.state = State::Armed;
             }
+        }
+    }
+}
+
+/// Counts a site that traps since its program's probes are to.
+fn count_asked(programs: &mut [Program], uses: &[Use]) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted
+            && programs[program].options.engine == Engine::Trap
+        {
+            programs[program].probes[probe].sites.trap("as asked");
         }
     }
 }

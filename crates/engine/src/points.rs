@@ -50,10 +50,16 @@ impl Skipped {
         self.0.entry(key).or_insert_with(|| (0, format!("{what}: {reason}"))).0 += 1;
     }
 
+    /// How many were left out for which reason, the most first; of each an example.
+    pub(crate) fn reasons(&self) -> Vec<(usize, String)> {
+        let mut reasons: Vec<(usize, String)> = self.0.values().cloned().collect();
+        reasons.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        reasons
+    }
+
     /// All of it in one line; nothing if nothing was left out.
     pub(crate) fn line(&self) -> Option<String> {
-        let mut reasons: Vec<&(usize, String)> = self.0.values().collect();
-        reasons.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        let reasons = self.reasons();
         let count: usize = reasons.iter().map(|(count, _)| count).sum();
         let shown = reasons.iter().map(|(count, example)| match count {
             1 => example.clone(),

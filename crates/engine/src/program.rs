@@ -1,7 +1,7 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use rpn::{Location, Object};
 use trace::Items;
 use vm::Op;
 
+use crate::coverage::general;
 use crate::jump::{Cells, Counter, Words, has_limits};
 use crate::places::{PlaceReport, Places};
 use crate::versions::Versions;
@@ -169,10 +170,37 @@ pub(crate) struct Probe {
     /// How the jumps were made to fit at the sites that are jumps, and why others are traps; the first of each.
     pub(crate) tactic: Option<&'static str>,
     pub(crate) why_trapped: Option<String>,
+    /// The same of all its sites.
+    pub(crate) sites: SiteCounts,
     /// Where it was placed first.
     pub(crate) address: Option<u64>,
     /// The place in the module's file of where it was placed first.
     pub(crate) offset: Option<u64>,
+}
+
+/// How the sites of a probe fire, as they were placed: one that is in two processes counts twice, unless the one is a copy of the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteCounts {
+    /// Jumps, by the name of the tactic.
+    pub jumps: BTreeMap<&'static str, usize>,
+    /// Traps, by the reason for which they are no jumps.
+    pub traps: BTreeMap<String, usize>,
+}
+
+impl SiteCounts {
+    /// A site has become a jump; `before` is the tactic of the jump that it was.
+    pub(crate) fn jump(&mut self, tactic: &'static str, before: Option<&'static str>) {
+        if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {
+            *count = count.saturating_sub(1);
+        }
+        *self.jumps.entry(tactic).or_insert(0) += 1;
+        self.jumps.retain(|_, count| *count > 0);
+    }
+
+    /// A site traps.
+    pub(crate) fn trap(&mut self, reason: &str) {
+        *self.traps.entry(general(reason)).or_insert(0) += 1;
+    }
 }
 
 /// What the jumps of a probe count, in all processes together.

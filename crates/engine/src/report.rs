@@ -2,7 +2,7 @@
 
 use crate::hold::HoldTimes;
 use crate::places::PlaceReport;
-use crate::program::{Counts, State, values_of};
+use crate::program::{Counts, SiteCounts, State, values_of};
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.
@@ -37,6 +37,8 @@ pub struct ProbeReport {
     pub tactic: Option<&'static str>,
     /// Why a site of it traps, where a jump was thought of.
     pub why_trapped: Option<String>,
+    /// How many of its sites fire how, and why.
+    pub sites: SiteCounts,
     /// Its counts.
     pub counts: Counts,
     /// What became of it.
@@ -63,6 +65,7 @@ impl Tracer<'_> {
                     engine: probe.engine(),
                     tactic: probe.tactic,
                     why_trapped: probe.why_trapped.clone(),
+                    sites: probe.sites.clone(),
                     counts: program.counts(number),
                     state,
                     places: places.next().flatten(),

@@ -61,6 +61,8 @@ pub struct Survey {
     pub remarks: Vec<String>,
     /// How many were left out and why, in one line; nothing where none was.
     pub left_out: Option<String>,
+    /// The same by reason: how many, with an example; the most first.
+    pub reasons: Vec<(usize, String)>,
 }
 
 /// Finds points of functions in a module's file; what cannot be probed is left out where a pattern, or every instruction,
@@ -93,7 +95,7 @@ pub fn survey(
     if sites.is_empty() {
         return Err(left_out.unwrap_or_else(|| "it has no site".to_owned()));
     }
-    Ok(Survey { sites, remarks, left_out })
+    Ok(Survey { sites, remarks, left_out, reasons: skipped.reasons() })
 }
 
 /// The site at an address of a file, if its instruction can be displaced.

@@ -178,10 +178,7 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
-        // Threads that are held wait for their answers first.
-        if self.held.is_empty() && self.drain.is_due() {
-            self.drain(false);
-        }
+        self.drain_meanwhile();
         let next = self.next_event(block && !self.drain.is_busy());
         let stepped = match next {
             Ok(Some(event)) => {
@@ -376,10 +373,7 @@ impl<'a> Tracer<'a> {
 
     /// Time has passed: what waits for it is looked at.
     fn tick(&mut self) {
-        // Threads that are held wait for their answers first.
-        if self.held.is_empty() && self.drain.is_due() {
-            self.drain(false);
-        }
+        self.drain_meanwhile();
         self.look_for_losses();
         if !self.drain.is_busy() {
             self.observer.idle();

@@ -87,7 +87,18 @@ fn random_world(random: &mut Random, count: usize, mappings: usize) -> World {
         let targets = world.instructions.iter().copied().filter(|_| random.below(5) == 0).collect();
         world.flow = Some((functions, targets));
     }
+    // Some of what does nothing is never executed; nobody asks for probes on it.
+    world.padding = padding(&world, random);
     world
+}
+
+/// Some runs of instructions that are said to be padding: no longer among the instructions.
+fn padding(world: &World, random: &mut Random) -> Vec<std::ops::Range<u64>> {
+    if random.below(2) == 0 {
+        return Vec::new();
+    }
+    let ranges = world.instructions.iter().filter(|_| random.below(12) == 0);
+    ranges.map(|address| *address..address + world.site(*address).length as u64).collect()
 }
 
 /// Some of the world's instructions: a few, many, neighbours, or all of a part.
@@ -98,6 +109,10 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
     let rarity = [1, 1, 2, 3, 10][random.below(5) as usize];
     let mut sites: Vec<Site> = part.iter().map(|address| world.site(*address)).collect();
     sites.retain(|_| random.below(rarity) == 0);
+    // What is padding is hardly ever asked for.
+    let is_padding = |site: &Site| world.padding.iter().any(|padding| padding.contains(&site.address));
+    let rarely = random.below(4) == 0;
+    sites.retain(|site| rarely || !is_padding(site));
     for site in &mut sites {
         site.jump = random.below(20) != 0;
     }
@@ -106,7 +121,7 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
 
 #[test]
 fn whatever_is_planned_and_removed() {
-    let (mut jumps, mut traps, mut grouped) = (0, 0, 0);
+    let (mut jumps, mut traps, mut grouped, mut over, mut within) = (0, 0, 0, 0, 0);
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let mappings = [0, 3, 20, 60_000][random.below(4) as usize];
@@ -117,6 +132,9 @@ fn whatever_is_planned_and_removed() {
                 let sites = choose(&world, &mut random);
                 let plan = world.plan(&sites);
                 grouped += plan.jumps.iter().filter(|jump| jump.tactic == Tactic::Grouped).count();
+                let count = |tactic| plan.jumps.iter().filter(|jump| jump.tactic == tactic).count();
+                over += count(Tactic::OverPadding);
+                within += count(Tactic::InPadding);
                 for site in &sites {
                     let listed = usize::from(plan.jumps.iter().any(|jump| jump.address == site.address))
                         + usize::from(plan.traps.iter().any(|(address, _)| *address == site.address))
@@ -141,7 +159,7 @@ fn whatever_is_planned_and_removed() {
         assert_eq!(world.planner.mappings(), 0, "seed {seed}");
     }
     eprintln!(
-        "{jumps} jumps, {traps} traps at the end; {grouped} jumps over several instructions on the way"
+        "{jumps} jumps, {traps} traps at the end; {grouped} jumps over several instructions, {over} over padding and {within} in padding on the way"
     );
-    assert!(jumps > 3000 && traps > 500 && grouped > 100);
+    assert!(jumps > 3000 && traps > 500 && grouped > 100 && over > 20 && within > 20);
 }

@@ -164,6 +164,7 @@ impl Armed {
             bytes: &self.bytes,
             instructions: &self.instructions,
             entered: &[],
+            padding: &[],
             kept: &[],
             flow: (!self.roomy).then_some(flow),
         };

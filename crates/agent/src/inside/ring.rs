@@ -37,7 +37,8 @@ impl Ring<'_> {
         let place = self.head & self.size.wrapping_sub(1);
         let left = self.size.wrapping_sub(place);
         let skipped = if left < size { left } else { 0 };
-        if !self.has(skipped + size) && !(lossless && self.wait(skipped + size)) {
+        let has_room = self.has(skipped + size) || (lossless && self.wait(skipped + size));
+        if !has_room {
             return None;
         }
         if skipped == 0 {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use patch::Mode;
 use patch::tactic::{Jump as Shape, Site, Write};
+use patch::{Displaced, Mode};
 use process::{Mapping, Module, Stop, Stopped};
 use rpn::{Location, Point};
 
@@ -90,6 +90,8 @@ impl Tracer<'_> {
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let mut ready = Vec::with_capacity(wanted.len());
         for planned in wanted {
+            // This may take seconds, in which other threads log.
+            self.drain_meanwhile();
             match self.compile_all(number, &planned, &mappings) {
                 Ok((handlers, commit)) => ready.push(Ready { planned, handlers, commit }),
                 Err(reason) => others.push((planned, reason)),
@@ -274,7 +276,9 @@ impl Tracer<'_> {
         for (mut planned, jump) in jumps {
             let address = planned.0.address;
             let new = planned.0.uses.clone();
+            let mut was = Vec::new();
             if let Some(old) = space.sites.remove(&address) {
+                was.extend(old.jump().map(|jump| (jump.tactic, old.site().uses.clone())));
                 planned.0.uses.retain(|wanted| !old.site().uses.contains(wanted));
                 planned.0.uses.splice(0..0, old.site().uses.iter().copied());
                 if planned.0.uses.iter().any(|wanted| *wanted != Use::Neighbour) {
@@ -288,6 +292,13 @@ impl Tracer<'_> {
                 before.push(old);
             }
             crate::modules::set_armed(&mut self.programs, &new, address, Some(jump.tactic));
+            for wanted in &new {
+                if let Use::Probe { program, probe } = *wanted {
+                    let before =
+                        was.iter().find(|(_, uses)| uses.contains(wanted)).map(|&(tactic, _)| tactic);
+                    self.programs[program].probes[probe].sites.jump(jump.tactic, before);
+                }
+            }
             space.disarmed.remove(&address);
             space.sites.insert(address, planned.arm_with(jump, &space.code, &mut batch));
         }
@@ -353,17 +364,7 @@ impl Tracer<'_> {
         if space.sites.get(&site.address).is_some_and(|armed| armed.jump().is_none()) {
             return Err("a trap is there already".to_owned());
         }
-        let displaced = &site.displaced;
-        if displaced.mode() != Mode::Bits64 {
-            return Err("it is 32-bit code".to_owned());
-        }
-        if displaced.enters_kernel() {
-            return Err(format!("`{}` enters the kernel", displaced.text()));
-        }
-        if displaced.can_set_trap_flag() {
-            return Err(format!("`{}` can make the program step itself", displaced.text()));
-        }
-        Ok(())
+        unsuitable(&site.displaced).map_or(Ok(()), Err)
     }
 
     /// The handlers of a site: of the probes that it is planned for, behind those that it has already; and what commits
@@ -441,6 +442,17 @@ impl Tracer<'_> {
         });
         Ok((thread, stop, added))
     }
+}
+
+/// Why an instruction cannot be in a trampoline, if it cannot.
+pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {
+    if displaced.mode() != Mode::Bits64 {
+        return Some("it is 32-bit code".to_owned());
+    }
+    if displaced.enters_kernel() {
+        return Some(format!("`{}` enters the kernel", displaced.text()));
+    }
+    displaced.can_set_trap_flag().then(|| format!("`{}` can make the program step itself", displaced.text()))
 }
 
 /// A mapping, those of its sites that are ready, and those that are to trap, with why.

@@ -89,6 +89,12 @@ impl Cells {
         self.shared.words(READER, 1).first()
     }
 
+    /// How many bytes they have on this machine, and for how many processors.
+    pub(crate) fn extent() -> (u64, usize) {
+        let processors = processors();
+        ((WORDS + (processors << shift(processors))) as u64, processors)
+    }
+
     /// The memory.
     pub(crate) fn shared(&self) -> &Rc<Shared> {
         &self.shared

@@ -144,8 +144,9 @@ impl Drain {
                 let reader = &mut source.readers[ring as usize];
                 reader.look(&source.contexts, ring);
                 self.busy |= reader.filled() >= BUSY;
-                if let Some(head) = advance(reader, &source.contexts, ring, all || source.gone) {
-                    self.next.push(Front { source: number, ring, head });
+                match advance(reader, &source.contexts, ring, all || source.gone) {
+                    Some(head) => self.next.push(Front { source: number, ring, head }),
+                    None => reader.stands(&source.contexts, ring, self.last),
                 }
             }
         }
@@ -204,6 +205,13 @@ impl Tracer<'_> {
             drain.sources.retain(|source| Rc::strong_count(&source.contexts) > 1 || !done(source));
         }
         self.drain = drain;
+    }
+
+    /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.
+    pub(crate) fn drain_meanwhile(&mut self) {
+        if self.held.is_empty() && self.drain.is_due() {
+            self.drain(false);
+        }
     }
 
     /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.

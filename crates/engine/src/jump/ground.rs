@@ -16,7 +16,7 @@ use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAG
 use process::{Caller, Memory, Status, Stop, Stopped};
 use rpn::Object;
 
-use super::cells::READER;
+use super::cells::{Cells, READER};
 use super::contexts::Contexts;
 use super::room::Room;
 use crate::mapping::Called;
@@ -266,6 +266,24 @@ struct Places {
     contexts: u64,
     agent: u64,
     texts: u64,
+}
+
+/// Where all of it would be in an address space with these mappings; none if there is no room.
+pub(crate) fn low_memory(
+    mappings: &[process::Mapping],
+    heap: Option<u64>,
+) -> Option<Vec<std::ops::Range<u64>>> {
+    let (cells, processors) = Cells::extent();
+    let contexts = Contexts::size(processors, agent::layout::RING_SIZE);
+    let places = places(mappings, heap, cells, contexts)?;
+    let all = [
+        (places.identity, PAGE),
+        (places.cells, cells.next_multiple_of(PAGE)),
+        (places.contexts, contexts),
+        (places.agent, agent_size()),
+        (places.texts, TEXTS),
+    ];
+    Some(all.into_iter().map(|(start, size)| start..start + size).collect())
 }
 
 /// Bytes of the agent, in whole pages.

@@ -71,6 +71,8 @@ pub(crate) fn name(tactic: Tactic) -> &'static str {
         Tactic::SuccessorEvicted => "successor evicted",
         Tactic::NeighbourEvicted => "neighbour evicted",
         Tactic::Grouped => "grouped",
+        Tactic::OverPadding => "over padding",
+        Tactic::InPadding => "in padding",
     }
 }
 
@@ -96,7 +98,6 @@ impl Tracer<'_> {
         };
         let Ok(mappings) = process::maps(tid) else { return Ok((thread, stop, gone())) };
         let taken = mapping::taken(tid, &mappings);
-        let reach = text.start.saturating_sub(REACH)..text.range().end.saturating_add(REACH);
         // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
         let near = |&(base, size): &(u64, u64)| {
             base + size > text.start.saturating_sub(NEAR) && base < text.range().end.saturating_add(NEAR)
@@ -104,30 +105,23 @@ impl Tracer<'_> {
         let trampolines = space.jumps.room.areas().filter(near).fold(trampolines, |all, (base, size)| {
             if all.is_empty() { base..base + size } else { all.start.min(base)..all.end.max(base + size) }
         });
-        let free = slots::free(&taken, &reach);
-        let free: Vec<Range<u64>> = free
-            .into_iter()
-            .flat_map(|range| {
-                let below = range.start..range.end.min(trampolines.start);
-                let above = range.start.max(trampolines.end)..range.end;
-                [below, above].into_iter().filter(|rest| !rest.is_empty())
-            })
-            .collect();
+        let free = free_for_pads(&taken, &text.range(), &trampolines);
         let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
             .into_iter()
             .map(|(start, end)| start..end)
             .collect();
         kept.sort_by_key(|range| range.start);
-        let starts = sweep(&text);
+        let starts = sweep(&text.bytes, text.start);
         let entered = patch::entered(&text.bytes, text.start, &starts);
-        let known = proof::instructions(&module.image, module.bias, &text.bytes, text.start, sites);
+        let known = proof::around(&module.image, module.bias, &text.bytes, text.start, sites);
         let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
         let mut planner = space.planner.clone().unwrap_or_else(|| Planner::new(limits));
         let code = Code {
             address: text.start,
             bytes: &text.bytes,
-            instructions: &known,
+            instructions: &known.instructions,
+            padding: &known.padding,
             entered: &entered,
             kept: &kept,
             flow: None,
@@ -203,21 +197,36 @@ fn read(space: &Space, mapping: Range<u64>) -> Option<Text> {
     Some(Text { start: mapping.start, bytes })
 }
 
+/// What is free for landing pads of code, by address: what is `taken` is not, nor where the trampolines are.
+pub(crate) fn free_for_pads(
+    taken: &[(u64, u64, slots::Growth)],
+    code: &Range<u64>,
+    trampolines: &Range<u64>,
+) -> Vec<Range<u64>> {
+    let reach = code.start.saturating_sub(REACH)..code.end.saturating_add(REACH);
+    let without = |range: Range<u64>| {
+        let below = range.start..range.end.min(trampolines.start);
+        let above = range.start.max(trampolines.end)..range.end;
+        [below, above].into_iter().filter(|rest| !rest.is_empty())
+    };
+    slots::free(taken, &reach).into_iter().flat_map(without).collect()
+}
+
 /// Where instructions begin, as far as reading on in a straight line tells.
-fn sweep(text: &Text) -> Vec<u64> {
-    let mut starts = Vec::with_capacity(text.bytes.len() / 4);
+pub(crate) fn sweep(bytes: &[u8], start: u64) -> Vec<u64> {
+    let mut starts = Vec::with_capacity(bytes.len() / 4);
     let mut at = 0;
-    while at < text.bytes.len() {
-        let found = instructions(&text.bytes[at..], text.start + at as u64);
+    while at < bytes.len() {
+        let found = instructions(&bytes[at..], start + at as u64);
         let Some(&last) = found.last() else {
             at += 1;
             continue;
         };
         starts.extend(&found);
         // Behind the last one is something that is none.
-        let rest = &text.bytes[(last - text.start) as usize..];
+        let rest = &bytes[(last - start) as usize..];
         let length = patch::displace(&rest[..rest.len().min(15)], last).map_or(1, |it| it.length());
-        at = (last - text.start) as usize + length.max(1) + 1;
+        at = (last - start) as usize + length.max(1) + 1;
     }
     starts
 }
@@ -227,7 +236,9 @@ pub(crate) fn end(shape: &Shape) -> u64 {
     shape.address
         + match shape.tactic {
             Tactic::Padded(prefixes) => 5 + u64::from(prefixes),
-            Tactic::NeighbourEvicted => 2,
+            Tactic::NeighbourEvicted | Tactic::InPadding => 2,
+            // What it covers beside the instruction is executed by nobody.
+            Tactic::OverPadding => shape.length as u64,
             Tactic::Plain | Tactic::Punned | Tactic::SuccessorEvicted | Tactic::Grouped => 5,
         }
 }

@@ -11,9 +11,17 @@ use process::Image;
 /// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
 const AROUND: u64 = 128 + 2 * 15;
 
-/// Addresses at which instructions are proven to begin, ascending: those around sites whose instructions are shorter than a jump. `text` is
-/// the code as the program has it, `start` its address, and `bias` the module's.
-pub(crate) fn instructions(image: &Image, bias: u64, text: &[u8], start: u64, sites: &[Site]) -> Vec<u64> {
+/// What is proven around sites whose instructions are shorter than a jump. Addresses are the process's.
+#[derive(Debug, Default)]
+pub(crate) struct Proven {
+    /// Where instructions begin, ascending.
+    pub(crate) instructions: Vec<u64>,
+    /// Padding to which control does not come, ascending and disjoint.
+    pub(crate) padding: Vec<Range<u64>>,
+}
+
+/// Finds what is proven around sites. `text` is the code as the program has it, `start` its address, and `bias` the module's.
+pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &[Site]) -> Proven {
     /// Bytes of a jump: an instruction of so many needs no other one to move.
     const JUMP: usize = 5;
     let mut addresses: Vec<u64> =
@@ -28,19 +36,27 @@ pub(crate) fn instructions(image: &Image, bias: u64, text: &[u8], start: u64, si
         }
     }
     if windows.is_empty() {
-        return Vec::new();
+        return Proven::default();
     }
     let flow = image.control_flow();
-    let mut found = Vec::new();
+    let mut found = Proven::default();
     for window in windows {
-        let known = flow.instructions(window.start.wrapping_sub(bias)..window.end.wrapping_sub(bias));
+        let window = window.start.wrapping_sub(bias)..window.end.wrapping_sub(bias);
+        let known = flow.instructions(window.clone());
         let (Some(&first), Some(&last)) = (known.first(), known.last()) else { continue };
         // The last may be cut off: one more than it has is read.
         let length = (last - first) as usize + 1;
         let from = first.wrapping_add(bias).checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let here = from.and_then(|from| text.get(from..from.checked_add(length)?));
         if here.is_some() && image.text(first, length).as_deref() == here {
-            found.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
+            found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
+            // As much of it as was compared.
+            let padding =
+                flow.padding(window).iter().map(|padding| padding.start.max(first)..padding.end.min(last));
+            let padding = padding.filter(|padding| !padding.is_empty());
+            found.padding.extend(
+                padding.map(|padding| padding.start.wrapping_add(bias)..padding.end.wrapping_add(bias)),
+            );
         }
     }
     found

@@ -1,8 +1,7 @@
 //! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
 
 use agent::layout::{
-    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, RING_SIZE,
-    state,
+    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, state,
 };
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,6 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 pub(crate) const OWN: u32 = 2;
 /// Contexts of an arena, the shared ones included.
 pub(crate) const CONTEXTS: u32 = 4;
+/// Bytes of a ring.
+pub(crate) const RING_SIZE: u64 = 4 << 20;
 /// Processors that counters have words for.
 const PROCESSORS: u32 = 64;
 /// Bytes of an arena: its cells and code, its contexts, its rings.

@@ -1,8 +1,7 @@
 //! The agent's part, for tests: the interpreter on the registers in the context and the memory of a test.
 
-use agent::layout::{
-    Context, HEADER, HandlerInfo, Header, RESUME, RING_SIZE, Registers, Resume, STATE, UNSET, state,
-};
+use super::arena::RING_SIZE;
+use agent::layout::{Context, HEADER, HandlerInfo, Header, RESUME, Registers, Resume, STATE, UNSET, state};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -24,7 +24,8 @@ impl Planner {
     pub(super) fn settle(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         self.frugal = self.pads.mappings() >= self.limits.mappings / 2;
         if self.frugal {
-            let found = self.place(code, space, address, Pages::Used)
+            let found = self.over_padding(code, space, address)
+                || self.place(code, space, address, Pages::Used)
                 || self.rearrange(code, space, address)
                 || self.group(code, space, address)
                 || self.evict_successors(code, space, address, 1..=FEW);
@@ -33,12 +34,15 @@ impl Planner {
                 return true;
             }
         }
-        self.place(code, space, address, Pages::Fresh)
+        self.over_padding(code, space, address)
+            || self.place(code, space, address, Pages::Fresh)
             || self.rearrange(code, space, address)
             || self.group(code, space, address)
             || self.evict_successors(code, space, address, 1..=FEW)
             || self.evict_neighbour(code, space, address)
             || self.evict_successors(code, space, address, FEW + 1..=MANY)
+            || self.evict_some(code, space, address)
+            || self.evict_neighbour_and_successor(code, space, address)
     }
 
     /// Chooses the prefixes of the jumps above that are still to come, and gives new jumps to those around an open entry that share
@@ -218,7 +222,8 @@ impl Planner {
     }
 }
 
-/// Whether an entry's jump can be another one: it has one, and nobody's second jump is in what it leaves over.
+/// Whether an entry's jump can be another one: it has one, of its own bytes alone, and nobody's second jump is in what it leaves over.
 fn is_movable(entry: &Entry) -> bool {
-    entry.placement().is_some_and(|placement| placement.joint.is_none()) && entry.guest.is_none()
+    let alone = |placement: &Placement| placement.joint.is_none() && placement.group.is_none();
+    entry.placement().is_some_and(alone) && entry.guest.is_none()
 }

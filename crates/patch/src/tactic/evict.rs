@@ -6,7 +6,7 @@ use crate::{Mode, displace_in};
 
 use super::arrange::WINDOW;
 use super::image::Change;
-use super::jump::{JUMP, Joint, Placement, pads_allowed};
+use super::jump::{JUMP, Joint, PREFIXES, Placement, pads_allowed};
 use super::pads::Pages;
 use super::pattern;
 use super::planner::{LONGEST, Planner, State};
@@ -14,6 +14,8 @@ use super::{Code, Purpose, Space, Tactic};
 
 /// How far two bytes of jump lead, and a little less.
 const SHORT: u64 = 127;
+/// Of how many instructions some are moved.
+const AMONG: usize = 5;
 /// How far above an instruction another one is moved for its sake.
 const FAR: u64 = 2 * LONGEST as u64;
 /// The fewest bytes of an instruction that leave one over.
@@ -63,6 +65,53 @@ impl Planner {
         false
     }
 
+    /// Moves some of the next instructions, but not all of them: the bytes of one that stays may suit better than those of any jump.
+    pub(super) fn evict_some(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let mut all = Vec::new();
+        let mut at = address;
+        while all.len() < AMONG {
+            let length = match self.end_of(at) {
+                Some(end) => end - at,
+                None => code.rest(at).map_or(0, |bytes| {
+                    displace_in(Mode::Bits64, bytes, at).map_or(0, |displaced| displaced.length() as u64)
+                }),
+            };
+            let next = at + length;
+            if length == 0 || !code.is_instruction(next) {
+                break;
+            }
+            all.push(next);
+            at = next;
+        }
+        for chosen in 1u32..1 << all.len() {
+            // All from the first one on, without a gap, have been tried.
+            if (chosen + 1).is_power_of_two() {
+                continue;
+            }
+            let chosen = all.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1);
+            let mut open = vec![address];
+            for (_, next) in chosen {
+                if self.entries.contains_key(next) || !self.open_neighbour(code, *next) {
+                    break;
+                }
+                open.push(*next);
+            }
+            let window = self.window(&open, 0);
+            if open.len() > 1 && window.len() <= WINDOW && self.solve(code, space, &window) {
+                if let Some(State::Jump(placement)) =
+                    self.entries.get_mut(&address).map(|entry| &mut entry.state)
+                {
+                    placement.tactic = Tactic::SuccessorEvicted;
+                }
+                return true;
+            }
+            for neighbour in &open[1..] {
+                self.entries.remove(neighbour);
+            }
+        }
+        false
+    }
+
     /// Finds an instruction nearby whose jump leaves bytes over, or moves one.
     pub(super) fn evict_neighbour(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else {
@@ -81,6 +130,9 @@ impl Planner {
             }
             None => (address.saturating_sub(SHORT), address + SHORT),
         };
+        if self.in_padding(code, space, address, given) {
+            return true;
+        }
         // Those that are moved already cost nothing more.
         let moved: Vec<u64> = self.entries.range(low..=high).map(|(host, _)| *host).collect();
         for host in moved {
@@ -103,6 +155,40 @@ impl Planner {
             }
             self.entries.remove(host);
         }
+        false
+    }
+
+    /// The same for an instruction of one byte, with the next one moved: the first byte of that one's jump, a prefix of many, says how far
+    /// the two bytes lead.
+    pub(super) fn evict_neighbour_and_successor(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+    ) -> bool {
+        let second = address + 1;
+        let known = code.is_instruction(second) || self.falls_through(address);
+        if self.end_of(address) != Some(second)
+            || !known
+            || !self.image.byte(second).is_free()
+            || !self.open_neighbour(code, second)
+        {
+            return false;
+        }
+        for first in PREFIXES {
+            // Whatever jump the next one gets begins with it.
+            self.image.rely(second, first);
+            let found = self.evict_neighbour(code, space, address);
+            let placed = found && self.place(code, space, second, Pages::Fresh);
+            if found && !placed {
+                self.unplace(address);
+            }
+            self.image.release(second);
+            if placed {
+                return true;
+            }
+        }
+        self.entries.remove(&second);
         false
     }
 
@@ -159,7 +245,7 @@ impl Planner {
             for (byte, value) in (at..).zip(&mut original) {
                 *value = code.byte(byte).unwrap_or_default();
             }
-            let joint = Joint { address: at, host, host_end, bytes: jump, original };
+            let joint = Joint { address: at, host: Some(host), host_end, bytes: jump, original };
             let tactic = Tactic::NeighbourEvicted;
             self.commit(
                 address,
@@ -200,7 +286,7 @@ impl Planner {
             || code.keeps(address, end)
             || code.is_entered(address, end)
             || code.is_divided(address, end)
-            || self.overlaps(address, end)
+            || !self.is_untouched(address, end)
         {
             return false;
         }

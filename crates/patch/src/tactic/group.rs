@@ -2,6 +2,7 @@
 
 use crate::{Mode, displace_in};
 
+use super::image::Change;
 use super::jump::JUMP;
 use super::pads::Pages;
 use super::planner::{Planner, State};
@@ -12,6 +13,8 @@ use super::{Code, Flow, Purpose, Space, Tactic};
 pub(super) struct Group {
     /// The length of the first.
     pub(super) single: u8,
+    /// The bytes that the jump has for itself: those of all of them, or what is padding behind the first.
+    pub(super) length: u8,
     /// All that are behind it, with their lengths.
     pub(super) followers: Vec<(u64, usize)>,
 }
@@ -38,7 +41,7 @@ impl Planner {
         match &mut entry.state {
             State::Jump(placement) if placed => {
                 placement.tactic = Tactic::Grouped;
-                placement.group = Some(Group { single, followers });
+                placement.group = Some(Group { single, length: length as u8, followers });
             }
             _ => entry.length = single,
         }
@@ -82,13 +85,36 @@ impl Planner {
         Some(followers)
     }
 
+    /// Bytes are the program's again: whoever relies on them being others is to have a new jump.
+    fn redo_reliers(&mut self, address: u64, original: &[u8]) {
+        for (at, value) in (address..).zip(original) {
+            let byte = self.image.byte(at);
+            if byte.relied > 0 && byte.change == Change::None && byte.value != *value {
+                for other in self.reliers(at, at + 1) {
+                    self.unplace(other);
+                    self.open.insert(other);
+                }
+            }
+        }
+    }
+
     /// Takes apart the group that a new site is in the middle of: its first instruction is to have a jump of its own.
     pub(super) fn ungroup(&mut self, address: u64) {
         let Some((first, entry)) = self.entries.range(..address).next_back() else { return };
         let grouped = entry.placement().and_then(|placement| placement.group.as_ref());
         if grouped.is_some_and(|group| group.followers.iter().any(|(follower, _)| *follower == address)) {
-            let first = *first;
+            let (first, guest, length, original) = (*first, entry.guest, entry.length, entry.original);
+            // What was left over of the group is the new site's own.
+            if let Some(guest) = guest {
+                let joint = self.entries.get(&guest).and_then(|entry| entry.placement()?.joint);
+                self.unplace(guest);
+                self.open.insert(guest);
+                if let Some(joint) = joint {
+                    self.redo_reliers(joint.address, &joint.original);
+                }
+            }
             self.unplace(first);
+            self.redo_reliers(first, &original[..usize::from(length)]);
             if let Some(entry) = self.entries.get_mut(&first) {
                 entry.alone = true;
             }

@@ -40,9 +40,9 @@ pub(super) struct Placement {
 pub(super) struct Joint {
     /// Where it is.
     pub(super) address: u64,
-    /// The instruction whose bytes are left over.
-    pub(super) host: u64,
-    /// Its end, from where on the second jump relies on bytes.
+    /// The instruction whose bytes are left over; none if they are padding.
+    pub(super) host: Option<u64>,
+    /// Its end, or that of the padding, from where on the second jump relies on bytes.
     pub(super) host_end: u64,
     pub(super) bytes: [u8; JUMP],
     /// What the program has there.
@@ -185,8 +185,7 @@ impl Planner {
         self.touch(address);
         let Some(entry) = self.entries.get_mut(&address) else { return };
         if let Some(group) = &placement.group {
-            let followers: usize = group.followers.iter().map(|(_, length)| length).sum();
-            entry.length = group.single + followers as u8;
+            entry.length = group.length;
         }
         let length = usize::from(entry.length);
         for (at, value) in placement.bytes[..placement.length()].iter().enumerate() {
@@ -207,7 +206,7 @@ impl Planner {
                     self.image.rely(byte, value);
                 }
             }
-            if let Some(host) = self.entries.get_mut(&joint.host) {
+            if let Some(host) = joint.host.and_then(|host| self.entries.get_mut(&host)) {
                 host.guest = Some(address);
             }
         }
@@ -248,7 +247,7 @@ impl Planner {
                     self.image.release(byte);
                 }
             }
-            if let Some(host) = self.entries.get_mut(&joint.host) {
+            if let Some(host) = joint.host.and_then(|host| self.entries.get_mut(&host)) {
                 host.guest = None;
             }
         }

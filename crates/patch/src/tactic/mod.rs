@@ -23,6 +23,12 @@
 //!   evicted     jump, to which two bytes lead
 //!               50 90 | .. | 48 81 ec 00 01 00 00      eb xx | .. | e9 rr rr rr rr | e9 rr
 //!
+//!   over        what follows is padding between functions, which nobody executes: it is overwritten
+//!   padding     c3 | 0f 1f 40 00                   e9 rr rr rr rr
+//!
+//!   in          padding within 127 bytes takes a whole jump, to which two bytes lead
+//!   padding     41 57 | .. | 66 0f 1f 44 00 00     eb xx | .. | e9 rr rr rr rr 00
+//!
 //!   grouped     several instructions move together, under one jump; only where it is proven that control comes to none of them but
 //!               the first
 //!               48 89 fb | 53 | 31 c0          e9 rr rr rr | rr | 31 c0
@@ -30,8 +36,8 @@
 //!
 //! # What holds
 //!
-//! - No byte of an instruction is changed but of a probed one, and of a neighbour that is itself moved: at its address is a
-//!   jump to its copy, so that whoever jumps to it executes it.
+//! - No byte of an instruction is changed but of a probed one, of a neighbour that is itself moved (at its address is a
+//!   jump to its copy, so that whoever jumps to it executes it), and of padding to which control is proven not to come.
 //! - An instruction into whose middle code jumps (`lock` prefixes that are jumped over) is never moved.
 //! - A byte that a jump is punned on is *relied* on. It is not changed by any later plan, unless that plan gives a new jump to whoever
 //!   relies on it. The same holds for what is trapped: a breakpoint is a byte, too.
@@ -48,6 +54,7 @@ mod evict;
 mod group;
 mod image;
 mod jump;
+mod padding;
 mod pads;
 mod pattern;
 mod planner;
@@ -81,6 +88,8 @@ pub struct Code<'a> {
     pub instructions: &'a [u64],
     /// Addresses inside of instructions to which code jumps ([`crate::entered`] finds them), ascending. These instructions are not moved.
     pub entered: &'a [u64],
+    /// Padding between functions to which control does not come, ascending and disjoint: it may be overwritten.
+    pub padding: &'a [Range<u64>],
     /// Addresses that must not be changed nor moved, ascending and disjoint: restartable sequences.
     pub kept: &'a [Range<u64>],
     /// What is proven of the control flow. Without it nothing is grouped.
@@ -134,6 +143,10 @@ pub enum Tactic {
     NeighbourEvicted,
     /// Together with the instructions that follow.
     Grouped,
+    /// Over the padding that follows.
+    OverPadding,
+    /// By a short jump to padding nearby, in which there is room for a whole one.
+    InPadding,
 }
 
 /// Why an instruction is moved.

@@ -154,7 +154,7 @@ impl Planner {
         }
         self.ungroup(site.address);
         let bytes = code.slice(site.address, site.length).ok_or(Reason::Outside)?;
-        if site.length == 0 || site.length > LONGEST || self.overlaps(site.address, end) {
+        if site.length == 0 || site.length > LONGEST || !self.is_untouched(site.address, end) {
             return Err(Reason::Outside);
         }
         if code.keeps(site.address, end) {

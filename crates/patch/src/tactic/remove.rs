@@ -115,8 +115,12 @@ impl Planner {
         };
         add(end, address + placement.length() as u64);
         if let Some(joint) = placement.joint {
-            add(joint.host, joint.host + 1);
+            joint.host.into_iter().for_each(|host| add(host, host + 1));
             add(joint.host_end, joint.address + joint.bytes.len() as u64);
+        }
+        found.extend(self.joints_in_padding(end, address + placement.length() as u64));
+        if let Some(joint) = placement.joint {
+            found.extend(self.joints_in_padding(joint.host_end, joint.address + joint.bytes.len() as u64));
         }
         found
     }

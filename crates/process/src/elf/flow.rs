@@ -14,9 +14,13 @@
 //!                    notrack jmp *%rax       its 6 targets are reached
 //! ```
 //!
+//! What is between two proven instructions, and does nothing, is padding. Control does not come to it, if what is before it goes elsewhere and
+//! it is known where all jumps of the function lead.
+//!
 //! A call is taken to come back as long as the function's symbol or unwinding entry says that it goes on behind it. Nothing falls over
 //! the end of what such a one claims.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -29,6 +33,8 @@ use super::region::{LONGEST, branch_target, ends_flow};
 const CODE: u64 = 64 << 20;
 /// Instructions before an indirect jump among which its table is looked for.
 const BEFORE: usize = 24;
+/// Bytes of padding between two functions.
+const PADDING: usize = 256;
 /// Elements of one table.
 const ELEMENTS: u64 = 4096;
 
@@ -36,6 +42,8 @@ const ELEMENTS: u64 = 4096;
 #[derive(Debug, Default)]
 pub struct ControlFlow {
     code: Vec<Piece>,
+    /// Padding between functions, by address: no control comes there.
+    padding: Vec<Range<u64>>,
     /// The tables that were read: the jump, and the number of its elements.
     tables: Vec<(u64, u64)>,
     /// The indirect jumps that are not resolved, and why.
@@ -90,6 +98,44 @@ impl Piece {
         (at.saturating_sub(LONGEST - 1)..at).any(|first| first + usize::from(self.lengths[first]) > at)
     }
 
+    /// What lies between proven instructions.
+    fn gaps(&self) -> Vec<Range<usize>> {
+        let mut gaps = Vec::new();
+        let (mut at, mut end) = (0, 0);
+        while at < self.bytes.len() {
+            let length = usize::from(self.lengths[at]);
+            if length > 0 {
+                if at > end && end > 0 {
+                    gaps.push(end..at);
+                }
+                end = end.max(at + length);
+            }
+            at += 1;
+        }
+        gaps
+    }
+
+    /// Whether the proven instruction before a place does not fall through to it.
+    fn is_left_before(&self, at: usize) -> bool {
+        let before = self.before(at).and_then(|before| self.decode(before));
+        before.is_some_and(|before| ends_flow(&before))
+    }
+
+    /// Whether bytes are nothing but instructions that do nothing, to none of which control is seen to come.
+    fn is_padding(&self, range: Range<usize>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let fills = |it: &Instruction| matches!(it.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+            let Some(instruction) = self.decode(at).filter(fills) else { return false };
+            let end = at + instruction.len();
+            if (at..end.min(range.end)).any(|byte| self.lengths[byte] > 0) {
+                return false;
+            }
+            at = end;
+        }
+        at == range.end
+    }
+
     /// The proven instruction that ends at `at`, if there is just one.
     fn before(&self, at: usize) -> Option<usize> {
         let mut ending = (at.saturating_sub(LONGEST)..at)
@@ -99,7 +145,7 @@ impl Piece {
 }
 
 impl ControlFlow {
-    /// The addresses in a range at which an instruction is proven to begin, ascending.
+    /// The addresses in a range at which an instruction is proven to begin, padding included, ascending.
     pub fn instructions(&self, range: Range<u64>) -> Vec<u64> {
         let mut found = Vec::new();
         for piece in &self.code {
@@ -108,6 +154,13 @@ impl ControlFlow {
             found.extend((from..to).filter(|vaddr| piece.lengths[(vaddr - piece.start) as usize] > 0));
         }
         found
+    }
+
+    /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
+    pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
+        let from = self.padding.partition_point(|padding| padding.end <= range.start);
+        let to = self.padding.partition_point(|padding| padding.start < range.end);
+        &self.padding[from..to.max(from)]
     }
 
     /// How many instructions are proven.
@@ -149,8 +202,24 @@ impl Image {
             });
             let mut walk = Walk::new(self, pieces.collect());
             walk.all();
+            walk.pad();
             walk.flow
         })
+    }
+}
+
+impl Image {
+    /// What is called when the file is loaded and unloaded: the functions in its arrays of them.
+    fn called_from_arrays(&self) -> Vec<u64> {
+        /// Elements that are looked at.
+        const MOST: usize = 1 << 16;
+        let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
+        let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));
+        let places = sections.flat_map(|section| {
+            (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8).take(MOST)
+        });
+        let called = places.filter_map(|place| self.pointer_at(place));
+        called.filter(|vaddr| self.starts().area(*vaddr).is_some()).collect()
     }
 }
 
@@ -168,6 +237,8 @@ struct Walk<'a> {
     open: Vec<u64>,
     /// Indirect jumps that have not been looked at.
     indirect: Vec<u64>,
+    /// Direct jumps, from where to where, but those within a function.
+    jumps: Vec<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
@@ -181,9 +252,10 @@ impl<'a> Walk<'a> {
         let stretches = stretches.collect();
         let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
         // A section's own start is as good as what vouches for it.
-        let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr).collect();
+        let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
+        let open = open.chain(image.called_from_arrays()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
-        Walk { image, flow, stretches, open, indirect: Vec::new() }
+        Walk { image, flow, stretches, open, indirect: Vec::new(), jumps: Vec::new() }
     }
 
     fn all(&mut self) {
@@ -230,7 +302,14 @@ impl<'a> Walk<'a> {
         while at < end && piece.lengths[at] == 0 {
             let Some(instruction) = piece.decode(at).filter(|it| at + it.len() <= end) else { return };
             piece.lengths[at] = instruction.len() as u8;
-            self.open.extend(branch_target(&instruction));
+            if let Some(target) = branch_target(&instruction) {
+                self.open.push(target);
+                let is_call = instruction.flow_control() == FlowControl::Call;
+                // Within a stretch they join nothing.
+                if !is_call && !(vaddr..limit).contains(&target) {
+                    self.jumps.push((instruction.ip(), target));
+                }
+            }
             if instruction.is_jmp_near_indirect() && !instruction.is_ip_rel_memory_operand() {
                 self.indirect.push(instruction.ip());
             }
@@ -239,6 +318,71 @@ impl<'a> Walk<'a> {
             }
             at += instruction.len();
         }
+    }
+
+    /// Finds the padding between proven instructions.
+    fn pad(&mut self) {
+        let open = self.open_stretches();
+        let (mut dead, mut fillers) = (Vec::new(), Vec::new());
+        for (number, piece) in self.flow.code.iter().enumerate() {
+            for gap in piece.gaps() {
+                if gap.len() > PADDING || !piece.is_padding(gap.clone()) {
+                    continue;
+                }
+                let range = piece.start + gap.start as u64..piece.start + gap.end as u64;
+                // Where it is not known where a function's jumps lead, a case of a `switch` may begin with alignment.
+                let is_closed = self.stretch_of(range.start).is_none_or(|stretch| {
+                    self.stretches[stretch].1 <= range.start || !open.contains(&stretch)
+                });
+                if is_closed && piece.is_left_before(gap.start) {
+                    dead.push(range);
+                }
+                fillers.push((number, gap));
+            }
+        }
+        dead.sort_by_key(|range| range.start);
+        self.flow.padding = dead;
+        // They are instructions all the same.
+        for (number, gap) in fillers {
+            let piece = &mut self.flow.code[number];
+            let mut at = gap.start;
+            while at < gap.end
+                && let Some(filler) = piece.decode(at)
+            {
+                if filler.mnemonic() == Mnemonic::Nop {
+                    piece.lengths[at] = filler.len() as u8;
+                }
+                at += filler.len();
+            }
+        }
+    }
+
+    /// The stretches, by number, of functions of which it is not known where all their jumps lead, or that have landing pads of exceptions;
+    /// and those that are connected with one of them by jumps.
+    fn open_stretches(&self) -> HashSet<usize> {
+        let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
+        fn root(joined: &mut [usize], mut at: usize) -> usize {
+            while joined[at] != at {
+                joined[at] = joined[joined[at]];
+                at = joined[at];
+            }
+            at
+        }
+        for &(from, to) in &self.jumps {
+            if let (Some(from), Some(to)) = (self.stretch_of(from), self.stretch_of(to)) {
+                let (from, to) = (root(&mut joined, from), root(&mut joined, to));
+                joined[from] = to;
+            }
+        }
+        let unresolved = self.flow.unresolved.iter().map(|&(jump, _)| jump);
+        let open = unresolved.chain(self.image.frames().with_landing_pads());
+        let open: Vec<usize> = open.filter_map(|vaddr| self.stretch_of(vaddr)).collect();
+        let open: HashSet<usize> = open.into_iter().map(|stretch| root(&mut joined, stretch)).collect();
+        (0..self.stretches.len()).filter(|&stretch| open.contains(&root(&mut joined, stretch))).collect()
+    }
+
+    fn stretch_of(&self, vaddr: u64) -> Option<usize> {
+        self.stretches.partition_point(|(start, _)| *start <= vaddr).checked_sub(1)
     }
 
     /// Where an indirect jump leads.

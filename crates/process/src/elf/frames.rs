@@ -38,6 +38,8 @@ pub(crate) struct Frames {
     pub(crate) ranges: Vec<Range<u64>>,
     /// Of each, the offset of its entry in the section.
     offsets: Vec<usize>,
+    /// The starts of those with landing pads of exceptions, ascending.
+    landing: Vec<u64>,
     bytes: Vec<u8>,
     bases: BaseAddresses,
     is_64: bool,
@@ -58,11 +60,19 @@ impl Frames {
         if let Some(got) = headers.section(".got") {
             bases = bases.set_got(got.vaddr);
         }
-        let mut frames =
-            Frames { ranges: Vec::new(), offsets: Vec::new(), bytes, bases, is_64: headers.is_64 };
+        let mut frames = Frames {
+            ranges: Vec::new(),
+            offsets: Vec::new(),
+            landing: Vec::new(),
+            bytes,
+            bases,
+            is_64: headers.is_64,
+        };
         let mut found = frames.entries();
-        found.sort_unstable_by_key(|(range, _)| (range.start, range.end));
-        (frames.ranges, frames.offsets) = found.into_iter().unzip();
+        found.sort_unstable_by_key(|(range, ..)| (range.start, range.end));
+        frames.landing =
+            found.iter().filter(|(.., landing)| *landing).map(|(range, ..)| range.start).collect();
+        (frames.ranges, frames.offsets) = found.into_iter().map(|(range, offset, _)| (range, offset)).unzip();
         Ok(frames)
     }
 
@@ -72,7 +82,12 @@ impl Frames {
         section
     }
 
-    fn entries(&self) -> Vec<(Range<u64>, usize)> {
+    /// The starts of the functions that have landing pads of exceptions.
+    pub(crate) fn with_landing_pads(&self) -> impl Iterator<Item = u64> {
+        self.landing.iter().copied()
+    }
+
+    fn entries(&self) -> Vec<(Range<u64>, usize, bool)> {
         let section = self.section();
         let mut found = Vec::new();
         let mut cies = HashMap::new();
@@ -97,7 +112,7 @@ impl Frames {
                 && !fde.is_empty_range()
                 && !fde.is_signal_trampoline()
             {
-                found.push((fde.initial_address()..fde.end_address(), fde.offset()));
+                found.push((fde.initial_address()..fde.end_address(), fde.offset(), fde.lsda().is_some()));
             }
         }
         found

@@ -258,6 +258,22 @@ impl Image {
         named.map(|section| section.vaddr..section.vaddr.saturating_add(section.size)).collect()
     }
 
+    /// The restartable sequences themselves, as the descriptors in the file say.
+    pub fn restartable_sequences(&self) -> Vec<Range<u64>> {
+        /// Bytes of the kernel's `struct rseq_cs`: version and flags, start, length, abort address.
+        const DESCRIPTOR: usize = 32;
+        /// Descriptors that are read of one section.
+        const MOST: usize = 1 << 16;
+        let sections = self.rseq_descriptors().into_iter();
+        let places = sections.flat_map(|range| range.step_by(DESCRIPTOR).take(MOST));
+        let sequence = |place: u64| {
+            let start = self.pointer_at(place.checked_add(8)?)?;
+            let length = self.data(place.checked_add(16)?, 8)?;
+            Some(start..start.saturating_add(u64::from_le_bytes(length.try_into().ok()?)))
+        };
+        places.map_while(sequence).collect()
+    }
+
     /// The section an address lies in.
     pub fn section_name(&self, vaddr: u64) -> Option<&str> {
         let mut sections = self.headers.sections.iter();

@@ -1,6 +1,7 @@
 //! The counts of a run, as `--stats` writes them (docs/stats.md).
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The whole file.
@@ -35,6 +36,8 @@ pub(crate) struct Probe {
     pub(crate) engine: String,
     pub(crate) tactic: Option<String>,
     pub(crate) why_trapped: Option<String>,
+    #[serde(default)]
+    pub(crate) sites: Sites,
     pub(crate) hits: u64,
     pub(crate) runs: u64,
     pub(crate) ignored: u64,
@@ -43,6 +46,14 @@ pub(crate) struct Probe {
     pub(crate) dropped: u64,
     pub(crate) state: String,
     pub(crate) places: Option<Vec<Place>>,
+}
+
+/// How many of a probe's sites fire how.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sites {
+    pub(crate) jump: BTreeMap<String, usize>,
+    pub(crate) trap: BTreeMap<String, usize>,
 }
 
 /// A function in which a probe has sites.
@@ -74,6 +85,8 @@ impl Stats {
                 (None, _) => "trap",
             };
             assert_eq!(probe.engine, engine, "{probe:?}");
+            assert_eq!(probe.sites.jump.is_empty(), probe.tactic.is_none(), "{probe:?}");
+            assert!(probe.why_trapped.is_none() || !probe.sites.trap.is_empty(), "{probe:?}");
             if let Some(places) = &probe.places {
                 let sum: u64 = places.iter().map(|place| place.hits).sum();
                 assert_eq!(sum, probe.hits, "{probe:?}");

@@ -1,0 +1,313 @@
+//! The findings as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere.
+
+use std::fmt::Write;
+
+use super::chart::{Series, lengths, over_time, spark};
+use super::numbers::{duration, grouped, percent, rate};
+use super::page::STYLE;
+use super::plain::{clean, summary};
+use super::timeline::Timeline;
+use super::{Findings, Probe};
+use crate::text::Clock;
+
+/// Probes that have a colour of their own in the chart; the others share one.
+const COLOURS: usize = 6;
+
+/// Text for a page: nothing in it is markup.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' => out.push('\n'),
+            letter if letter.is_control() => out.push('.'),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// What a trace shows, as a page. `most` probes, places, histograms and processes are shown; what there is more is said.
+pub fn html(found: &Findings, most: usize) -> String {
+    let mut out = String::new();
+    let name = escape(&found.name);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\
+         <link rel=\"icon\" href=\"data:,\"><title>{name}</title><style>{STYLE}</style></head><body><main>\n"
+    );
+    head(&mut out, found);
+    if found.records > 0 {
+        timeline(&mut out, found);
+        probes(&mut out, found, most);
+        places(&mut out, found, most);
+        latencies(&mut out, found, most);
+        talkers(&mut out, found, most);
+    }
+    variables(&mut out, found);
+    notes(&mut out, found, most);
+    let _ = write!(
+        out,
+        "<footer>dprobes {} report; the trace was made by dprobes {}.</footer>\n</main></body></html>\n",
+        env!("CARGO_PKG_VERSION"),
+        escape(&found.about.version)
+    );
+    out
+}
+
+fn head(out: &mut String, found: &Findings) {
+    let about = &found.about;
+    let _ = write!(out, "<h1>{}</h1>", escape(&found.name));
+    if !about.host.is_empty() {
+        let _ = write!(
+            out,
+            "<p>{} &middot; {} &middot; <code>{}</code></p>",
+            escape(&about.host),
+            escape(&about.kernel),
+            escape(&about.command.join(" "))
+        );
+    }
+    if let Some((least, _)) = found.times {
+        let (mut clock, mut date) = (Clock::default(), Vec::new());
+        clock.show(least, &mut date);
+        let _ = write!(out, "<p>first record {}</p>", escape(&String::from_utf8_lossy(&date)));
+    }
+    out.push_str("<div class=\"tiles\">");
+    let mut tile = |value: String, what: &str, class: &str| {
+        let _ = write!(out, "<div class=\"tile {class}\"><b>{value}</b><span>{what}</span></div>");
+    };
+    tile(grouped(found.records), "records", "");
+    tile(duration(found.length()), "from the first to the last", "");
+    tile(rate(found.rate(found.records)), "records a second", "");
+    let fired = found.probes.iter().filter(|probe| probe.records > 0).count();
+    tile(format!("{fired} of {}", found.probes.len()), "probes have logged", "");
+    tile(grouped(found.processes.len() as u64), "processes", "");
+    let class = if found.dropped > 0 { "warn" } else { "" };
+    tile(grouped(found.dropped), "records dropped", class);
+    out.push_str("</div>\n");
+    if !found.complete {
+        out.push_str(
+            "<p class=\"warn\">The trace was cut short: hits, misses and variables are not known.</p>",
+        );
+    }
+}
+
+/// The colour of the probe at a place.
+fn colour(place: usize) -> usize {
+    place.min(COLOURS)
+}
+
+fn timeline(out: &mut String, found: &Findings) {
+    let fired: Vec<&Probe> = found.probes.iter().filter(|probe| probe.records > 0).collect();
+    let mut series: Vec<Series<'_>> =
+        fired.iter().take(COLOURS).map(|probe| (probe.name.clone(), &probe.timeline)).collect();
+    let mut rest = Timeline::default();
+    for (part, count) in rest.0.iter_mut().enumerate() {
+        let shown: u64 = series.iter().map(|(_, timeline)| timeline.0[part]).sum();
+        *count = found.timeline.0[part].saturating_sub(shown);
+    }
+    if rest.greatest() > 0 {
+        series.push(("others".to_owned(), &rest));
+    }
+    out.push_str("<section><h2>Records a second</h2><ul class=\"legend\">");
+    for (place, (name, _)) in series.iter().enumerate() {
+        let _ = write!(out, "<li><i class=\"s{}\"></i>{}</li>", colour(place), escape(name));
+    }
+    let first = found.times.map_or(found.axis.start, |(least, _)| least);
+    let _ = write!(out, "</ul>{}</section>\n", over_time(&series, found.axis, first));
+}
+
+/// A table: its heads, and its rows as they are.
+fn table(out: &mut String, heads: &[&str], rows: &str) {
+    let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
+    let _ = write!(
+        out,
+        "<div class=\"scroll\"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    );
+}
+
+fn more(out: &mut String, all: usize, most: usize, what: &str) {
+    if all > most {
+        let _ = write!(out, "<p>and {} more {what}</p>", grouped((all - most) as u64));
+    }
+}
+
+/// Cells with a share of all, as a number and as a bar.
+fn share(part: u64, all: u64) -> String {
+    let share = percent(part, all);
+    format!("<td>{share:.2}%</td><td class=\"meter\"><i style=\"width:{share:.1}%\"></i></td>")
+}
+
+fn probes(out: &mut String, found: &Findings, most: usize) {
+    out.push_str("<section><h2>Probes</h2>");
+    let mut rows = String::new();
+    for Probe { name, records, counts, timeline } in found.probes.iter().take(most) {
+        let told = |count: fn(&trace::store::Counts) -> u64, bad: bool| match counts {
+            Some(counts) if bad && count(counts) > 0 => {
+                format!("<td class=\"warn\">{}</td>", grouped(count(counts)))
+            }
+            Some(counts) => format!("<td>{}</td>", grouped(count(counts))),
+            None => "<td>?</td>".to_owned(),
+        };
+        let _ = write!(
+            rows,
+            "<tr><td><code>{}</code></td><td>{}</td><td>{:.2}%</td><td>{}</td>{}{}{}<td>{}</td></tr>",
+            escape(name),
+            grouped(*records),
+            percent(*records, found.records),
+            rate(found.rate(*records)),
+            told(|counts| counts.hits, false),
+            told(|counts| counts.missed, true),
+            told(|counts| counts.dropped, true),
+            spark(timeline)
+        );
+    }
+    let heads = [
+        "probe",
+        "records",
+        "share",
+        "records/s",
+        "hits",
+        "missed",
+        "dropped",
+        "<span class=\"left\">over time</span>",
+    ];
+    table(out, &heads, &rows);
+    more(out, found.probes.len(), most, "probes");
+    out.push_str("</section>\n");
+}
+
+fn places(out: &mut String, found: &Findings, most: usize) {
+    if found.places.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Places</h2>");
+    let mut rows = String::new();
+    for place in found.places.iter().take(most) {
+        let _ = write!(
+            rows,
+            "<tr><td><code>{}</code></td><td>{}</td>{}</tr>",
+            escape(&place.name),
+            grouped(place.records),
+            share(place.records, found.records)
+        );
+    }
+    table(out, &["function", "records", "share", ""], &rows);
+    more(out, found.places.len(), most, "places");
+    out.push_str("</section>\n");
+}
+
+fn latencies(out: &mut String, found: &Findings, most: usize) {
+    if found.latencies.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>How long it took</h2>");
+    let mut rows = String::new();
+    for latency in found.latencies.iter().take(most) {
+        let times = &latency.times;
+        let _ = write!(
+            rows,
+            "<tr><td><code>{}</code></td><td>{}</td>",
+            escape(&latency.name),
+            grouped(times.count)
+        );
+        for value in [
+            times.sum,
+            times.mean(),
+            times.least,
+            times.percentile(50.0),
+            times.percentile(90.0),
+            times.percentile(99.0),
+            times.greatest,
+        ] {
+            let _ = write!(rows, "<td>{}</td>", duration(value));
+        }
+        rows.push_str("</tr>");
+    }
+    let heads = ["between", "times", "in all", "mean", "least", "median", "90%", "99%", "greatest"];
+    table(out, &heads, &rows);
+    for latency in found.latencies.iter().take(most).filter(|latency| latency.times.count > 0) {
+        let open = if latency.open > 0 {
+            format!("; {} without an end", grouped(latency.open))
+        } else {
+            String::new()
+        };
+        let _ = write!(
+            out,
+            "<h3>{}</h3><p>{}{open}</p>{}",
+            escape(&latency.name),
+            escape(&summary(&latency.times)),
+            lengths(&latency.times, &latency.name)
+        );
+    }
+    more(out, found.latencies.len(), most, "histograms");
+    out.push_str("</section>\n");
+}
+
+fn talkers(out: &mut String, found: &Findings, most: usize) {
+    out.push_str("<section><h2>Processes and threads</h2>");
+    let mut rows = String::new();
+    let mut row = |class: &str, id: u32, name: &str, records: u64| {
+        let _ = write!(
+            rows,
+            "<tr><td class=\"{class}\">{} <code>{id}</code></td><td>{}</td><td>{}</td>{}</tr>",
+            escape(name),
+            grouped(records),
+            rate(found.rate(records)),
+            share(records, found.records)
+        );
+    };
+    for process in found.processes.iter().take(most) {
+        row("", process.pid, &process.name, process.records);
+        let threads = if process.threads.len() > 1 { process.threads.as_slice() } else { &[] };
+        threads.iter().take(most).for_each(|thread| row("sub", thread.tid, &thread.name, thread.records));
+    }
+    table(out, &["process, thread", "records", "records/s", "share", ""], &rows);
+    more(out, found.processes.len(), most, "processes");
+    if found.others > 0 {
+        let _ = write!(out, "<p>{} records of other threads</p>", grouped(found.others));
+    }
+    out.push_str("</section>\n");
+}
+
+fn variables(out: &mut String, found: &Findings) {
+    if found.variables.is_empty() {
+        return;
+    }
+    let rows: String = found
+        .variables
+        .iter()
+        .map(|(name, value)| {
+            format!(
+                "<tr><td><code>{}</code></td><td>{}</td><td><code>{value:#x}</code></td></tr>",
+                escape(name),
+                grouped(*value)
+            )
+        })
+        .collect();
+    out.push_str("<section><h2>Variables at the end</h2>");
+    table(out, &["variable", "value", ""], &rows);
+    out.push_str("</section>\n");
+}
+
+fn notes(out: &mut String, found: &Findings, most: usize) {
+    if found.notes.is_empty() && found.remarks.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Messages</h2>");
+    for remark in &found.remarks {
+        let _ = write!(out, "<p>{}</p>", escape(remark));
+    }
+    for (time, note) in found.notes.iter().take(most) {
+        let _ = write!(out, "<p><code>+{}</code> {}</p>", escape(&duration(*time)), escape(&clean(note)));
+    }
+    more(out, found.notes.len(), most, "messages");
+    out.push_str("</section>\n");
+}

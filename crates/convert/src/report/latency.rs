@@ -1,0 +1,127 @@
+//! How long it is from one point to another: from a function's entry to its return, and between points that are asked for.
+
+use std::collections::HashMap;
+
+use super::histogram::Histogram;
+use crate::event::Event;
+use crate::known::Side;
+use crate::spans::{Spans, Step};
+
+/// Functions whose times are counted.
+const MOST_FUNCTIONS: usize = 4096;
+/// Threads that are waited for between two points.
+const MOST_THREADS: usize = 1 << 16;
+
+/// Two points that are asked for, each as probes by program and number.
+#[derive(Clone, Debug, Default)]
+pub struct Between {
+    /// How it is called.
+    pub name: String,
+    /// Where time begins.
+    pub from: Vec<(u32, u32)>,
+    /// Where it ends.
+    pub to: Vec<(u32, u32)>,
+}
+
+/// Times between two points.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    /// What they are between.
+    pub name: String,
+    /// The times.
+    pub times: Histogram,
+    /// Beginnings without an end, for points that were asked for.
+    pub open: u64,
+}
+
+#[derive(Debug)]
+struct Pair {
+    between: Between,
+    times: Histogram,
+    started: HashMap<(u32, u32), u64>,
+    open: u64,
+}
+
+/// All times, while they are counted.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    spans: Spans,
+    functions: HashMap<u32, Histogram>,
+    pairs: Vec<Pair>,
+    /// Calls of functions that are too many.
+    uncounted: u64,
+}
+
+impl Latencies {
+    pub(super) fn new(between: Vec<Between>) -> Latencies {
+        let pair = |between| Pair { between, times: Histogram::default(), started: HashMap::new(), open: 0 };
+        Latencies { pairs: between.into_iter().map(pair).collect(), ..Latencies::default() }
+    }
+
+    pub(super) fn record(&mut self, event: &Event<'_>) {
+        let record = event.record;
+        let thread = (record.pid, record.tid);
+        if let Some(function) = event.place.function {
+            let step = match event.place.side {
+                Side::Entry => self.spans.enter(thread, function, record.time, record.esp),
+                Side::Return => self.spans.leave(thread, function, record.time, record.esp),
+                Side::Inside => Step::Lone,
+            };
+            if let Step::End(span) = step {
+                if self.functions.len() >= MOST_FUNCTIONS && !self.functions.contains_key(&function) {
+                    self.uncounted += 1;
+                } else {
+                    self.functions.entry(function).or_default().add(span.length);
+                }
+            }
+        }
+        let probe = (event.place.program, event.place.probe);
+        for pair in &mut self.pairs {
+            // A point that is both ends the one and begins the next.
+            if pair.between.to.contains(&probe)
+                && let Some(start) = pair.started.remove(&thread)
+            {
+                pair.times.add(record.time.saturating_sub(start));
+            }
+            if pair.between.from.contains(&probe) {
+                if pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread) {
+                    pair.open += 1;
+                } else if pair.started.insert(thread, record.time).is_some() {
+                    pair.open += 1;
+                }
+            }
+        }
+    }
+
+    /// What was counted: what was asked for first, then the functions that took the most time; and what is to be told.
+    pub(super) fn end(&mut self, names: &[String]) -> (Vec<Latency>, Vec<String>) {
+        let mut all: Vec<Latency> = Vec::new();
+        for pair in self.pairs.drain(..) {
+            let open = pair.open + pair.started.len() as u64;
+            all.push(Latency { name: pair.between.name, times: pair.times, open });
+        }
+        let mut functions: Vec<(u32, Histogram)> = self.functions.drain().collect();
+        functions.sort_by_key(|(number, times)| (std::cmp::Reverse(times.sum), *number));
+        all.extend(functions.into_iter().map(|(number, times)| Latency {
+            name: format!("{}, entry to return", names.get(number as usize).map_or("?", String::as_str)),
+            times,
+            open: 0,
+        }));
+        let mut remarks = Vec::new();
+        let open = self.spans.end().len() as u64;
+        for (count, what) in [
+            (self.spans.entries, "calls were left without a return that was seen, and have no time"),
+            (open, "calls had not returned when the trace ended"),
+            (self.spans.returns, "returns are of calls whose entries were not seen, and have no time"),
+            (
+                self.spans.beyond + self.uncounted,
+                "calls are not timed: they are of too many functions, or too deep",
+            ),
+        ] {
+            if count > 0 {
+                remarks.push(format!("{count} {what}"));
+            }
+        }
+        (all, remarks)
+    }
+}

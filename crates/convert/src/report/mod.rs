@@ -1,0 +1,257 @@
+//! What a trace shows, in numbers: how often each probe fired and when, how long it is from one point to another, and whose records they are.
+//!
+//! [`Report`] is a [`Form`]: it takes the records once, and keeps counts. What it found is a [`Findings`], which is shown as text or as a
+//! page of HTML that needs nothing else.
+
+mod chart;
+mod histogram;
+mod html;
+mod latency;
+mod numbers;
+mod page;
+mod plain;
+mod talkers;
+mod timeline;
+
+use std::collections::HashMap;
+use std::io;
+
+use trace::store::{About, Counts, Info};
+
+use crate::event::{Event, Form};
+use crate::known::Known;
+pub use histogram::{Histogram, Power};
+pub use html::html;
+pub use latency::{Between, Latency};
+pub use plain::text;
+pub use talkers::{Process, Talker};
+pub use timeline::{Axis, Timeline};
+
+use latency::Latencies;
+use talkers::Talkers;
+
+/// Probes that are counted one by one.
+const MOST_PROBES: usize = 1 << 14;
+
+/// A probe, as the records show it.
+#[derive(Clone, Debug, Default)]
+pub struct Probe {
+    /// Its module and probepoint.
+    pub name: String,
+    /// Its records.
+    pub records: u64,
+    /// What was counted when the trace was made; none if it did not come to a clean end.
+    pub counts: Option<Counts>,
+    /// When its records came.
+    pub timeline: Timeline,
+}
+
+/// A place that several probes, or one probe with others, are at.
+#[derive(Clone, Debug, Default)]
+pub struct Where {
+    /// Its module and symbol.
+    pub name: String,
+    /// Its records.
+    pub records: u64,
+}
+
+/// What a trace shows.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// The name of the trace.
+    pub name: String,
+    /// Where and how it was made.
+    pub about: About,
+    /// Records.
+    pub records: u64,
+    /// The least and the greatest time of a record; none if there is none.
+    pub times: Option<(u64, u64)>,
+    /// Records that were dropped while it was made.
+    pub dropped: u64,
+    /// Whether it came to a clean end.
+    pub complete: bool,
+    /// The parts of time of all timelines.
+    pub axis: Axis,
+    /// When records came.
+    pub timeline: Timeline,
+    /// The probes, the most records first.
+    pub probes: Vec<Probe>,
+    /// The places, the most records first, where there are more than probes.
+    pub places: Vec<Where>,
+    /// Times between points: those that were asked for, then functions, the most time first.
+    pub latencies: Vec<Latency>,
+    /// Who has logged, the most first.
+    pub processes: Vec<Process>,
+    /// Processes and threads that were too many to be counted one by one: their records.
+    pub others: u64,
+    /// The variables that are not 0, at the end: name and value.
+    pub variables: Vec<(String, u64)>,
+    /// Messages of the tracing: nanoseconds since it began, and the text.
+    pub notes: Vec<(u64, String)>,
+    /// What should be known about the numbers.
+    pub remarks: Vec<String>,
+}
+
+impl Findings {
+    /// The time from the first to the last record, in nanoseconds.
+    pub fn length(&self) -> u64 {
+        self.times.map_or(0, |(least, greatest)| greatest - least)
+    }
+
+    /// Records a second, of so many.
+    pub fn rate(&self, records: u64) -> f64 {
+        match self.length() {
+            0 => 0.0,
+            length => records as f64 * 1e9 / length as f64,
+        }
+    }
+}
+
+/// Counts the records of a trace.
+#[derive(Debug)]
+pub struct Report {
+    found: Findings,
+    functions: Vec<String>,
+    /// Where each probe is among those found, by program and number.
+    numbers: HashMap<(u32, u32), usize>,
+    places: Vec<Where>,
+    latencies: Latencies,
+    talkers: Talkers,
+}
+
+impl Report {
+    /// A report on a trace of this name. `between` are points that times are wanted for; `range` is the time that is looked at, where it is
+    /// not all.
+    pub fn new(
+        name: &str,
+        info: &Info,
+        known: &Known,
+        between: Vec<Between>,
+        range: (Option<u64>, Option<u64>),
+    ) -> Report {
+        let (least, greatest) = info.times.unwrap_or_default();
+        let start = range.0.map_or(least, |from| from.max(least));
+        let end = range.1.map_or(greatest, |to| to.min(greatest));
+        let mut found = Findings {
+            name: name.to_owned(),
+            about: info.about.clone(),
+            dropped: info.dropped(),
+            complete: info.complete,
+            axis: Axis::new(start, end),
+            variables: variables(known),
+            ..Findings::default()
+        };
+        let since = |time: u64| time.saturating_sub(info.about.start);
+        found.notes = info.notes.iter().map(|note| (since(note.time), note.text.clone())).collect();
+        let mut numbers = HashMap::new();
+        for probe in info.probes.iter().take(MOST_PROBES) {
+            let module = info.program(probe.program).map_or("?", |program| program.module.as_str());
+            numbers.insert((probe.program, probe.number), found.probes.len());
+            found.probes.push(Probe { name: format!("{module}:{}", probe.point), ..Probe::default() });
+        }
+        for counts in &info.counts {
+            if let Some(&number) = numbers.get(&(counts.program, counts.probe)) {
+                found.probes[number].counts = Some(counts.clone());
+            }
+        }
+        Report {
+            found,
+            functions: known.function_names().to_vec(),
+            numbers,
+            places: Vec::new(),
+            latencies: Latencies::new(between),
+            talkers: Talkers::default(),
+        }
+    }
+
+    /// What was found. It is asked for when all records were taken.
+    pub fn findings(self) -> Findings {
+        self.found
+    }
+
+    /// The number of a record's probe among those found; none if there are too many.
+    fn probe(&mut self, event: &Event<'_>) -> Option<usize> {
+        let key = (event.place.program, event.place.probe);
+        if let Some(&number) = self.numbers.get(&key) {
+            return Some(number);
+        }
+        // What is said of it was lost.
+        let number = self.found.probes.len();
+        if number >= MOST_PROBES {
+            return None;
+        }
+        let name = match event.place.point.is_empty() {
+            true => format!("program {}, probe {}", key.0, key.1),
+            false => event.place.probe_name(),
+        };
+        self.found.probes.push(Probe { name, ..Probe::default() });
+        self.numbers.insert(key, number);
+        Some(number)
+    }
+}
+
+impl Form for Report {
+    fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let time = event.record.time;
+        let part = self.found.axis.place(time);
+        self.found.records += 1;
+        self.found.timeline.0[part] += 1;
+        self.found.times = Some(match self.found.times {
+            None => (time, time),
+            Some((least, greatest)) => (least.min(time), greatest.max(time)),
+        });
+        if let Some(number) = self.probe(event) {
+            let probe = &mut self.found.probes[number];
+            probe.records += 1;
+            probe.timeline.0[part] += 1;
+        }
+        if let Some(number) = event.place.number {
+            let number = number as usize;
+            if self.places.len() <= number {
+                self.places.resize(number + 1, Where::default());
+            }
+            let place = &mut self.places[number];
+            if place.records == 0 {
+                place.name = format!("{}:{}", event.place.module, event.place.name());
+            }
+            place.records += 1;
+        }
+        self.latencies.record(event);
+        self.talkers.record(event);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<Vec<String>> {
+        let found = &mut self.found;
+        found.probes.sort_by(|one, other| (other.records, &one.name).cmp(&(one.records, &other.name)));
+        let mut places = std::mem::take(&mut self.places);
+        // The same symbol may have been mapped at several addresses.
+        places.sort_by(|one, other| one.name.cmp(&other.name));
+        places.dedup_by(|next, kept| {
+            let same = next.name == kept.name;
+            kept.records += if same { next.records } else { 0 };
+            same
+        });
+        places.retain(|place| place.records > 0);
+        places.sort_by(|one, other| (other.records, &one.name).cmp(&(one.records, &other.name)));
+        let fired = found.probes.iter().filter(|probe| probe.records > 0).count();
+        found.places = if places.len() > fired { places } else { Vec::new() };
+        (found.latencies, found.remarks) = self.latencies.end(&self.functions);
+        (found.processes, found.others) = self.talkers.end();
+        Ok(found.remarks.clone())
+    }
+}
+
+/// The variables that are not 0.
+fn variables(known: &Known) -> Vec<(String, u64)> {
+    let named = known.variables.iter().flat_map(|variables| {
+        let owner = variables.program.map(|program| known.program(program).unwrap_or("?"));
+        variables.values.iter().enumerate().filter(|(_, value)| **value != 0).map(move |(index, &value)| {
+            match owner {
+                Some(owner) => (format!("{owner} lv[{index}]"), value),
+                None => (format!("gv[{index}]"), value),
+            }
+        })
+    });
+    named.take(1000).collect()
+}

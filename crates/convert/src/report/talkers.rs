@@ -1,0 +1,88 @@
+//! Whose records they are.
+
+use std::collections::HashMap;
+
+use crate::event::Event;
+
+/// Threads that are counted one by one.
+const MOST: usize = 1 << 16;
+
+/// A thread and its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Talker {
+    /// The thread id.
+    pub tid: u32,
+    /// The name it had last.
+    pub name: String,
+    /// Its records.
+    pub records: u64,
+}
+
+/// A process and its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The process id.
+    pub pid: u32,
+    /// The name of its first thread, or of any.
+    pub name: String,
+    /// Its records.
+    pub records: u64,
+    /// Its threads, the most records first.
+    pub threads: Vec<Talker>,
+}
+
+/// Threads, while they are counted.
+#[derive(Debug, Default)]
+pub(super) struct Talkers {
+    numbers: HashMap<(u32, u32), usize>,
+    all: Vec<((u32, u32), Talker)>,
+    last: Option<usize>,
+    others: u64,
+}
+
+impl Talkers {
+    pub(super) fn record(&mut self, event: &Event<'_>) {
+        let record = event.record;
+        let key = (record.pid, record.tid);
+        let number = match self.last.filter(|&last| self.all[last].0 == key) {
+            Some(last) => last,
+            None => match self.numbers.get(&key) {
+                Some(&number) => number,
+                None if self.all.len() >= MOST => {
+                    self.others += 1;
+                    return;
+                }
+                None => {
+                    self.all.push((key, Talker { tid: record.tid, ..Talker::default() }));
+                    self.numbers.insert(key, self.all.len() - 1);
+                    self.all.len() - 1
+                }
+            },
+        };
+        self.last = Some(number);
+        let (_, talker) = &mut self.all[number];
+        talker.records += 1;
+        if talker.name != record.name {
+            talker.name.clone_from(&record.name);
+        }
+    }
+
+    /// The processes, the most records first, and the records of those that were too many.
+    pub(super) fn end(&mut self) -> (Vec<Process>, u64) {
+        let mut processes: HashMap<u32, Process> = HashMap::new();
+        for ((pid, _), talker) in self.all.drain(..) {
+            let process = processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() });
+            process.records += talker.records;
+            if process.name.is_empty() || talker.tid == pid {
+                process.name.clone_from(&talker.name);
+            }
+            process.threads.push(talker);
+        }
+        let mut processes: Vec<Process> = processes.into_values().collect();
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.records), process.pid));
+        for process in &mut processes {
+            process.threads.sort_by_key(|thread| (std::cmp::Reverse(thread.records), thread.tid));
+        }
+        (processes, self.others)
+    }
+}

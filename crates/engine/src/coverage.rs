@@ -1,0 +1,290 @@
+//! Which jumps sites would get, without doing anything to a process: the plan alone, over an address space as it is, or as it would most
+//! likely be.
+//!
+//! What a plan depends on beside the code is what is free within 2 GiB of it. That is taken from a process that has the module mapped, or,
+//! where there is only a file, from where the kernel would put it (`Ground::likely`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use patch::tactic::{Code, Limits, Planner, Purpose, Site, Space as Around};
+use process::{Image, Mapping, Unresolved};
+
+use crate::jump::{self, proof};
+use crate::mapping;
+use crate::resolve::mode;
+use crate::site::LONGEST;
+use crate::slots;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// How far a jump leads.
+const REACH: u64 = 1 << 31;
+/// Bytes of the trampoline of a handler that counts.
+const TRAMPOLINE: u64 = 192;
+
+/// Where a module is mapped, among what.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// What is added to the module's own addresses.
+    bias: u64,
+    mappings: Vec<Mapping>,
+    /// Where the heap begins, or will.
+    heap: Option<u64>,
+    shadow_stacks: bool,
+    /// In words.
+    description: String,
+}
+
+impl Ground {
+    /// The address space of a process that has the module at a load bias.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_process(pid: i32, bias: u64) -> Result<Ground, String> {
+        Ok(Ground {
+            bias,
+            mappings: process::maps(pid).map_err(|error| error.to_string())?,
+            heap: process::heap_start(pid),
+            shadow_stacks: process::Status::read(pid).is_ok_and(|status| status.shadow_stack),
+            description: format!("the address space of process {pid}"),
+        })
+    }
+
+    /// Where the kernel puts a file, most likely. A program that must be at its own addresses is there, with its heap right behind it and
+    /// all libraries far away; one that may be anywhere is at 0x5555_5555_4000, its heap behind it; a library has others next
+    /// to it, 16 MiB above and below, and otherwise 2 GiB free on either side.
+    pub fn likely(image: &Image) -> Ground {
+        let segments = image.segments();
+        let start = segments.iter().map(|segment| segment.vaddr).min().unwrap_or(0) / PAGE * PAGE;
+        let end = segments.iter().map(|segment| segment.vaddr.saturating_add(segment.mem_size)).max();
+        let size = end.unwrap_or(start).saturating_sub(start).next_multiple_of(PAGE);
+        let (program, library) = (0x5555_5555_4000, 0x7f55_5000_0000_u64);
+        let is_program = image.soname().is_none() && (image.interpreter().is_some() || image.entry() != 0);
+        let (base, description) = match (image.is_position_independent(), is_program) {
+            (false, _) => (start, "a program at its own addresses, its heap right behind it"),
+            (true, true) => (program, "a program at 0x555555554000, its heap right behind it"),
+            (true, false) => (library, "a library at 0x7f5550000000 among others, 2 GiB free around them"),
+        };
+        let is_library = base == library;
+        let mut mappings = vec![anonymous(base, base.saturating_add(size), None)];
+        let stack = 0x7ffd_0000_0000;
+        mappings.push(anonymous(stack, stack + (132 << 10), Some("[stack]")));
+        let others = if is_library { library } else { 0x7f55_5000_0000 };
+        mappings.push(anonymous(others - (16 << 20), others - PAGE, None));
+        let above = others.saturating_add(if is_library { size } else { 0 }) + PAGE;
+        mappings.push(anonymous(above, above + (16 << 20), None));
+        mappings.sort_by_key(|mapping| mapping.start);
+        Ground {
+            bias: base.wrapping_sub(start),
+            mappings,
+            heap: (!is_library).then(|| base.saturating_add(size)),
+            shadow_stacks: false,
+            description: description.to_owned(),
+        }
+    }
+
+    /// What it is, in words.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+}
+
+fn anonymous(start: u64, end: u64, label: Option<&str>) -> Mapping {
+    Mapping {
+        start,
+        end,
+        readable: true,
+        writable: true,
+        executable: false,
+        shared: false,
+        offset: 0,
+        device: (0, 0),
+        inode: 0,
+        path: None,
+        label: label.map(str::to_owned),
+        deleted: false,
+    }
+}
+
+/// What a plan of sites has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// How many sites were planned.
+    pub sites: usize,
+    /// Those that get a jump, by the tactic's name.
+    pub jumps: BTreeMap<&'static str, usize>,
+    /// Those that are trapped, by reason.
+    pub traps: BTreeMap<String, usize>,
+    /// Those that cannot be probed at all, by reason.
+    pub refused: BTreeMap<String, usize>,
+    /// Instructions that move though nobody probes them.
+    pub neighbours: usize,
+    /// Mappings for landing pads.
+    pub mappings: usize,
+    /// What is proven of the control flow of the module, on which moving others relies.
+    pub flow: FlowSummary,
+}
+
+/// What is proven of a module's control flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowSummary {
+    /// Instructions that control is proven to come to.
+    pub proven: usize,
+    /// Tables of targets that were read.
+    pub tables: usize,
+    /// Indirect jumps that are not resolved: each one's address in the file's numbering, the function it is in, and why.
+    pub skipped: Vec<(u64, String, Unresolved)>,
+    /// Why nothing is proven, if nothing is.
+    pub problem: Option<String>,
+}
+
+impl Coverage {
+    /// How many sites get a jump.
+    pub fn jumped(&self) -> usize {
+        self.jumps.values().sum()
+    }
+}
+
+/// Plans jumps for instructions of a module, given by their addresses in the file's own numbering. Nothing is done to any process.
+///
+/// The result is that of probes which count: one whose record has to wait for its instruction is trapped where that leads elsewhere
+/// and can fault.
+///
+/// # Errors
+/// The code cannot be read, or is none that jumps can stand in.
+pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Coverage, String> {
+    let mut coverage = Coverage { sites: vaddrs.len(), flow: summary(image), ..Coverage::default() };
+    let mut count = |list: fn(&mut Coverage) -> &mut BTreeMap<String, usize>, reason: String| {
+        *list(&mut coverage).entry(reason).or_insert(0) += 1;
+    };
+    let Some(mode) = mode(image) else { return Err("the module is for another machine".to_owned()) };
+    let kept: Vec<Range<u64>> = image
+        .restartable_sequences()
+        .into_iter()
+        .map(|range| range.start.wrapping_add(ground.bias)..range.end.wrapping_add(ground.bias))
+        .collect();
+    let segments: Vec<Range<u64>> = image
+        .segments()
+        .iter()
+        .filter(|segment| segment.executable && segment.file_size > 0)
+        .map(|segment| segment.vaddr..segment.vaddr.saturating_add(segment.file_size))
+        .collect();
+    let mut sites: Vec<Vec<Site>> = vec![Vec::new(); segments.len()];
+    for &vaddr in vaddrs {
+        let segment = segments.iter().position(|segment| segment.contains(&vaddr));
+        let bytes = (1..=LONGEST).rev().find_map(|length| image.text(vaddr, length));
+        let (Some(segment), Some(bytes)) = (segment, bytes) else {
+            count(|it| &mut it.refused, "it is not in the module's code".to_owned());
+            continue;
+        };
+        let address = vaddr.wrapping_add(ground.bias);
+        let displaced = match patch::displace_in(mode, &bytes, address) {
+            Ok(displaced) => displaced,
+            Err(refusal) => {
+                count(|it| &mut it.refused, general(&refusal.to_string()));
+                continue;
+            }
+        };
+        if kept.iter().any(|range| range.contains(&address)) {
+            count(|it| &mut it.refused, "it is in a restartable sequence".to_owned());
+            continue;
+        }
+        let reason = jump::unsuitable(&displaced).map(|reason| general(&reason));
+        let jump = reason.is_none();
+        reason.into_iter().for_each(|reason| count(|it| &mut it.traps, reason));
+        sites[segment].push(Site { address, length: displaced.length(), jump });
+    }
+    let mut mappings = ground.mappings.clone();
+    let low = jump::low_memory(&mappings, ground.heap);
+    if low.is_none() {
+        return Err("there is no room below 2 GiB in that address space".to_owned());
+    }
+    mappings.extend(low.into_iter().flatten().map(|range| anonymous(range.start, range.end, None)));
+    mappings.sort_by_key(|mapping| mapping.start);
+    let limits =
+        Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks: ground.shadow_stacks };
+    let mut planner = Planner::new(limits);
+    for (segment, sites) in segments.iter().zip(&sites).filter(|(_, sites)| !sites.is_empty()) {
+        let bytes = image.text(segment.start, (segment.end - segment.start) as usize);
+        let bytes = bytes.ok_or("the code cannot be read")?;
+        plan(&mut planner, image, ground, &mut mappings, &bytes, segment.start, &kept, sites, &mut coverage)?;
+    }
+    coverage.mappings = planner.mappings();
+    Ok(coverage)
+}
+
+#[expect(clippy::too_many_arguments, reason = "what a plan is made of")]
+fn plan(
+    planner: &mut Planner,
+    image: &Image,
+    ground: &Ground,
+    mappings: &mut Vec<Mapping>,
+    bytes: &[u8],
+    vaddr: u64,
+    kept: &[Range<u64>],
+    sites: &[Site],
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let start = vaddr.wrapping_add(ground.bias);
+    let end = start.saturating_add(bytes.len() as u64);
+    let taken = mapping::taken_with(ground.heap, mappings);
+    let size = (sites.len() as u64 * TRAMPOLINE).next_multiple_of(PAGE);
+    let near = start.saturating_sub(REACH / 2)..=end.saturating_add(REACH / 2);
+    let gap = slots::gaps(&taken, size, start, &near).into_iter().next();
+    let base = gap.ok_or("no free memory within 2 GiB of the module")?.start;
+    mappings.push(anonymous(base, base + size, None));
+    mappings.sort_by_key(|mapping| mapping.start);
+    let taken = mapping::taken_with(ground.heap, mappings);
+    let free = jump::free_for_pads(&taken, &(start..end), &(base..base + size));
+    let starts = jump::sweep(bytes, start);
+    let entered = patch::entered(bytes, start, &starts);
+    let known = proof::around(image, ground.bias, bytes, start, sites);
+    let code = Code {
+        address: start,
+        bytes,
+        instructions: &known.instructions,
+        entered: &entered,
+        padding: &known.padding,
+        kept,
+        flow: None,
+    };
+    let plan = planner.plan(&code, &Around { free: &free, trampolines: base..base + size }, sites);
+    for jump in &plan.jumps {
+        match jump.purpose {
+            Purpose::Site => *coverage.jumps.entry(jump::name(jump.tactic)).or_insert(0) += 1,
+            Purpose::Neighbour => coverage.neighbours += 1,
+        }
+    }
+    for (address, reason) in &plan.traps {
+        // Those that were not to have a jump are counted already, with why.
+        if sites.iter().any(|site| site.address == *address && site.jump) {
+            *coverage.traps.entry(reason.to_string()).or_insert(0) += 1;
+        }
+    }
+    for (_, reason) in &plan.refused {
+        *coverage.refused.entry(reason.to_string()).or_insert(0) += 1;
+    }
+    Ok(())
+}
+
+/// A reason without the instruction and the numbers in it, so that those which differ in them only are one.
+pub(crate) fn general(reason: &str) -> String {
+    let parts = reason.split('`').enumerate();
+    let parts: Vec<&str> = parts.map(|(number, part)| if number % 2 == 1 { "..." } else { part }).collect();
+    let words = parts.join("`");
+    let words = words.split(' ').map(|word| if word.starts_with("0x") { "N" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What is proven of a module's control flow.
+fn summary(image: &Image) -> FlowSummary {
+    let flow = image.control_flow();
+    let name = |vaddr: u64| image.function_at(vaddr).map_or_else(String::new, |it| it.name.clone());
+    FlowSummary {
+        proven: flow.count(),
+        tables: flow.tables().len(),
+        skipped: flow.unresolved().iter().map(|&(vaddr, why)| (vaddr, name(vaddr), why)).collect(),
+        problem: flow.problem().map(str::to_owned),
+    }
+}

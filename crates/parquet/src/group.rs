@@ -1,0 +1,190 @@
+//! Records, gathered to row groups and written.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use convert::{Columns, Event, Form, Known, Place, Sheet, json_fields};
+use parquet::errors::ParquetError;
+use parquet::file::writer::SerializedFileWriter;
+use trace::Items;
+use trace::template::{Template, Value};
+
+use crate::column::Column;
+use crate::schema::{base, make, taken};
+use crate::texts::Texts;
+
+/// Rows of a group, at most.
+const MOST_ROWS: usize = 1 << 17;
+/// Bytes of data and texts of a group, about and at most.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Writes each record as a row.
+#[derive(Debug)]
+pub struct Parquet<W: Write + Send> {
+    out: SerializedFileWriter<W>,
+    templates: Columns,
+    columns: Vec<Column>,
+    rows: usize,
+    texts: Texts,
+    /// The texts of places, by their numbers: module, probe, symbol.
+    places: HashMap<u32, [Option<u32>; 3]>,
+    /// The name that the last record had.
+    name: Option<(String, u32)>,
+    json: Vec<u8>,
+}
+
+/// What the user is told of a failure; that of writing as it is.
+fn failed(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(cause) => io::Error::other(cause),
+        },
+        error => io::Error::other(error),
+    }
+}
+
+impl<W: Write + Send> Parquet<W> {
+    /// Writes to `out`, a row group at a time.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Parquet<W>> {
+        let templates = Columns::new(known, sheet, &taken());
+        let (schema, properties, columns) = make(&templates).map_err(failed)?;
+        let out = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(failed)?;
+        Ok(Parquet {
+            out,
+            templates,
+            columns,
+            rows: 0,
+            texts: Texts::default(),
+            places: HashMap::new(),
+            name: None,
+            json: Vec::new(),
+        })
+    }
+
+    /// Writes the rows that are kept as a group.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let mut group = self.out.next_row_group().map_err(failed)?;
+        for column in &mut self.columns {
+            column.pad(self.rows);
+            let Some(mut out) = group.next_column().map_err(failed)? else { break };
+            column.write(&mut out, &self.texts).map_err(failed)?;
+            out.close().map_err(failed)?;
+        }
+        group.close().map_err(failed)?;
+        self.rows = 0;
+        self.texts.clear();
+        self.places.clear();
+        self.name = None;
+        Ok(())
+    }
+
+    /// The numbers of a place's texts: module, probe, symbol.
+    fn place(&mut self, place: &Place) -> [Option<u32>; 3] {
+        let known = place.number.and_then(|number| self.places.get(&number).copied());
+        known.unwrap_or_else(|| {
+            let texts = [&place.module, &place.point, &place.symbol];
+            let own = texts.map(|text| (!text.is_empty()).then(|| self.texts.number(text.as_bytes())));
+            if let Some(number) = place.number {
+                self.places.insert(number, own);
+            }
+            own
+        })
+    }
+
+    /// The number of a record's name.
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some((_, number)) = self.name.as_ref().filter(|(last, _)| last == name) {
+            return *number;
+        }
+        let number = self.texts.number(name.as_bytes());
+        self.name = Some((name.to_owned(), number));
+        number
+    }
+
+    /// The values of a record's template.
+    fn values(&mut self, template: &Template, event: &Event<'_>) {
+        let Some(places) = self.templates.of(template) else {
+            self.json.clear();
+            json_fields(template, event.record, &mut self.json);
+            if let Some(rest) = self.columns.last_mut() {
+                rest.pad(self.rows);
+                rest.bytes(&self.json);
+            }
+            return;
+        };
+        let fields = template.fields().iter().zip(template.values(event.record));
+        for (&place, (field, value)) in places.iter().zip(fields) {
+            let Some(column) = self.columns.get_mut(base::FIELDS + place) else { continue };
+            // Rows of other templates had nothing here.
+            column.pad(self.rows);
+            match &value {
+                Value::Unsigned(number) => column.number(*number),
+                Value::Signed(number) => column.number(number.cast_unsigned()),
+                Value::Float(number) => column.double(*number),
+                Value::Text(text) => column.bytes(String::from_utf8_lossy(text).as_bytes()),
+                Value::Bytes(bytes) => column.bytes(bytes),
+                Value::List(_) | Value::Struct(_) => {
+                    self.json.clear();
+                    convert::json_value(&value, &field.kind, &mut self.json);
+                    column.bytes(&self.json);
+                }
+                Value::Fault(_) | Value::Missing => column.nothing(),
+            }
+        }
+    }
+}
+
+impl<W: Write + Send> Form for Parquet<W> {
+    fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let (record, items) = (event.record, event.place.items);
+        let [module, probe, symbol] = self.place(event.place);
+        let comm = items.contains(Items::PROCNAME).then(|| self.name(&record.name));
+        let described = event.template.map(|template| self.texts.number(template.description.as_bytes()));
+        let columns = &mut self.columns;
+        let of = |item: Items, number: u64| items.contains(item).then_some(number);
+        columns[base::NUMBER].number(event.number);
+        columns[base::TIME].maybe(of(Items::TSC, record.time / 1000));
+        columns[base::TIME_NS].maybe(of(Items::TSC, record.time));
+        columns[base::CPU].maybe(of(Items::CPU, record.cpu.into()));
+        columns[base::PID].maybe(of(Items::PID, record.pid.into()));
+        columns[base::TID].number(record.tid.into());
+        columns[base::UID].maybe(of(Items::UID, record.uid.into()));
+        columns[base::MAJOR].number(record.major.into());
+        columns[base::MINOR].number(record.minor.into());
+        columns[base::IP].maybe(of(Items::EIP, record.eip));
+        columns[base::SP].maybe(of(Items::ESP, record.esp));
+        columns[base::COMM].text(comm);
+        columns[base::MODULE].text(module);
+        columns[base::PROBE].text(probe);
+        columns[base::SYMBOL].text(symbol);
+        columns[base::EVENT].text(described);
+        columns[base::DATA].bytes(&record.data);
+        if let Some(template) = event.template {
+            self.values(template, event);
+        }
+        self.rows += 1;
+        let bytes = || self.texts.bytes() + self.columns.iter().map(Column::size).sum::<usize>();
+        // The sum is not made for every row: a record has no more than half a megabyte.
+        if self.rows >= MOST_ROWS
+            || ((self.rows & 15 == 0 || record.data.len() > 4096) && bytes() >= MOST_BYTES)
+        {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<Vec<String>> {
+        self.flush()?;
+        self.out.finish().map_err(failed)?;
+        self.out.inner_mut().flush()?;
+        Ok(Vec::new())
+    }
+}

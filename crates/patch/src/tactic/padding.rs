@@ -1,0 +1,122 @@
+//! Jumps over, and in, the padding between functions.
+
+use super::group::Group;
+use super::image::Change;
+use super::jump::{JUMP, Joint, Placement, pads_allowed, reaches};
+use super::pads::Pages;
+use super::pattern::{self, Pattern};
+use super::planner::{LONGEST, Planner, State};
+use super::{Code, Space, Tactic};
+
+/// How far two bytes of jump lead.
+const SHORT: u64 = 127;
+
+impl Planner {
+    /// Gives an open entry a jump over the padding behind it.
+    pub(super) fn over_padding(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        let Some(entry) = self.entries.get(&address) else { return false };
+        let single = entry.length;
+        let (behind, end) = (address + u64::from(single), address + JUMP as u64);
+        if behind >= end || !code.is_padding(behind, end) || !self.is_untouched(behind, end) {
+            return false;
+        }
+        let Some(bytes) = code.slice(address, JUMP) else { return false };
+        if let Some(entry) = self.entries.get_mut(&address) {
+            entry.length = JUMP as u8;
+            entry.original[..JUMP].copy_from_slice(bytes);
+        }
+        let placed = self.place(code, space, address, Pages::Fresh);
+        let Some(entry) = self.entries.get_mut(&address) else { return false };
+        match &mut entry.state {
+            State::Jump(placement) if placed => {
+                placement.tactic = Tactic::OverPadding;
+                placement.group = Some(Group { single, length: JUMP as u8, followers: Vec::new() });
+            }
+            _ => entry.length = single,
+        }
+        placed
+    }
+
+    /// Puts the second jump of an open entry in padding nearby. `given` is the distance of its first one, if it cannot be chosen.
+    pub(super) fn in_padding(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+        given: Option<i8>,
+    ) -> bool {
+        let (low, high) = (address.saturating_sub(SHORT), address + SHORT + 2);
+        let from = code.padding.partition_point(|padding| padding.end <= low);
+        for padding in code.padding[from..].iter().take_while(|padding| padding.start < high) {
+            // From the end: what is over padding is at its beginning.
+            let places = (padding.start..(padding.end + 1).saturating_sub(JUMP as u64)).rev();
+            for at in places {
+                let Ok(distance) = i8::try_from(at as i128 - (address as i128 + 2)) else { continue };
+                if given.is_some_and(|given| given != distance)
+                    || !self.is_untouched(at, at + JUMP as u64)
+                    || !(at..at + JUMP as u64).all(|byte| self.image.byte(byte).is_free())
+                {
+                    continue;
+                }
+                let Some((pad, field)) = self.way_from(at, space) else { continue };
+                let mut bytes = [0; LONGEST];
+                bytes[..2].copy_from_slice(&[0xeb, distance.cast_unsigned()]);
+                let mut jump = [0xe9; JUMP];
+                jump[1..].copy_from_slice(&field.to_le_bytes());
+                let mut original = [0; JUMP];
+                for (byte, value) in (at..).zip(&mut original) {
+                    *value = code.byte(byte).unwrap_or_default();
+                }
+                let host_end = at + JUMP as u64;
+                let joint = Joint { address: at, host: None, host_end, bytes: jump, original };
+                let (tactic, pad) = (Tactic::InPadding, Some(pad));
+                self.commit(
+                    address,
+                    Placement { tactic, prefixes: 0, bytes, pad, joint: Some(joint), group: None },
+                );
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A landing pad for a whole jump at an address, and the distance to it.
+    fn way_from(&mut self, at: u64, space: &Space<'_>) -> Option<(u64, i32)> {
+        let end = at + JUMP as u64;
+        let pattern = Pattern { end, bytes: [None; 4] };
+        let allowed = pads_allowed(space);
+        let pad = self
+            .pads
+            .find(&pattern, allowed, Pages::Used, &mut self.luck)
+            .or_else(|| self.pads.find(&pattern, allowed, Pages::Fresh, &mut self.luck))?;
+        reaches(end, space).then_some((pad, pattern::distance(end, pad)?))
+    }
+
+    /// The entries whose second jumps are in padding and have any of the bytes.
+    pub(super) fn joints_in_padding(&self, start: u64, end: u64) -> Vec<u64> {
+        let changed = |at: &u64| self.image.byte(*at).change != Change::None && !self.overlaps(*at, at + 1);
+        if !(start..end).any(|at| changed(&at)) {
+            return Vec::new();
+        }
+        let (low, high) = (start.saturating_sub(SHORT + LONGEST as u64), end + SHORT + LONGEST as u64);
+        let near = self.entries.range(low..high);
+        let has = |joint: Joint| joint.host.is_none() && joint.address < end && joint.host_end > start;
+        near.filter(|(_, entry)| entry.placement().and_then(|placement| placement.joint).is_some_and(has))
+            .map(|(address, _)| *address)
+            .collect()
+    }
+
+    /// Whether no instruction that is moved or trapped is in any of the bytes, and no jump in padding.
+    pub(super) fn is_untouched(&self, start: u64, end: u64) -> bool {
+        !self.overlaps(start, end) && (start..end).all(|at| self.image.byte(at).change == Change::None)
+    }
+}
+
+impl Code<'_> {
+    /// Whether all of the addresses are padding that may be overwritten.
+    fn is_padding(&self, start: u64, end: u64) -> bool {
+        let at = self.padding.partition_point(|padding| padding.end <= start);
+        self.padding.get(at).is_some_and(|padding| padding.start <= start && end <= padding.end)
+            && !self.keeps(start, end)
+    }
+}
