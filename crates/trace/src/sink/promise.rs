@@ -12,8 +12,7 @@ pub struct Promise {
 }
 
 /// The order of all targets that do not sort.
-const AS_THEY_COME: &str =
-    "as they come from the tracer: in that of time, but for what several processors log within about 10 ms";
+const AS_THEY_COME: &str = "as they come from the tracer: nearly that of time, but what is logged within some 10 ms may be the wrong way round";
 /// Of those behind a queue.
 const QUEUED: &str = "65,536 records or 16 MiB wait in a queue; what does not fit is dropped and counted, or waited for with `--lossless`";
 const AT_ONCE: &str = "written by the tracer itself: a file that is slow lets the rings of the probes fill, which then drop and count";
