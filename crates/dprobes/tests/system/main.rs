@@ -37,5 +37,6 @@ mod session;
 mod signals;
 mod sleepers;
 mod stores;
+mod tactics;
 mod templates;
 mod threads;
