@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use trace::sink::Target;
 use trace::{Form, Items};
 
-use crate::Failure;
 use crate::points::{At, Text};
 
 /// Dynamic probes on running programs.
@@ -96,7 +96,8 @@ Examples:
   dprobes run --at a.out:main:return --do 'push retval; log 1' -- ./app
   dprobes run --at 'a.out:parse:*' -- ./app                 how often each instruction runs
   dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py
-  dprobes run -o trace.dpt malloc.rpn -- ./app              a trace store, for `dprobes show`")]
+  dprobes run -o trace.dpt malloc.rpn -- ./app              a trace store, for `dprobes show`
+  dprobes run --log-target stderr,ctf:trace malloc.rpn -- ./app   seen, and kept for babeltrace2")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -119,7 +120,8 @@ Examples:
   dprobes attach -p 4711 count.rpn
   dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
   dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
-  dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json")]
+  dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json
+  dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn")]
 pub(crate) struct Attach {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -235,7 +237,7 @@ pub(crate) struct Select {
 ///
 /// Without -p they are for every process of yours that maps the module, now or later: children of probed processes at
 /// once, others within a tenth of a second of their start (a second, if they load the module late). Records go to the
-/// kernel log, or to the file given with -o.
+/// kernel log, or where --log-target and -o say.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -243,6 +245,7 @@ Examples:
   dprobes --insert count.rpn --merge             the same command, as the original spelled it
   dprobes insert -p 4711 -o records.txt malloc.rpn
   dprobes insert --sym app.debug --log PID TSC app.rpn
+  dprobes insert --log-target KLOG,evl app.rpn             several targets: docs/targets.md
   dprobes insert -p 4711 --at a.out:main_loop:entry")]
 pub(crate) struct Insert {
     #[command(flatten)]
@@ -289,10 +292,13 @@ pub(crate) struct Placing {
     pub(crate) pid: Vec<i32>,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    /// Where records go: KLOG; COM1, COM2, LTT and EVL are refused
-    #[arg(long, value_name = "TARGET", default_value = "klog", value_parser = log_target)]
-    pub(crate) log_target: String,
-    /// Write records to the end of a file instead; to a new trace store where its name ends in .dpt
+    /// Where records go, several with commas between them or one after the other: KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL,
+    /// ctf:DIR, file:PATH, store:PATH.dpt [default: KLOG]
+    ///
+    /// docs/targets.md has what each of them is, and what it promises.
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = kept_target)]
+    pub(crate) log_target: Vec<Target>,
+    /// Write records to the end of a file; to a new trace store where its name ends in .dpt
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// What the file is, whatever its name ends in
@@ -539,16 +545,6 @@ impl Shown {
         }
     }
 
-    /// The header items of records that go to a file of this format. A store has them all unless some are asked for, since
-    /// they are chosen when it is read; and always the time, by which it is searched.
-    pub(crate) fn items_for(&self, format: Format) -> Items {
-        match (format, self.log.is_empty()) {
-            (Format::Text, _) => self.items(),
-            (Format::Dpt, true) => Items::ALL,
-            (Format::Dpt, false) => self.items().with(Items::TSC),
-        }
-    }
-
     /// How the bytes are written.
     pub(crate) fn form(&self) -> Form {
         if self.unformatted_output { Form::Unformatted } else { Form::Formatted }
@@ -576,6 +572,12 @@ pub(crate) struct Tracing {
     pub(crate) sym: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: Shown,
+    /// Where records go, several with commas between them or one after the other: stderr, KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE],
+    /// EVL, ctf:DIR, file:PATH, store:PATH.dpt [default: stderr]
+    ///
+    /// docs/targets.md has what each of them is, and what it promises.
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = Target::parse)]
+    pub(crate) log_target: Vec<Target>,
     /// Write records to a file instead of standard error; to a trace store where its name ends in .dpt (`dprobes show` reads it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -607,7 +609,7 @@ pub(crate) struct Plugin {
 }
 
 /// What a file of records is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Text, as in the kernel's log
     Text,
@@ -620,19 +622,6 @@ impl Format {
     pub(crate) fn of(output: Option<&Path>, asked: Option<Format>) -> Format {
         let is_store = output.and_then(Path::extension).is_some_and(|extension| extension == "dpt");
         asked.unwrap_or(if is_store { Format::Dpt } else { Format::Text })
-    }
-
-    /// Checks that what is asked to be shown has a meaning for it.
-    ///
-    /// # Errors
-    /// It has not.
-    pub(crate) fn suits(self, shown: &Shown) -> Result<(), Failure> {
-        match self == Format::Dpt && shown.unformatted_output {
-            true => Err(Failure::new(
-                "--unformatted-output is for text, and a trace store is none; give it to `dprobes show`",
-            )),
-            false => Ok(()),
-        }
     }
 }
 
@@ -697,15 +686,13 @@ fn point(text: &str) -> Result<rpn::Point, String> {
     rpn::Point::parse(text).ok_or_else(wrong)
 }
 
-/// Reads a log target.
-fn log_target(text: &str) -> Result<String, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "klog" => Ok("klog".to_owned()),
-        "com1" | "com2" | "ltt" | "evl" => Err(format!(
-            "{} is not built yet; KLOG, or -o FILE, takes the records",
-            text.to_ascii_uppercase()
-        )),
-        _ => Err("the targets are KLOG, and not built yet COM1, COM2, LTT and EVL".to_owned()),
+/// Reads a target of probes that stay.
+fn kept_target(text: &str) -> Result<Target, String> {
+    match Target::parse(text) {
+        Ok(Target::Terminal) => {
+            Err("standard error is not there any more when probes that stay are hit".to_owned())
+        }
+        target => target.map_err(|error| error.to_string()),
     }
 }
 

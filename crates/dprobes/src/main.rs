@@ -29,6 +29,7 @@ mod spool;
 mod stats;
 mod summary;
 mod symbols;
+mod targets;
 mod templates;
 mod top;
 mod usage;

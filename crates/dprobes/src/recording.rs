@@ -1,49 +1,51 @@
-//! A trace store as it is filled: records, and all that is needed to read them when the program is gone.
+//! What a target is told: records, and what is known beside them. A store is told all that is needed to read it when the program is gone.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::{Counts, Placed, Report, State};
-use trace::store::{self, About, Fact, Loss, Note, Probe, Program, Site, Store, Variables};
+use trace::sink::{Sink, View};
+use trace::store::{self, About, Fact, Loss, Note, Probe, Program, Site, Variables};
 use trace::template::Templates;
 use trace::{Items, Record};
 
 use crate::lines::Places;
 
-/// A store that is being filled.
+/// A target that is being filled.
 pub(crate) struct Recording {
-    /// None once it is finished.
-    store: Option<Store>,
+    sink: Box<dyn Sink>,
     places: Places,
     /// The programs: number, probes, local variables.
     programs: Vec<(u32, usize, usize)>,
-    /// Records that could not be written.
-    lost: u64,
     /// What went wrong with a fact; it is told with the next record or at the next flush.
     failure: Option<io::Error>,
 }
 
 impl Recording {
-    /// Begins a store in an empty file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub(crate) fn start(file: File) -> io::Result<Recording> {
-        let store = Store::new(file, &about())?;
-        Ok(Recording {
-            store: Some(store),
-            places: Places::default(),
-            programs: Vec::new(),
-            lost: 0,
-            failure: None,
-        })
+    pub(crate) fn new(sink: Box<dyn Sink>) -> Recording {
+        Recording { sink, places: Places::default(), programs: Vec::new(), failure: None }
     }
 
-    /// Takes a program.
-    pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
+    /// The target itself.
+    pub(crate) fn sink(&mut self) -> &mut dyn Sink {
+        &mut *self.sink
+    }
+
+    /// Takes a program, and how its records are shown.
+    pub(crate) fn program(
+        &mut self,
+        number: usize,
+        name: &str,
+        object: &rpn::Object,
+        items: Items,
+        view: &View,
+    ) {
         let number = number as u32;
+        self.sink.show(number, view);
+        if self.sink.keeps_facts() {
+            self.templates(view.templates.as_ref());
+        }
         self.programs.push((number, object.probes.len(), usize::from(object.vars)));
         self.fact(Program {
             number,
@@ -67,7 +69,7 @@ impl Recording {
     }
 
     /// Takes the templates of the records: they can be shown by them where the directory of these is not.
-    pub(crate) fn templates(&mut self, templates: Option<&Templates>) {
+    fn templates(&mut self, templates: Option<&Templates>) {
         for (_, template) in templates.into_iter().flat_map(Templates::templates) {
             self.fact(store::Template {
                 major: template.major,
@@ -80,6 +82,9 @@ impl Recording {
 
     /// Takes a place where a probe was armed.
     pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
+        if !self.sink.keeps_facts() {
+            return;
+        }
         let (module, is_new) = self.places.module(placed.module);
         if is_new {
             self.fact(store::Module {
@@ -110,20 +115,20 @@ impl Recording {
     /// # Errors
     /// It could not be written, nor those that were kept with it.
     pub(crate) fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        match &mut self.store {
-            Some(store) => store.record(program as u32, record),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
+        self.sink.record(program as u32, record)
     }
 
-    /// Takes a count of dropped records.
-    pub(crate) fn dropped(&mut self, program: usize, probe: usize, dropped: u64) {
-        self.fact(Loss { time: now(), program: program as u32, probe: probe as u32, dropped });
+    /// Takes a count of dropped records, and how many of them are those that no target took.
+    pub(crate) fn dropped(&mut self, program: usize, probe: usize, dropped: u64, refused: u64) {
+        let loss = Loss { time: now(), program: program as u32, probe: probe as u32, dropped };
+        if let Err(error) = self.sink.loss(&loss, refused) {
+            self.failure.get_or_insert(error);
+        }
     }
 
     /// Takes a message.
     pub(crate) fn note(&mut self, text: &str) {
-        self.fact(Note { time: now(), text: text.to_owned() });
+        self.keep(Note { time: now(), text: text.to_owned() });
     }
 
     /// Writes out what has waited long enough.
@@ -132,12 +137,12 @@ impl Recording {
     /// Those of writing.
     pub(crate) fn idle(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)?;
-        self.store.as_mut().map_or(Ok(()), Store::idle)
+        self.sink.idle()
     }
 
     /// Whether something is kept that is not written yet.
     pub(crate) fn waits(&self) -> bool {
-        self.store.as_ref().is_some_and(Store::waits)
+        self.sink.waits()
     }
 
     /// Takes what was counted, of all programs.
@@ -156,7 +161,7 @@ impl Recording {
     /// Takes what was counted at the probes of one program, in their order, and its variables.
     pub(crate) fn ended(&mut self, program: u32, counts: &[(State, Counts)], locals: &[u64]) {
         for (probe, (state, counts)) in counts.iter().enumerate() {
-            self.fact(store::Counts {
+            self.keep(store::Counts {
                 program,
                 probe: probe as u32,
                 hits: counts.hits,
@@ -169,42 +174,53 @@ impl Recording {
             });
         }
         if !locals.is_empty() {
-            self.fact(Variables { program: Some(program), values: locals.to_vec() });
+            self.keep(Variables { program: Some(program), values: locals.to_vec() });
         }
     }
 
     /// Takes the global variables.
     pub(crate) fn globals(&mut self, values: &[u64]) {
         if !values.is_empty() {
-            self.fact(Variables { program: None, values: values.to_vec() });
+            self.keep(Variables { program: None, values: values.to_vec() });
         }
     }
 
-    /// Brings the store to a clean end.
+    /// No more records of this program will come.
+    pub(crate) fn forget(&mut self, program: usize) {
+        if let Err(error) = self.sink.forget(program as u32) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Brings the target to a clean end.
     ///
     /// # Errors
     /// Those of writing.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         // Only now: reading a module's debug information may take long, and nobody waits any more.
         for source in std::mem::take(&mut self.places).sources() {
-            self.fact(source);
+            self.keep(source);
         }
-        let Some(mut store) = self.store.take() else { return Ok(()) };
-        let flushed = store.flush();
-        self.lost += store.lost();
-        store.finish()?;
-        self.failure.take().map_or(flushed, Err)
+        let finished = self.sink.finish();
+        self.failure.take().map_or(finished, Err)
     }
 
     /// Records that were taken and could not be written.
     pub(crate) fn lost(&self) -> u64 {
-        self.lost
+        self.sink.lost()
     }
 
+    /// Tells a fact.
     fn fact(&mut self, fact: impl Into<Fact>) {
-        let Some(store) = &mut self.store else { return };
-        if let Err(error) = store.fact(&fact.into()) {
+        if let Err(error) = self.sink.fact(&fact.into()) {
             self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Tells a fact to a target that keeps them.
+    fn keep(&mut self, fact: impl Into<Fact>) {
+        if self.sink.keeps_facts() {
+            self.fact(fact);
         }
     }
 }
@@ -230,7 +246,7 @@ fn now() -> u64 {
 }
 
 /// Where and how the trace is made.
-fn about() -> About {
+pub(crate) fn about() -> About {
     let mut names = libc::utsname {
         sysname: [0; 65],
         nodename: [0; 65],

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use engine::{Error, Observer, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
+use trace::sink::Target;
 
-use crate::arguments::{Attach, Format, Probes, Program, Run, Select, Tracing};
+use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::hooks::{Hooked, Plugins};
 use crate::output::{Output, tell};
-use crate::{Failure, front, points, program, stats, summary, symbols};
+use crate::{Failure, front, points, program, stats, summary, symbols, targets, templates};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -137,9 +138,10 @@ pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) ->
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    let format = format(tracing);
-    format.suits(&tracing.shown)?;
-    let mut output = Output::open(tracing.output.as_deref(), format, &tracing.shown, tells_armed)?;
+    let targets = targets_of(tracing);
+    targets::suit(&targets, &tracing.shown)?;
+    let view = targets::view(&tracing.shown, templates::open(&tracing.shown)?);
+    let mut output = Output::open(&targets, view, tracing.buffering.lossless, tells_armed)?;
     // Programs get their numbers in the order in which they are inserted.
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
         output.program(number, name, program.main(), options.items);
@@ -156,16 +158,16 @@ pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooke
     output
 }
 
-/// What the output is.
-fn format(tracing: &Tracing) -> Format {
-    Format::of(tracing.output.as_deref(), tracing.format)
+/// Where records go.
+fn targets_of(tracing: &Tracing) -> Vec<Target> {
+    targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Target::Terminal)
 }
 
 fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     Ok(Options {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
-        items: tracing.shown.items_for(format(tracing)),
+        items: targets::items(&targets_of(tracing), &tracing.shown),
         lossless: tracing.buffering.lossless,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })

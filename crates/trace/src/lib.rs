@@ -13,6 +13,7 @@ mod items;
 mod quick;
 pub mod raw;
 mod record;
+pub mod sink;
 pub mod store;
 pub mod template;
 mod text;

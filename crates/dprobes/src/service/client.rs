@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
+use trace::sink::Target;
+
 use crate::arguments::{
-    ApplyPpdf, Format, GetVars, Insert, Placing, Plugin, Program, Query, Remove, Session, SessionAction,
-    Which,
+    ApplyPpdf, GetVars, Insert, Placing, Plugin, Program, Query, Remove, Session, SessionAction, Which,
 };
-use crate::{Failure, points, ppdf, program, symbols, templates};
+use crate::{Failure, points, ppdf, program, symbols, targets, templates};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,8 +63,17 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
-    let format = Format::of(arguments.output.as_deref(), arguments.format);
-    format.suits(&arguments.shown)?;
+    let targets = targets::named(
+        &arguments.log_target,
+        arguments.output.as_deref(),
+        arguments.format,
+        Target::KernelLog(None),
+    );
+    targets::suit(&targets, &arguments.shown)?;
+    let targets = targets.into_iter().map(|target| match target.path().map(absolute).transpose()? {
+        Some(path) => Ok(target.with_path(path).to_string()),
+        None => Ok(target.to_string()),
+    });
     // The session uses the templates that are right; who inserts is told of the others.
     templates::open(&arguments.shown)?;
     let mode = match (arguments.merge, arguments.replace) {
@@ -97,8 +107,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
             .iter()
             .map(|plugin| Ok(Plugin { file: absolute(&plugin.file)?, argument: plugin.argument.clone() }))
             .collect::<Result<Vec<Plugin>, _>>()?,
-        output: arguments.output.as_deref().map(absolute).transpose()?,
-        format,
+        targets: targets.collect::<Result<Vec<String>, Failure>>()?,
     }));
     let stream = match connect()? {
         Some(stream) => stream,

@@ -5,7 +5,6 @@ use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables, Versions};
 use process::Machine;
+use trace::sink::Target;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
-use super::sink::{self, Shared, Sinks, Target};
+use super::sink::{Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Format, Program, Select, Shown};
+use crate::arguments::{Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
-use crate::{Failure, front, program, summary, symbols, templates};
+use crate::{Failure, front, program, summary, symbols, targets, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -202,12 +202,15 @@ impl Session<'_> {
             templates: insert.templates.clone(),
         };
         let templates = templates::open(&shown).map_err(|failure| failure.message().to_owned())?;
+        let targets =
+            insert.targets.iter().map(|target| Target::parse(target).map_err(|error| error.to_string()));
+        let targets = targets.collect::<Result<Vec<Target>, String>>()?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
-            items: shown.items_for(insert.format),
+            items: targets::items(&targets, &shown),
             lossless: insert.lossless,
             symbols,
         };
@@ -223,13 +226,6 @@ impl Session<'_> {
         for plugin in &insert.plugins {
             self.plugins.add(plugin).map_err(|failure| failure.message().to_owned())?;
         }
-        let target = match (&insert.output, insert.format) {
-            (None, _) => Target::KernelLog,
-            (Some(path), Format::Text) => {
-                Target::File(sink::open(path).map_err(|error| format!("{}: {error}", path.display()))?)
-            }
-            (Some(path), Format::Dpt) => Target::Store(path.clone()),
-        };
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
             self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
@@ -239,10 +235,8 @@ impl Session<'_> {
         };
         let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
         // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
-        let begun = match &target {
-            Target::Store(path) => self.begin_store(path)?,
-            _ => false,
-        };
+        let mut reply = Reply::done("");
+        let opened = self.sinks.0.borrow_mut().begin(&targets, insert.lossless, &mut reply.warnings)?;
         match insert.mode {
             Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
             _ => self.take_out_points(&points),
@@ -253,12 +247,10 @@ impl Session<'_> {
         self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
             let mut sinks = self.sinks.0.borrow_mut();
-            sinks.direct(number, target, &shown, templates);
-            if let Some(recording) = sinks.store(number) {
-                recording.program(number, &insert.file.display().to_string(), &object, items);
-            }
+            sinks.direct(number, &opened);
+            let (name, view) = (insert.file.display().to_string(), targets::view(&shown, templates));
+            sinks.each_of(number, |recording| recording.program(number, &name, &object, items, &view));
         }
-        let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
         for (pid, reason) in processes {
@@ -271,9 +263,7 @@ impl Session<'_> {
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
                     self.let_go_unprobed();
-                    if let Some(path) = insert.output.as_deref().filter(|_| begun) {
-                        let _ = std::fs::remove_file(path);
-                    }
+                    Sinks::remove_files(&opened);
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -295,17 +285,6 @@ impl Session<'_> {
             }
         );
         Ok(reply)
-    }
-
-    /// Begins a store, if it is not one of this session's: says whether it is a new one.
-    fn begin_store(&self, path: &Path) -> Result<bool, String> {
-        self.sinks.0.borrow_mut().begin(path).map_err(|error| {
-            let hint = match error.kind() {
-                std::io::ErrorKind::AlreadyExists => "; a trace store is begun in a new file",
-                _ => "",
-            };
-            format!("{}: {error}{hint}", path.display())
-        })
     }
 
     /// Which of the processes that map a module a program can be placed in, and why the others are refused. It is for all
@@ -395,9 +374,9 @@ impl Session<'_> {
         let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
         let globals: Vec<u64> = globals.into_iter().map(|(_, value)| value).collect();
         let mut sinks = self.sinks.0.borrow_mut();
-        if let (Some(recording), Some(program)) = (sinks.store(number), self.tracer.program(number)) {
+        if let Some(program) = self.tracer.program(number) {
             let counts: Vec<_> = program.probes.iter().map(|&(_, state, counts)| (state, counts)).collect();
-            recording.ended(number as u32, &counts, &program.locals);
+            sinks.each_of(number, |recording| recording.ended(number as u32, &counts, &program.locals));
         }
         sinks.forget(number, &globals);
         drop(sinks);

@@ -19,7 +19,6 @@
 mod classic;
 mod client;
 mod daemon;
-mod klog;
 mod protocol;
 mod refused;
 mod scan;

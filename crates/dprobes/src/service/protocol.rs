@@ -69,10 +69,8 @@ pub(crate) struct Insert {
     pub(crate) processes: Vec<i32>,
     /// Plugins that the session is to have, with absolute paths.
     pub(crate) plugins: Vec<crate::arguments::Plugin>,
-    /// A file for the records in place of the kernel log, absolute.
-    pub(crate) output: Option<PathBuf>,
-    /// What that file is.
-    pub(crate) format: crate::arguments::Format,
+    /// Where the records go, as `--log-target` has it; the paths are absolute.
+    pub(crate) targets: Vec<String>,
 }
 
 /// What happens if the module has probes already.

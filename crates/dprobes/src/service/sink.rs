@@ -2,169 +2,169 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use engine::{Note, Observer, Placed};
 use trace::Record;
-use trace::template::Templates;
+use trace::sink::Target;
 
-use super::klog::KernelLog;
-use crate::arguments::Shown;
 use crate::recording::Recording;
-use crate::spool::Spool;
-use crate::templates::Live;
+use crate::targets::{How, Open, Refused};
 
-/// One program's records.
-enum Sink {
-    /// To a file, as text.
-    Text {
-        spool: Spool,
-        text: Live,
-        /// Whether a failure was told.
-        failed: bool,
-    },
-    /// To the kernel log.
-    KernelLog(KernelLog, Live),
-    /// To the store in this file, which other programs may share.
-    Store(PathBuf),
-}
-
-/// A store that is being filled.
+/// A target, which several programs may have.
 struct Filled {
-    recording: Recording,
-    /// Whether a failure was told.
-    failed: bool,
+    target: Target,
+    open: Open,
     /// Whether a program is about to have it: then it does not end with the last one that has it.
     expected: bool,
 }
 
-/// Where a program's records are to go.
-pub(crate) enum Target {
-    /// To the kernel log.
-    KernelLog,
-    /// To a file, as text.
-    File(File),
-    /// To a store: a new one, or one of this session.
-    Store(PathBuf),
+/// A target of a program that is about to be inserted.
+pub(crate) struct Opened {
+    place: usize,
+    target: Target,
+    /// Whether it was opened for this program.
+    is_new: bool,
 }
 
 /// The session's observer.
 pub(crate) struct Sinks {
-    /// By the program's number.
-    sinks: HashMap<usize, Sink>,
-    /// The stores that are being filled, by their files.
-    stores: HashMap<PathBuf, Filled>,
+    /// The targets; none where one has come to its end.
+    targets: Vec<Option<Filled>>,
+    /// Those of each program, by its number.
+    programs: HashMap<usize, Vec<usize>>,
+    refused: Refused,
     log: File,
 }
 
 impl Sinks {
     pub(crate) fn new(log: File) -> Sinks {
-        Sinks { sinks: HashMap::new(), stores: HashMap::new(), log }
+        Sinks { targets: Vec::new(), programs: HashMap::new(), refused: Refused::default(), log }
     }
 
-    /// Says where the records of a program go, which `shown` are to be seen, by these templates.
-    pub(crate) fn direct(
-        &mut self,
-        program: usize,
-        target: Target,
-        shown: &Shown,
-        templates: Option<Templates>,
-    ) {
-        let sink = match target {
-            Target::KernelLog => Sink::KernelLog(KernelLog::open(), Live::new(shown, templates)),
-            Target::File(file) => {
-                Sink::Text { spool: Spool::new(file), text: Live::new(shown, templates), failed: false }
-            }
-            Target::Store(path) => {
-                if let Some(filled) = self.stores.get_mut(&path) {
-                    filled.expected = false;
-                    filled.recording.templates(templates.as_ref());
-                }
-                Sink::Store(path)
-            }
-        };
-        self.sinks.insert(program, sink);
-    }
-
-    /// Makes sure that there is a store for a program that is about to be inserted: says whether it is a new one.
+    /// Opens the targets of a program that is about to be inserted, but for those that are open already; with what else there is to
+    /// tell of them.
     ///
     /// # Errors
-    /// It cannot be made, or there is a file that is none of this session's stores.
-    pub(crate) fn begin(&mut self, path: &Path) -> io::Result<bool> {
-        if let Some(filled) = self.stores.get_mut(path) {
-            filled.expected = true;
-            return Ok(false);
+    /// One cannot be opened, or there is a file that is none of this session's stores.
+    pub(crate) fn begin(
+        &mut self,
+        targets: &[Target],
+        lossless: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Opened>, String> {
+        let mut opened = Vec::new();
+        for target in targets {
+            let is_it =
+                |filled: &Option<Filled>| filled.as_ref().is_some_and(|filled| filled.target == *target);
+            let (place, is_new) = match self.targets.iter().position(is_it) {
+                Some(place) => (place, false),
+                None => match Open::or_nowhere(target, How { is_shared: true, lossless }) {
+                    Ok((open, warning)) => {
+                        warnings.extend(warning);
+                        (self.add(Filled { target: target.clone(), open, expected: true }), true)
+                    }
+                    Err(error) => {
+                        self.abandon(&opened);
+                        return Err(error);
+                    }
+                },
+            };
+            if let Some(filled) = &mut self.targets[place] {
+                filled.expected = true;
+            }
+            opened.push(Opened { place, target: target.clone(), is_new });
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        let filled = Filled { recording: Recording::start(file)?, failed: false, expected: true };
-        self.stores.insert(path.to_owned(), filled);
-        Ok(true)
+        Ok(opened)
     }
 
-    /// The store of a program, if it has one.
-    pub(crate) fn store(&mut self, program: usize) -> Option<&mut Recording> {
-        match self.sinks.get(&program)? {
-            Sink::Store(path) => self.stores.get_mut(path).map(|filled| &mut filled.recording),
-            Sink::Text { .. } | Sink::KernelLog(..) => None,
+    fn add(&mut self, filled: Filled) -> usize {
+        let place = self.targets.iter().position(Option::is_none);
+        let place = place.unwrap_or_else(|| {
+            self.targets.push(None);
+            self.targets.len() - 1
+        });
+        self.targets[place] = Some(filled);
+        place
+    }
+
+    /// Closes targets that were opened in vain.
+    fn abandon(&mut self, opened: &[Opened]) {
+        for Opened { place, is_new, .. } in opened {
+            match &mut self.targets[*place] {
+                Some(filled) if !*is_new => filled.expected = false,
+                filled => *filled = None,
+            }
+        }
+        Sinks::remove_files(opened);
+    }
+
+    /// Removes the files of targets that were opened in vain, and closed: they would be in the way of the next attempt.
+    pub(crate) fn remove_files(opened: &[Opened]) {
+        for Opened { target, .. } in opened.iter().filter(|opened| opened.is_new) {
+            let _ = match target {
+                Target::Store(path) => std::fs::remove_file(path),
+                // Only if nothing was logged: then there is but this file in it.
+                Target::Ctf(path) => {
+                    std::fs::remove_file(path.join("metadata")).and_then(|()| std::fs::remove_dir(path))
+                }
+                _ => Ok(()),
+            };
         }
     }
 
-    /// Lets what is kept be written; with `all`, waits until it is. What cannot be written is lost, which the log says once for each
-    /// program or store.
-    fn flush(&mut self, all: bool) {
-        let mut failures = Vec::new();
-        let mut note = |failed: &mut bool, what: String, error: io::Error| {
-            if !std::mem::replace(failed, true) {
-                failures.push(format!("warning: {what}: writing records: {error}; records are lost"));
-            }
-        };
-        for (program, sink) in &mut self.sinks {
-            if let Sink::Text { spool, failed, .. } = sink
-                && let Err(error) = if all { spool.flush() } else { spool.idle() }
-            {
-                note(failed, format!("program {program}"), error);
+    /// Says where the records of a program go.
+    pub(crate) fn direct(&mut self, program: usize, opened: &[Opened]) {
+        let places = opened.iter().map(|opened| opened.place).collect::<Vec<_>>();
+        for &place in &places {
+            if let Some(filled) = &mut self.targets[place] {
+                filled.expected = false;
             }
         }
-        for (path, filled) in &mut self.stores {
-            if let Err(error) = filled.recording.idle() {
-                note(&mut filled.failed, path.display().to_string(), error);
+        self.programs.insert(program, places);
+    }
+
+    /// Does something with each target of a program.
+    pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Recording)) {
+        for &place in self.programs.get(&program).into_iter().flatten() {
+            if let Some(filled) = &mut self.targets[place] {
+                with(&mut filled.open.recording);
             }
-        }
-        for failure in failures {
-            self.tell(&failure);
         }
     }
 
-    /// Reads templates again that have been changed.
-    fn refresh(&mut self) {
+    /// Lets what is kept be written. What cannot be written is lost, which the log says once for each target.
+    fn idle(&mut self) {
         let mut told = Vec::new();
-        for sink in self.sinks.values_mut() {
-            if let Sink::Text { text, .. } | Sink::KernelLog(_, text) = sink {
-                text.refresh(|problem| told.push(problem.to_owned()));
+        for filled in self.targets.iter_mut().flatten() {
+            filled.open.recording.sink().refresh(&mut |text| told.push(text.to_owned()));
+            if let Err(error) = filled.open.recording.idle() {
+                told.extend(filled.open.failure(&error));
             }
         }
-        for problem in told {
-            self.tell(&problem);
-        }
+        told.iter().for_each(|text| self.tell(text));
     }
 
-    /// Forgets a program, whose records are all written. A store that no other program has is brought to its end; the global
+    /// Forgets a program, whose records are all there. A target that no other program has is brought to its end; the global
     /// variables are the last that it is told.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        self.flush(true);
-        let Some(Sink::Store(path)) = self.sinks.remove(&program) else { return };
-        let shared = self.sinks.values().any(|sink| matches!(sink, Sink::Store(other) if *other == path));
-        if shared || self.stores.get(&path).is_none_or(|filled| filled.expected) {
-            return;
-        }
-        let Some(Filled { mut recording, .. }) = self.stores.remove(&path) else { return };
-        recording.globals(globals);
-        if let Err(error) = recording.finish() {
-            self.tell(&format!("warning: {}: {error}; {} lost", path.display(), recording.lost()));
+        let places = self.programs.remove(&program).unwrap_or_default();
+        for place in places {
+            let is_shared = self.programs.values().any(|places| places.contains(&place));
+            let Some(filled) = &mut self.targets[place] else { continue };
+            filled.open.recording.forget(program);
+            let told = if is_shared || filled.expected {
+                let idle = filled.open.recording.idle();
+                idle.err().and_then(|error| filled.open.failure(&error)).into_iter().collect()
+            } else {
+                filled.open.recording.globals(globals);
+                let told = filled.open.finish();
+                self.targets[place] = None;
+                told
+            };
+            told.iter().for_each(|text: &String| self.tell(text));
         }
     }
 
@@ -175,11 +175,6 @@ impl Sinks {
     }
 }
 
-/// Opens a file for records: a new one, or the end of one that is there.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
-
 /// The sinks, shared by the tracer, which fills them, and the session, which directs them.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
@@ -187,49 +182,54 @@ pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let mut sinks = self.0.borrow_mut();
-        let Sinks { sinks, stores, .. } = &mut *sinks;
-        let recording = match sinks.get_mut(&program) {
-            Some(Sink::Text { spool, text, .. }) => {
-                return spool.place().map(|place| text.append(record, place));
+        let sinks = &mut *sinks;
+        let mut result = Err(io::ErrorKind::NotFound.into());
+        let mut told = None;
+        for &place in sinks.programs.get(&program).into_iter().flatten() {
+            let Some(filled) = &mut sinks.targets[place] else { continue };
+            match filled.open.recording.record(program, record) {
+                Ok(()) => result = Ok(()),
+                Err(error) => {
+                    told = told.or(filled.open.failure(&error));
+                    result = result.or(Err(error));
+                }
             }
-            Some(Sink::KernelLog(log, text)) => return text.write(record, log),
-            Some(Sink::Store(path)) => stores.get_mut(path),
-            None => None,
-        };
-        match recording {
-            Some(filled) => filled.recording.record(program, record),
-            None => Err(io::ErrorKind::NotFound.into()),
         }
+        if let Some(text) = told {
+            sinks.tell(&text);
+        }
+        result.inspect_err(|_| sinks.refused.note(program, record.probe))
     }
 
     fn note(&mut self, note: &Note) {
         let text = crate::output::text(note);
         let mut sinks = self.0.borrow_mut();
-        sinks.stores.values_mut().for_each(|filled| filled.recording.note(&text));
+        sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.note(&text));
         sinks.tell(&text);
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {
-        if let Some(recording) = self.0.borrow_mut().store(placed.program) {
-            recording.placed(placed);
-        }
+        self.0.borrow_mut().each_of(placed.program, |recording| recording.placed(placed));
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {
-        if let Some(recording) = self.0.borrow_mut().store(program) {
-            recording.dropped(program, probe, count);
-        }
+        let mut sinks = self.0.borrow_mut();
+        let refused = sinks.refused.take(program, probe, count);
+        sinks.each_of(program, |recording| recording.dropped(program, probe, count, refused));
     }
 
     fn is_ready(&mut self) -> bool {
         // One that is slow holds up all: their records come from the same memory.
-        let is_ready = |sink: &Sink| !matches!(sink, Sink::Text { spool, .. } if !spool.is_ready());
-        self.0.borrow().sinks.values().all(is_ready)
+        let mut sinks = self.0.borrow_mut();
+        sinks.targets.iter_mut().flatten().all(|filled| filled.open.recording.sink().is_ready())
     }
 
     fn idle(&mut self) {
-        let mut sinks = self.0.borrow_mut();
-        sinks.flush(false);
-        sinks.refresh();
+        self.0.borrow_mut().idle();
+    }
+
+    fn waits(&self) -> bool {
+        let sinks = self.0.borrow();
+        sinks.targets.iter().flatten().any(|filled| filled.open.recording.waits())
     }
 }

@@ -139,7 +139,7 @@ impl Place {
         let mut line_of = |line: &str| {
             in_summary |= line == "dprobes: summary";
             match in_summary {
-                true => line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n",
+                true => without_tactics(&line.split_whitespace().collect::<Vec<_>>().join(" ")),
                 false => line.trim_end().to_string() + "\n",
             }
         };
@@ -149,6 +149,23 @@ impl Place {
 
 fn root() -> String {
     repository().canonicalize().expect("the repository is there").to_string_lossy().into_owned()
+}
+
+/// A line of a summary without what depends on where the program is: which engine could take its sites, and how.
+fn without_tactics(line: &str) -> String {
+    if line.split_once(' ').is_some_and(|(count, rest)| {
+        count.parse::<u64>().is_ok()
+            && (rest.starts_with("site trapped: ") || rest.starts_with("sites trapped: "))
+    }) {
+        return String::new();
+    }
+    let engine = [" jump (", " trap"].into_iter().filter_map(|engine| line.find(engine)).min();
+    match engine {
+        Some(at) if line.ends_with(')') || line.ends_with(char::is_alphanumeric) => {
+            format!("{} ENGINE\n", &line[..at])
+        }
+        _ => format!("{line}\n"),
+    }
 }
 
 /// Replaces every decimal number that follows a word.

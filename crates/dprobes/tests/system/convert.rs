@@ -191,12 +191,17 @@ fn parquet_is_read_by_spark() {
     need!("convert: spark", find_program("java"), "java");
     let python = need!("convert: spark", python("pyspark"), "the Python module pyspark (DPROBES_PYTHON)");
     let query = "from pyspark.sql import SparkSession\n\
-                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false') \\\n\
-                 .config('spark.driver.extraJavaOptions', '-Dorg.xerial.snappy.purejava=true').getOrCreate()\n\
+                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n\
                  rows = spark.read.parquet('trace.parquet')\n\
                  rows.createOrReplaceTempView('trace')\n\
                  print('said', *spark.sql('select count(*), sum(at), count(at), sum(counter) from trace').first())";
-    let said = script(&python, &scratch, query);
+    let mut command = std::process::Command::new(python);
+    let (status, said, stderr) = run(command.args(["-c", query]).current_dir(scratch.path()));
+    if stderr.contains("UnsatisfiedLinkError") {
+        // Its own library for Snappy takes a machine that has musl, too, for one that has nothing else.
+        return crate::support::skipped("convert: spark", "a Spark that can load its Snappy");
+    }
+    assert!(status.success(), "{stderr}");
     let sum = READS * (READS - 1) / 2;
     assert!(said.contains(&format!("said {} {sum} {READS} {}", 4 * READS, 7 * READS)), "{said}");
 }

@@ -246,7 +246,7 @@ fn who_is_impatient_interrupts_twice() {
     for probe in &outcome.stats.probes {
         assert_eq!(probe.logged + probe.dropped + probe.missed, probe.hits, "{probe:?}");
     }
-    assert!(outcome.stats.probes.iter().any(|probe| probe.dropped > 0), "{outcome:?}");
+    assert!(outcome.stderr.contains("nobody took the records"), "{}", outcome.stderr);
     done.send(()).expect("the reader waits");
     reader.join().expect("it ends");
     assert!(server.end().0.success());

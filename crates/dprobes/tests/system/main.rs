@@ -38,6 +38,8 @@ mod session;
 mod signals;
 mod sleepers;
 mod stores;
+mod tactics;
+mod targets;
 mod templates;
 mod threads;
 mod top;

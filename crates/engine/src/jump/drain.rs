@@ -144,8 +144,9 @@ impl Drain {
                 let reader = &mut source.readers[ring as usize];
                 reader.look(&source.contexts, ring);
                 self.busy |= reader.filled() >= BUSY;
-                if let Some(head) = advance(reader, &source.contexts, ring, all || source.gone) {
-                    self.next.push(Front { source: number, ring, head });
+                match advance(reader, &source.contexts, ring, all || source.gone) {
+                    Some(head) => self.next.push(Front { source: number, ring, head }),
+                    None => reader.stands(&source.contexts, ring, self.last),
                 }
             }
         }

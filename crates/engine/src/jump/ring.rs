@@ -5,8 +5,9 @@
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use agent::layout::{Context, HEADER, Header, NO_LOG, state};
+use agent::layout::{ABANDONED, Context, HEADER, Header, NO_LOG, state};
 
 use super::contexts::Contexts;
 
@@ -17,7 +18,16 @@ pub(crate) struct Reader {
     tail: u64,
     /// Bytes that were put in when the ring was looked at last.
     head: u64,
+    /// Since when the ring has been full behind a record that waits for its instruction.
+    full: Option<Instant>,
 }
+
+/// How long a ring may be full behind a record that waits for its instruction. An instruction takes that long only if its thread is
+/// stopped, or waits for a page that another thread is to provide: one, perhaps, that waits for room here.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of the largest record, and more.
+const LARGEST: u64 = 128 << 10;
 
 /// What is next in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +127,24 @@ impl Reader {
         }
     }
 
+    /// Nothing is next at this moment. If that is since a record waits for its instruction, and the ring has been full behind it
+    /// for long, nobody waits for room any more until it has gone on.
+    pub(crate) fn stands(&mut self, contexts: &Contexts, number: u32, now: Instant) {
+        if self.filled() + LARGEST <= contexts.ring_size() {
+            self.full = None;
+            return;
+        }
+        let since = *self.full.get_or_insert(now);
+        if now.duration_since(since) > PATIENCE
+            && let Some(tail) = contexts.word(number, offset_of!(Context, tail))
+        {
+            tail.store(ABANDONED, Ordering::Release);
+        }
+    }
+
     /// The record that was next is done with.
     pub(crate) fn pass(&mut self, record: &Head) {
+        self.full = None;
         self.tail = self.tail.wrapping_add(record.size);
     }
 
@@ -136,7 +162,7 @@ impl Reader {
 
     /// Drops the records that wait for an instruction of a thread that is no more. They may be anywhere in the ring.
     pub(crate) fn drop_of(&self, contexts: &Contexts, number: u32, tid: u32) {
-        let mut at = Reader { tail: self.tail, head: self.head };
+        let mut at = Reader { full: None, ..*self };
         at.look(contexts, number);
         // As many as there can be.
         for _ in 0..contexts.ring_size() as usize / HEADER + 1 {
@@ -255,11 +281,39 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_for_ever_behind_a_record_that_waits() {
+        let mut ring = Ring::new();
+        ring.put(state::TENTATIVE, 64, 0, 3);
+        let mut reader = Reader::default();
+        let tail = |ring: &Ring| {
+            ring.0.word(0, offset_of!(Context, tail)).expect("it is there").load(Ordering::Relaxed)
+        };
+        let begin = Instant::now();
+        let late = begin + PATIENCE + Duration::from_secs(1);
+        reader.look(&ring.0, 0);
+        reader.stands(&ring.0, 0, begin);
+        reader.stands(&ring.0, 0, late);
+        assert_eq!(tail(&ring), 0, "there is room behind it");
+        ring.head(RING_SIZE - 64);
+        reader.look(&ring.0, 0);
+        reader.stands(&ring.0, 0, begin);
+        reader.stands(&ring.0, 0, begin + PATIENCE);
+        assert_eq!(tail(&ring), 0);
+        reader.stands(&ring.0, 0, late);
+        assert_eq!(tail(&ring), ABANDONED);
+        // Its instruction is done.
+        let Next::Record(record) = reader.next(&ring.0, 0, true) else { panic!("a record") };
+        reader.pass(&record);
+        reader.tell(&ring.0, 0);
+        assert_eq!(tail(&ring), 64);
+    }
+
+    #[test]
     fn a_record_that_does_not_fit_begins_at_the_start() {
         let mut ring = Ring::new();
         let before = RING_SIZE - 72;
         ring.head(before);
-        let mut reader = Reader { tail: before, head: before };
+        let mut reader = Reader { tail: before, head: before, full: None };
         ring.put(state::COMMITTED, 64, 0, 1);
         // Eight bytes are left.
         let place = ring.0.ring(0) + RING_SIZE as usize - 8;
@@ -286,7 +340,7 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             contexts.shared().write(contexts.ring(0), &bytes);
             contexts.word(0, offset_of!(Context, head)).expect("there").store(head, Ordering::Relaxed);
-            let mut reader = Reader { tail, head: tail };
+            let mut reader = Reader { tail, head: tail, full: None };
             reader.look(&contexts, 0);
             let mut steps = 0;
             while let Next::Record(record) = reader.next(&contexts, 0, true) {

@@ -1,0 +1,249 @@
+//! The targets of a command line, and what is given to them.
+
+mod text;
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use trace::sink::{CtfSink, Journal, KernelLog, Ltt, Promise, Queue, Serial, Sink, StoreSink, Target, View};
+use trace::store::Store;
+use trace::template::Templates;
+use trace::{Items, Record};
+
+use crate::Failure;
+use crate::arguments::{Format, Shown};
+use crate::recording::{Recording, about};
+use crate::summary::count;
+use text::{Terminal, TextFile};
+
+/// The targets that a command line names, each once; `usual` without any.
+pub(crate) fn named(
+    targets: &[Target],
+    output: Option<&Path>,
+    format: Option<Format>,
+    usual: Target,
+) -> Vec<Target> {
+    let file = output.map(|path| match Format::of(output, format) {
+        Format::Text => Target::File(path.to_owned()),
+        Format::Dpt => Target::Store(path.to_owned()),
+    });
+    let mut all = Vec::new();
+    for target in targets.iter().cloned().chain(file) {
+        if !all.contains(&target) {
+            all.push(target);
+        }
+    }
+    if all.is_empty() {
+        all.push(usual);
+    }
+    all
+}
+
+/// Checks that what is asked to be shown has a meaning for one of the targets.
+///
+/// # Errors
+/// It has not.
+pub(crate) fn suit(targets: &[Target], shown: &Shown) -> Result<(), Failure> {
+    let has_text = |target: &Target| !matches!(target, Target::Store(_) | Target::Ctf(_) | Target::Ltt(_));
+    if !shown.unformatted_output || targets.iter().any(has_text) {
+        return Ok(());
+    }
+    Err(Failure::new(match targets {
+        [Target::Store(_)] => {
+            "--unformatted-output is for text, and a trace store is none; give it to `dprobes show`"
+                .to_owned()
+        }
+        _ => format!("--unformatted-output is for text, and {} is none", names(targets)),
+    }))
+}
+
+/// Targets, as they are told.
+fn names(targets: &[Target]) -> String {
+    targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The header items of records that go to these targets. Those that hold all have all items unless some are asked for, since they are
+/// chosen when they are read; and always the time.
+pub(crate) fn items(targets: &[Target], shown: &Shown) -> Items {
+    match (targets.iter().any(Target::holds_all), shown.log.is_empty()) {
+        (false, _) => shown.items(),
+        (true, true) => Items::ALL,
+        (true, false) => shown.items().with(Items::TSC),
+    }
+}
+
+/// How the records of a program are shown.
+pub(crate) fn view(shown: &Shown, templates: Option<Templates>) -> View {
+    View { items: shown.items(), form: shown.form(), templates }
+}
+
+/// How targets are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// They may be those of other programs too: files go on at their end, and stores are new.
+    pub(crate) is_shared: bool,
+    /// Nothing may be lost.
+    pub(crate) lossless: bool,
+}
+
+/// A target that is open.
+pub(crate) struct Open {
+    pub(crate) recording: Recording,
+    name: String,
+    /// Whether a failure was told.
+    failed: bool,
+}
+
+impl Open {
+    /// Opens a target. Where probes go in that stay, a missing log is no reason to refuse them: they may log nothing. What there is to
+    /// tell of it comes with the target.
+    ///
+    /// # Errors
+    /// As [`Open::new`].
+    pub(crate) fn or_nowhere(target: &Target, how: How) -> Result<(Open, Option<String>), String> {
+        match (Open::new(target, how), target) {
+            (Err(error), Target::KernelLog(None)) => {
+                let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
+                let nowhere = Nowhere { name: target.to_string(), error, lost: 0 };
+                let recording = Recording::new(Box::new(nowhere));
+                Ok((Open { recording, name: target.to_string(), failed: true }, Some(told)))
+            }
+            (opened, _) => opened.map(|open| (open, None)),
+        }
+    }
+
+    /// Opens a target.
+    ///
+    /// # Errors
+    /// It cannot be opened: the message names it.
+    pub(crate) fn new(target: &Target, how: How) -> Result<Open, String> {
+        match sink(target, how) {
+            Ok(sink) => Ok(Open { name: sink.name(), recording: Recording::new(sink), failed: false }),
+            Err(error) => Err(match target {
+                // The path is the whole of their name.
+                Target::File(path) | Target::Store(path) => match error.kind() {
+                    io::ErrorKind::AlreadyExists => {
+                        format!("{}: {error}; a trace store is begun in a new file", path.display())
+                    }
+                    _ => format!("{}: {error}", path.display()),
+                },
+                _ => format!("{target}: {error}"),
+            }),
+        }
+    }
+
+    /// What to tell of a failure: only the first is told.
+    pub(crate) fn failure(&mut self, error: &io::Error) -> Option<String> {
+        if std::mem::replace(&mut self.failed, true) {
+            return None;
+        }
+        let name = &self.name;
+        Some(match error.kind() {
+            io::ErrorKind::Interrupted => {
+                format!("warning: {name}: nobody took the records; those that were not written yet are lost")
+            }
+            _ => format!("warning: {name}: {error}; records are lost"),
+        })
+    }
+
+    /// Brings it to its end: what there is to tell.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Err(error) = self.recording.finish() {
+            told.extend(self.failure(&error));
+        }
+        let lost = self.recording.lost();
+        if lost > 0 {
+            told.push(format!("warning: {}: {} could not be written", self.name, count(lost, "record")));
+        }
+        told
+    }
+}
+
+fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
+    let name = target.to_string();
+    let at_end = |path: &Path| match how.is_shared {
+        true => OpenOptions::new().append(true).create(true).mode(0o600).open(path),
+        false => File::create(path),
+    };
+    Ok(match target {
+        Target::Terminal => Box::new(Terminal::default()),
+        Target::KernelLog(path) => {
+            Box::new(Queue::before(how.lossless, |closing| KernelLog::open(name, path.as_deref(), closing))?)
+        }
+        Target::Serial(path) => {
+            Box::new(Queue::before(how.lossless, |closing| Serial::open(name, path, closing))?)
+        }
+        Target::Journal(path) => {
+            Box::new(Queue::before(how.lossless, |closing| Journal::open(name, path.as_deref(), closing))?)
+        }
+        Target::Ltt(path) => Box::new(Ltt::new(name, at_end(path)?)),
+        Target::Ctf(path) => Box::new(CtfSink::create(name, path, &about())?),
+        Target::File(path) => Box::new(TextFile::new(name, at_end(path)?)),
+        Target::Store(path) => {
+            let file = match how.is_shared {
+                true => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?,
+                false => File::create(path)?,
+            };
+            Box::new(StoreSink::new(name, Store::new(file, &about())?))
+        }
+    })
+}
+
+/// A log that could not be opened.
+#[derive(Debug)]
+struct Nowhere {
+    name: String,
+    /// Why.
+    error: String,
+    lost: u64,
+}
+
+impl Sink for Nowhere {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn promise(&self) -> &'static Promise {
+        Target::KernelLog(None).promise()
+    }
+
+    fn record(&mut self, _program: u32, _record: &Record) -> io::Result<()> {
+        self.lost += 1;
+        Err(io::Error::other(self.error.clone()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Records that no target took, by program and probe: the engine counts them as dropped, and tells that in time.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(HashMap<(usize, usize), u64>);
+
+impl Refused {
+    /// Notes one.
+    pub(crate) fn note(&mut self, program: usize, probe: u32) {
+        *self.0.entry((program, probe as usize)).or_default() += 1;
+    }
+
+    /// Of so many dropped records, those that are among them.
+    pub(crate) fn take(&mut self, program: usize, probe: usize, dropped: u64) -> u64 {
+        let Some(noted) = self.0.get_mut(&(program, probe)) else { return 0 };
+        let taken = dropped.min(*noted);
+        *noted -= taken;
+        taken
+    }
+}

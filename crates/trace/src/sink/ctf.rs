@@ -1,0 +1,91 @@
+//! A trace in the Common Trace Format as a target.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use super::{Promise, Sink, View, promise};
+use crate::ctf::Writer;
+use crate::store::{About, Fact, Loss};
+use crate::{Items, Record};
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct CtfSink {
+    name: String,
+    writer: Writer,
+    /// The modules of the programs, and the items of their records.
+    programs: HashMap<u32, (String, Items)>,
+}
+
+impl CtfSink {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// Those of [`Writer::create`].
+    pub fn create(name: String, directory: &Path, about: &About) -> io::Result<CtfSink> {
+        Ok(CtfSink { name, writer: Writer::create(directory, about)?, programs: HashMap::new() })
+    }
+}
+
+impl Sink for CtfSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn promise(&self) -> &'static Promise {
+        &promise::CTF
+    }
+
+    fn show(&mut self, _program: u32, view: &View) {
+        for (_, template) in view.templates.iter().flat_map(|templates| templates.templates()) {
+            self.writer.template(template.clone());
+        }
+    }
+
+    fn fact(&mut self, fact: &Fact) -> io::Result<()> {
+        match fact {
+            Fact::Program(program) => {
+                self.programs.insert(program.number, (program.module.clone(), program.items));
+            }
+            Fact::Probe(probe) => {
+                let unknown = (String::new(), Items::ALL);
+                let (module, items) = self.programs.get(&probe.program).unwrap_or(&unknown);
+                let name = format!("{module}:{}", probe.point);
+                self.writer.probe(probe.program, probe.number, &name, *items);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        self.writer.record(program, record)
+    }
+
+    fn loss(&mut self, loss: &Loss, refused: u64) -> io::Result<()> {
+        // The trace knows already of what it could not take itself.
+        self.writer.discarded(loss.dropped.saturating_sub(refused));
+        Ok(())
+    }
+
+    fn waits(&self) -> bool {
+        self.writer.waits()
+    }
+
+    fn idle(&mut self) -> io::Result<()> {
+        self.writer.idle()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.writer.end().map(|_| ())
+    }
+
+    fn lost(&self) -> u64 {
+        self.writer.lost()
+    }
+}

@@ -1,0 +1,70 @@
+//! Messages to a daemon's socket, one datagram each.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::Closing;
+
+/// A socket that somebody else has.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    path: PathBuf,
+    /// None while there is nobody at the other end.
+    socket: Option<UnixDatagram>,
+    closing: Closing,
+}
+
+impl Datagrams {
+    /// Connects to a socket.
+    ///
+    /// # Errors
+    /// There is none, or nobody has it open.
+    pub(super) fn connect(path: PathBuf, closing: Closing) -> io::Result<Datagrams> {
+        let mut datagrams = Datagrams { path, socket: None, closing };
+        datagrams.again()?;
+        Ok(datagrams)
+    }
+
+    fn again(&mut self) -> io::Result<()> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(&self.path)?;
+        socket.set_nonblocking(true)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Sends a message. A daemon that is slow is waited for; one that has begun anew is found again.
+    ///
+    /// # Errors
+    /// There is nobody to take it, or it is larger than the kernel lets a message be, or it is given up.
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let begin = Instant::now();
+        let mut is_new = false;
+        loop {
+            if self.socket.is_none() {
+                is_new = true;
+                self.again()?;
+            }
+            let Some(socket) = &self.socket else { return Err(io::ErrorKind::NotConnected.into()) };
+            match socket.send(message) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.closing.wait_for(socket.as_fd(), begin)?;
+                }
+                Err(error) => {
+                    let is_gone = !matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::ENOBUFS));
+                    if is_gone {
+                        self.socket = None;
+                    }
+                    if is_new || !is_gone {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The kernel's log, for those who may write it, and the system's log for the others.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::datagram::Datagrams;
+use super::pace::Pace;
+use super::view::Texts;
+use super::{Closing, Promise, Sink, View, promise};
+use crate::Record;
+
+/// The kernel's log.
+const DEVICE: &str = "/dev/kmsg";
+/// The system's log: a syslog daemon's, or journald's in the same form.
+const SOCKETS: [&str; 2] = ["/dev/log", "/run/systemd/journal/dev-log"];
+/// What says whether the kernel limits messages.
+const LIMIT: &str = "/proc/sys/kernel/printk_devkmsg";
+
+/// Bytes of a message. The kernel refuses one of about 1000 or more, and its prefix and newline come to it.
+const MOST: usize = 960;
+
+/// Writes records to a log: each line is a message of its own, of priority "informational".
+#[derive(Debug)]
+pub struct KernelLog {
+    name: String,
+    log: Log,
+    texts: Texts,
+    text: Vec<u8>,
+    message: Vec<u8>,
+    closing: Closing,
+    lost: u64,
+}
+
+#[derive(Debug)]
+enum Log {
+    Device(File, Option<Pace>),
+    Daemon(Datagrams),
+}
+
+impl KernelLog {
+    /// Opens a log: that at a path, a device or a socket; or the kernel's or, where the user may not write that, the system's.
+    ///
+    /// # Errors
+    /// There is none that could be written, or the kernel throws away what is written to it.
+    pub fn open(name: String, path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
+        let log = match path {
+            Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &closing)?,
+            Some(path) => device(path)?,
+            None => match device(Path::new(DEVICE)) {
+                Ok(log) => log,
+                Err(error) => {
+                    let mut daemons = SOCKETS.iter().map(|path| daemon(PathBuf::from(path), &closing));
+                    daemons.find_map(Result::ok).ok_or_else(|| {
+                        let text =
+                            format!("{DEVICE}: {error}; and no log daemon has {}", SOCKETS.join(" or "));
+                        io::Error::new(error.kind(), text)
+                    })?
+                }
+            },
+        };
+        Ok(KernelLog {
+            name,
+            log,
+            texts: Texts::default(),
+            text: Vec::new(),
+            message: Vec::new(),
+            closing,
+            lost: 0,
+        })
+    }
+
+    /// Sends a line.
+    fn send(&mut self, line: &[u8]) -> io::Result<()> {
+        self.message.clear();
+        match &mut self.log {
+            Log::Device(file, pace) => {
+                while let Some(end) = pace.as_mut().and_then(|pace| pace.next(Instant::now())) {
+                    self.closing.wait_until(end).map_err(|error| {
+                        let text = format!(
+                            "the kernel takes ten lines in five seconds, unless {LIMIT} is `on` (as root: sysctl -w \
+                             kernel.printk_devkmsg=on)"
+                        );
+                        io::Error::new(error.kind(), text)
+                    })?;
+                }
+                // <6>: informational. The kernel takes one message in one write.
+                self.message.extend_from_slice(b"<6>");
+                self.message.extend_from_slice(line);
+                self.message.push(b'\n');
+                file.write_all(&self.message)
+            }
+            Log::Daemon(datagrams) => {
+                // 14: of a user's process, informational.
+                write!(self.message, "<14>dprobes[{}]: ", std::process::id())?;
+                self.message.extend_from_slice(line);
+                datagrams.send(&self.message)
+            }
+        }
+    }
+}
+
+fn device(path: &Path) -> io::Result<Log> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let metadata = file.metadata()?;
+    // The kernel's log has this number, wherever it stands.
+    let is_kernels = metadata.file_type().is_char_device() && metadata.rdev() == libc::makedev(1, 11);
+    let limit = if is_kernels { std::fs::read_to_string(LIMIT).unwrap_or_default() } else { String::new() };
+    match limit.trim() {
+        "off" => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("the kernel throws away what is written to it: {LIMIT} is `off`"),
+        )),
+        "ratelimit" => Ok(Log::Device(file, Some(Pace::default()))),
+        _ => Ok(Log::Device(file, None)),
+    }
+}
+
+fn daemon(path: PathBuf, closing: &Closing) -> io::Result<Log> {
+    Datagrams::connect(path, closing.clone()).map(Log::Daemon)
+}
+
+impl Sink for KernelLog {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn promise(&self) -> &'static Promise {
+        &promise::KLOG
+    }
+
+    fn show(&mut self, program: u32, view: &View) {
+        self.texts.show(program, view);
+    }
+
+    fn forget(&mut self, program: u32) -> io::Result<()> {
+        self.texts.forget(program);
+        Ok(())
+    }
+
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        self.texts.of(program).append(record, &mut text);
+        let sent = messages(&text).try_for_each(|line| self.send(line));
+        self.text = text;
+        sent.inspect_err(|_| self.lost += 1)
+    }
+
+    fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        self.texts.refresh(tell);
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// The lines of some text, but for empty ones; what is longer than a message may be is several. A character stays whole.
+fn messages(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n').flat_map(|mut line| {
+        std::iter::from_fn(move || {
+            // Of a character, all bytes but the first begin with the bits 10.
+            let goes_on = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+            let most = MOST.min(line.len());
+            let end = (most.saturating_sub(3)..=most).rev().find(|&at| !goes_on(at)).unwrap_or(most);
+            let (message, rest) = line.split_at(end);
+            line = rest;
+            Some(message).filter(|message| !message.is_empty())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_several_messages() {
+        let text = format!("one\n\n{}\n{}x\nend", "a".repeat(2 * MOST), "é".repeat(MOST));
+        let parts: Vec<&[u8]> = messages(text.as_bytes()).collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        assert_eq!(lengths, [3, MOST, MOST, MOST, MOST, 1, 3]);
+        assert!(parts.iter().all(|part| std::str::from_utf8(part).is_ok()));
+        assert_eq!(parts.concat(), text.replace('\n', "").as_bytes());
+        let odd = format!("a{}", "é".repeat(MOST));
+        assert!(messages(odd.as_bytes()).all(|part| part.len() <= MOST && std::str::from_utf8(part).is_ok()));
+        // What is no text is cut too, and nothing of it lost.
+        let bytes = [0x80u8; 2 * MOST];
+        assert_eq!(messages(&bytes).map(<[u8]>::len).sum::<usize>(), 2 * MOST);
+        assert!(messages(&[0x80]).eq([&[0x80u8][..]]));
+    }
+}

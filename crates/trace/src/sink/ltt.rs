@@ -1,0 +1,307 @@
+//! The raw event stream of seed 000, section 5, as a file: what the original handed to the Linux Trace Toolkit.
+//!
+//! The seed has an interface of three calls (create an event for a module, log one, destroy it) and `struct trace_raw` for what is logged.
+//! A stream is these calls in their order; all numbers have 4 bytes and are little-endian:
+//!
+//! ```text
+//! id         4    which event: a number that was created; 0: what follows is about events
+//! DataSize   4    the bytes of Data
+//! Data            the record: its header (`raw`), and the logged bytes
+//! ```
+//!
+//! and, where the id is 0, Data is one of
+//!
+//! ```text
+//! id 4, word 4, module, format, description    created: three texts, each with a NUL; word: the bytes of a word in headers, 4 or 8
+//! id 4                                         destroyed
+//! id 4, lost 8                                 so many records of this event were lost before
+//! ```
+//!
+//! The seed leaves open how a daemon keeps what is created; this is ours. An id that is created again is another event from there on, so that
+//! streams can be laid end to end.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use super::{Promise, Sink, View, promise};
+use crate::raw::{self, Malformed};
+use crate::store::{Fact, Loss};
+use crate::{Items, Record};
+
+/// The id of what is about events.
+const ABOUT: u32 = 0;
+/// Bytes of an event, at most.
+const MOST: u32 = 1 << 24;
+
+/// A stream that is being written.
+#[derive(Debug)]
+pub struct Ltt<W: Write = File> {
+    name: String,
+    out: BufWriter<W>,
+    /// The items of the headers of each program's records.
+    shows: Vec<(u32, Items)>,
+    data: Vec<u8>,
+    lost: u64,
+}
+
+impl<W: Write> Ltt<W> {
+    /// A stream that goes on at the end of `out`.
+    pub fn new(name: String, out: W) -> Ltt<W> {
+        Ltt {
+            name,
+            out: BufWriter::with_capacity(1 << 16, out),
+            shows: Vec::new(),
+            data: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    /// Writes an event with the data that was put together.
+    fn event(&mut self, id: u32) -> io::Result<()> {
+        self.out.write_all(&id.to_le_bytes())?;
+        self.out.write_all(&(self.data.len() as u32).to_le_bytes())?;
+        self.out.write_all(&self.data)
+    }
+}
+
+/// The event of a program.
+fn id(program: u32) -> u32 {
+    program.wrapping_add(1).max(1)
+}
+
+impl<W: Write> Sink for Ltt<W> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn promise(&self) -> &'static Promise {
+        &promise::LTT
+    }
+
+    fn show(&mut self, program: u32, view: &View) {
+        self.shows.retain(|(other, _)| *other != program);
+        self.shows.push((program, view.items));
+    }
+
+    fn fact(&mut self, fact: &Fact) -> io::Result<()> {
+        let Fact::Program(program) = fact else { return Ok(()) };
+        self.data.clear();
+        self.data.extend_from_slice(&id(program.number).to_le_bytes());
+        self.data.extend_from_slice(&program.word.to_le_bytes());
+        // As the original, which left the format of its data to others.
+        for text in [&program.module, "HEX", &program.name] {
+            self.data.extend(text.bytes().filter(|&byte| byte != 0));
+            self.data.push(0);
+        }
+        self.event(ABOUT)
+    }
+
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        let items = self.shows.iter().find(|(other, _)| *other == program);
+        let items = items.map_or(Items::DEFAULT, |(_, items)| *items);
+        self.data.clear();
+        raw::write(record, items, &mut self.data);
+        self.event(id(program)).inspect_err(|_| self.lost += 1)
+    }
+
+    fn loss(&mut self, loss: &Loss, _refused: u64) -> io::Result<()> {
+        self.data.clear();
+        self.data.extend_from_slice(&id(loss.program).to_le_bytes());
+        self.data.extend_from_slice(&loss.dropped.to_le_bytes());
+        self.event(ABOUT)
+    }
+
+    fn forget(&mut self, program: u32) -> io::Result<()> {
+        self.shows.retain(|(other, _)| *other != program);
+        self.data.clear();
+        self.data.extend_from_slice(&id(program).to_le_bytes());
+        self.event(ABOUT)
+    }
+
+    fn waits(&self) -> bool {
+        !self.out.buffer().is_empty()
+    }
+
+    fn idle(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        for (program, _) in std::mem::take(&mut self.shows) {
+            self.forget(program)?;
+        }
+        self.out.flush()
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// What stands in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An event was created.
+    Created {
+        /// Its id.
+        id: u32,
+        /// The bytes of a word in the headers of its records, of a program that is for one kind of machine.
+        word: u32,
+        /// The module that its program is for.
+        module: String,
+        /// What its data is: `HEX`.
+        format: String,
+        /// Where its program came from.
+        description: String,
+    },
+    /// An event was destroyed.
+    Destroyed(u32),
+    /// So many records of an event were lost.
+    Lost(u32, u64),
+    /// A record of an event, with the items of its header.
+    Record(u32, Record, Items),
+}
+
+/// Reads a stream.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    /// The bytes of a word, by id.
+    words: Vec<(u32, u32)>,
+}
+
+impl<'a> Events<'a> {
+    /// The events of a stream.
+    pub fn of(bytes: &'a [u8]) -> Events<'a> {
+        Events { bytes, offset: 0, words: Vec::new() }
+    }
+
+    fn wrong(&self, item: &'static str, found: String) -> Malformed {
+        Malformed { offset: self.offset, item, found }
+    }
+
+    fn event(&mut self) -> Result<Event, Malformed> {
+        let left = &self.bytes[self.offset..];
+        let (id, rest) = take(left).ok_or_else(|| self.wrong("id", "the stream is cut off".to_owned()))?;
+        let (size, rest) =
+            take(rest).ok_or_else(|| self.wrong("DataSize", "the stream is cut off".to_owned()))?;
+        let data = rest.get(..size as usize).filter(|_| size <= MOST);
+        let data =
+            data.ok_or_else(|| self.wrong("Data", format!("{size} bytes, and {} are left", rest.len())))?;
+        let event = match id {
+            ABOUT => self.about(data)?,
+            id => {
+                let word = self.words.iter().find(|(other, _)| *other == id).map_or(8, |(_, word)| *word);
+                let (record, items) = raw::read(data, word as usize)
+                    .map_err(|wrong| Malformed { offset: self.offset + 8 + wrong.offset, ..wrong })?;
+                Event::Record(id, record, items)
+            }
+        };
+        self.offset += 8 + data.len();
+        Ok(event)
+    }
+
+    fn about(&mut self, data: &[u8]) -> Result<Event, Malformed> {
+        let unknown = || self.wrong("Data", format!("{} bytes about no event", data.len()));
+        let (id, rest) = take(data).ok_or_else(unknown)?;
+        // What is created has more: its format alone has four.
+        if rest.is_empty() {
+            return Ok(Event::Destroyed(id));
+        }
+        if let Ok(lost) = rest.try_into() {
+            return Ok(Event::Lost(id, u64::from_le_bytes(lost)));
+        }
+        let (word, rest) = take(rest).ok_or_else(unknown)?;
+        let mut texts = rest.split(|&byte| byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+        let mut next = || texts.next().unwrap_or_default();
+        let (module, format, description) = (next(), next(), next());
+        self.words.retain(|(other, _)| *other != id);
+        self.words.push((id, word));
+        Ok(Event::Created { id, word, module, format, description })
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event, Malformed>;
+
+    /// The next event; after an error there is none, as nothing says where another begins.
+    fn next(&mut self) -> Option<Result<Event, Malformed>> {
+        if self.offset >= self.bytes.len() {
+            return None;
+        }
+        let event = self.event();
+        if event.is_err() {
+            self.offset = self.bytes.len();
+        }
+        Some(event)
+    }
+}
+
+/// Takes a number.
+fn take(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_le_bytes(*number), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::Program;
+
+    fn stream(fill: impl FnOnce(&mut Ltt<Vec<u8>>)) -> Vec<u8> {
+        let mut ltt = Ltt::new("ltt".to_owned(), Vec::new());
+        fill(&mut ltt);
+        ltt.finish().expect("a vector takes everything");
+        ltt.out.into_inner().expect("a vector takes everything")
+    }
+
+    fn program(number: u32, word: u32) -> Fact {
+        let module = "libc.so.6".to_owned();
+        Program { number, module, name: "a.rpn".to_owned(), word, ..Program::default() }.into()
+    }
+
+    #[test]
+    fn the_calls_of_the_seed_stand_in_their_order() {
+        let record = Record { major: 1, minor: 2, eip: 5, word: 4, data: vec![0xaa], ..Record::default() };
+        let items = Items::MAJOR.with(Items::MINOR).with(Items::EIP);
+        let bytes = stream(|ltt| {
+            ltt.fact(&program(0, 4)).expect("it is written");
+            ltt.show(0, &View { items, ..View::default() });
+            ltt.record(0, &record).expect("it is written");
+            ltt.loss(&Loss { dropped: 9, ..Loss::default() }, 0).expect("it is written");
+        });
+        let expected = [
+            &b"\x00\0\0\0\x1c\0\0\0\x01\0\0\0\x04\0\0\0libc.so.6\0HEX\0a.rpn\0"[..],
+            b"\x01\0\0\0\x11\0\0\0\x43\0\0\0\x01\0\0\0\x02\0\0\0\x05\0\0\0\xaa",
+            b"\x00\0\0\0\x0c\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0",
+            b"\x00\0\0\0\x04\0\0\0\x01\0\0\0",
+        ]
+        .concat();
+        assert_eq!(bytes, expected);
+        let events: Result<Vec<Event>, Malformed> = Events::of(&bytes).collect();
+        let (module, format, description) = ("libc.so.6".into(), "HEX".into(), "a.rpn".into());
+        let created = Event::Created { id: 1, word: 4, module, format, description };
+        let expected = vec![created, Event::Record(1, record, items), Event::Lost(1, 9), Event::Destroyed(1)];
+        assert_eq!(events, Ok(expected));
+        for length in 1..bytes.len() {
+            let last = Events::of(&bytes[..length]).last();
+            let whole = [36, 61, 81].contains(&length);
+            assert_eq!(last.is_some_and(|event| event.is_ok()), whole, "cut off at {length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let count = Events::of(&bytes).count();
+            prop_assert!(count <= bytes.len() / 8 + 1);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A terminal line, as the original's COM1 and COM2: another machine reads what this one, which may be about to die, has to say.
+//!
+//! A record is its raw header ([`raw`]), the logged bytes, CR and LF. Nothing says how long the bytes are: whoever reads it knows
+//! the program. Where text is asked for (`--unformatted-output`, templates), it is the lines of the kernel's log, each ended by CR and LF; that is
+//! what seed 000, section 5, describes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Instant;
+
+use super::view::Live;
+use super::{Closing, Promise, Sink, View, promise};
+use crate::{Items, Record, raw};
+
+/// The end of a record.
+const END: &[u8] = b"\r\n";
+
+/// A terminal line. While it is open, it passes all bytes as they are; then it is as it was. Its speed stays what it is.
+#[derive(Debug)]
+pub struct Serial {
+    name: String,
+    file: File,
+    /// How it was before.
+    before: libc::termios,
+    shows: Vec<(u32, Shows)>,
+    bytes: Vec<u8>,
+    closing: Closing,
+    lost: u64,
+}
+
+/// How the records of a program are written.
+#[derive(Debug)]
+enum Shows {
+    Raw(Items),
+    Text(Live),
+}
+
+impl Serial {
+    /// Opens a line.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no terminal.
+    pub fn open(name: String, path: &Path, closing: Closing) -> io::Result<Serial> {
+        // It does not wait for a carrier, and does not become the terminal of this process.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        if !file.is_terminal() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no terminal line"));
+        }
+        let before = attributes(&file)?;
+        let mut raw = before;
+        // SAFETY: `raw` is a valid structure.
+        unsafe { libc::cfmakeraw(&raw mut raw) };
+        raw.c_cflag |= libc::CLOCAL;
+        set_attributes(&file, &raw)?;
+        Ok(Serial { name, file, before, shows: Vec::new(), bytes: Vec::new(), closing, lost: 0 })
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let mut left = self.bytes.as_slice();
+        let mut progress = Instant::now();
+        while !left.is_empty() {
+            match self.file.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    left = &left[written..];
+                    progress = Instant::now();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.closing.wait_for(self.file.as_fd(), progress)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the kernel has and the line has not taken.
+    fn left(&self) -> i32 {
+        let mut left = 0;
+        // SAFETY: the call writes one number.
+        match unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) } {
+            0 => left,
+            _ => 0,
+        }
+    }
+}
+
+fn attributes(file: &File) -> io::Result<libc::termios> {
+    let mut attributes = MaybeUninit::uninit();
+    // SAFETY: the call fills the structure if it succeeds.
+    unsafe {
+        match libc::tcgetattr(file.as_raw_fd(), attributes.as_mut_ptr()) {
+            0 => Ok(attributes.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn set_attributes(file: &File, attributes: &libc::termios) -> io::Result<()> {
+    // SAFETY: `attributes` is a valid structure.
+    match unsafe { libc::tcsetattr(file.as_raw_fd(), libc::TCSANOW, attributes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Sink for Serial {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn promise(&self) -> &'static Promise {
+        &promise::SERIAL
+    }
+
+    fn show(&mut self, program: u32, view: &View) {
+        self.shows.retain(|(other, _)| *other != program);
+        let shows =
+            if view.is_text() { Shows::Text(Live::new(view.clone())) } else { Shows::Raw(view.items) };
+        self.shows.push((program, shows));
+    }
+
+    fn forget(&mut self, program: u32) -> io::Result<()> {
+        self.shows.retain(|(other, _)| *other != program);
+        Ok(())
+    }
+
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        self.bytes.clear();
+        match self.shows.iter_mut().find(|(other, _)| *other == program) {
+            Some((_, Shows::Text(live))) => {
+                let mut text = Vec::new();
+                live.append(record, &mut text);
+                for line in text.split_inclusive(|&byte| byte == b'\n') {
+                    self.bytes.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+                    self.bytes.extend_from_slice(END);
+                }
+            }
+            other => {
+                let items = match other {
+                    Some((_, Shows::Raw(items))) => *items,
+                    _ => Items::DEFAULT,
+                };
+                raw::write(record, items, &mut self.bytes);
+                self.bytes.extend_from_slice(END);
+            }
+        }
+        self.write().inspect_err(|_| self.lost += 1)
+    }
+
+    fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        for (_, shows) in &mut self.shows {
+            if let Shows::Text(live) = shows {
+                live.refresh(tell);
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        // What is still on its way is to go as it was written.
+        let (mut left, mut progress) = (self.left(), Instant::now());
+        while left > 0 && !self.closing.gives_up(progress) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let now = self.left();
+            if now != left {
+                (left, progress) = (now, Instant::now());
+            }
+        }
+        // A line that is gone needs none; no record is lost by that.
+        let _ = set_attributes(&self.file, &self.before);
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}

@@ -1,0 +1,213 @@
+//! Targets as they are named: `--log-target serial:/dev/ttyS0,ctf:trace`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::Promise;
+use super::promise;
+
+/// The file of `ltt` where none is named.
+const STREAM: &str = "dprobes.ltt";
+
+/// Where records are to go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Standard error, as text.
+    Terminal,
+    /// The kernel's log; the system's for who may not write the kernel's, or what is there at a path: a device or a socket.
+    KernelLog(Option<PathBuf>),
+    /// A terminal line.
+    Serial(PathBuf),
+    /// A stream of raw events.
+    Ltt(PathBuf),
+    /// The journal, at its own socket or that at a path.
+    Journal(Option<PathBuf>),
+    /// A directory in the Common Trace Format.
+    Ctf(PathBuf),
+    /// A file, as text.
+    File(PathBuf),
+    /// A trace store.
+    Store(PathBuf),
+}
+
+/// What is no target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownTarget(String);
+
+impl fmt::Display for UnknownTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnknownTarget {}
+
+impl Target {
+    /// All targets, as they are written.
+    pub const ALL: &'static str =
+        "KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt, stderr";
+
+    /// Reads a target; its name may be in capitals.
+    ///
+    /// # Errors
+    /// It is none, or what it needs is missing.
+    pub fn parse(text: &str) -> Result<Target, UnknownTarget> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (text, None),
+        };
+        let name = name.to_ascii_lowercase();
+        let path = rest.filter(|rest| !rest.is_empty()).map(PathBuf::from);
+        let needed = |what: &str| {
+            path.clone().ok_or_else(|| {
+                UnknownTarget(format!("`{name}` needs a {what}, as in {name}:{}", example(&name)))
+            })
+        };
+        let target = match name.as_str() {
+            "klog" => Target::KernelLog(path),
+            "evl" => Target::Journal(path),
+            "ltt" => Target::Ltt(path.unwrap_or_else(|| PathBuf::from(STREAM))),
+            "serial" => Target::Serial(needed("device")?),
+            "ctf" => Target::Ctf(needed("directory")?),
+            "file" => Target::File(needed("file")?),
+            "store" => Target::Store(needed("file")?),
+            "com1" | "com2" | "stderr" if rest.is_some() => {
+                return Err(UnknownTarget(format!("`{name}` is complete without what follows it")));
+            }
+            // Where a PC has them.
+            "com1" => Target::Serial(PathBuf::from("/dev/ttyS0")),
+            "com2" => Target::Serial(PathBuf::from("/dev/ttyS1")),
+            "stderr" => Target::Terminal,
+            _ => return Err(UnknownTarget(format!("the targets are {}", Target::ALL))),
+        };
+        Ok(target)
+    }
+
+    /// The path that it has.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Terminal => None,
+            Target::KernelLog(path) | Target::Journal(path) => path.as_deref(),
+            Target::Serial(path)
+            | Target::Ltt(path)
+            | Target::Ctf(path)
+            | Target::File(path)
+            | Target::Store(path) => Some(path),
+        }
+    }
+
+    /// The same target with another path, if it has one.
+    #[must_use]
+    pub fn with_path(self, path: PathBuf) -> Target {
+        match self {
+            Target::Terminal | Target::KernelLog(None) | Target::Journal(None) => self,
+            Target::KernelLog(Some(_)) => Target::KernelLog(Some(path)),
+            Target::Journal(Some(_)) => Target::Journal(Some(path)),
+            Target::Serial(_) => Target::Serial(path),
+            Target::Ltt(_) => Target::Ltt(path),
+            Target::Ctf(_) => Target::Ctf(path),
+            Target::File(_) => Target::File(path),
+            Target::Store(_) => Target::Store(path),
+        }
+    }
+
+    /// Whether it holds all there is of a record, whatever items are shown elsewhere.
+    pub fn holds_all(&self) -> bool {
+        matches!(self, Target::Store(_) | Target::Ctf(_) | Target::Journal(_))
+    }
+
+    /// Whether it makes a file of which there must be none before.
+    pub fn is_made(&self) -> bool {
+        matches!(self, Target::Store(_) | Target::Ctf(_))
+    }
+
+    /// What it promises.
+    pub fn promise(&self) -> &'static Promise {
+        match self {
+            Target::Terminal => &Promise::TERMINAL,
+            Target::KernelLog(_) => &promise::KLOG,
+            Target::Serial(_) => &promise::SERIAL,
+            Target::Ltt(_) => &promise::LTT,
+            Target::Journal(_) => &promise::JOURNAL,
+            Target::Ctf(_) => &promise::CTF,
+            Target::File(_) => &Promise::FILE,
+            Target::Store(_) => &promise::STORE,
+        }
+    }
+}
+
+/// What may stand behind the colon.
+fn example(name: &str) -> &'static str {
+    match name {
+        "serial" => "/dev/ttyS0",
+        "ctf" => "trace",
+        "store" => "trace.dpt",
+        _ => "records.txt",
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Target::Terminal => "stderr",
+            Target::KernelLog(_) => "klog",
+            Target::Serial(_) => "serial",
+            Target::Ltt(_) => "ltt",
+            Target::Journal(_) => "evl",
+            Target::Ctf(_) => "ctf",
+            Target::File(_) => "file",
+            Target::Store(_) => "store",
+        };
+        match self.path() {
+            Some(path) => write!(f, "{name}:{}", path.display()),
+            None => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_named_as_the_original_did_and_in_more_ways() {
+        for (text, target) in [
+            ("KLOG", Target::KernelLog(None)),
+            ("klog:/run/log", Target::KernelLog(Some("/run/log".into()))),
+            ("COM1", Target::Serial("/dev/ttyS0".into())),
+            ("Com2", Target::Serial("/dev/ttyS1".into())),
+            ("serial:/dev/pts/3", Target::Serial("/dev/pts/3".into())),
+            ("LTT", Target::Ltt("dprobes.ltt".into())),
+            ("ltt:/tmp/a:b", Target::Ltt("/tmp/a:b".into())),
+            ("EVL", Target::Journal(None)),
+            ("ctf:trace", Target::Ctf("trace".into())),
+            ("file:a", Target::File("a".into())),
+            ("store:a.dpt", Target::Store("a.dpt".into())),
+            ("stderr", Target::Terminal),
+        ] {
+            assert_eq!(Target::parse(text).as_ref(), Ok(&target), "{text}");
+            assert_eq!(Target::parse(&target.to_string()), Ok(target));
+        }
+        for (text, reason) in [
+            ("tape", "the targets are KLOG"),
+            ("", "the targets are KLOG"),
+            ("serial", "`serial` needs a device, as in serial:/dev/ttyS0"),
+            ("ctf:", "`ctf` needs a directory, as in ctf:trace"),
+            ("com1:x", "`com1` is complete"),
+        ] {
+            let error = Target::parse(text).expect_err(text).to_string();
+            assert!(error.starts_with(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_targets_has_the_promises() {
+        let page = include_str!("../../../../docs/targets.md");
+        for text in ["klog", "com1", "ltt", "evl", "ctf:d", "file:f", "store:s", "stderr"] {
+            let promise = Target::parse(text).expect("a target").promise();
+            for words in [promise.order, promise.losses, promise.pressure] {
+                assert!(page.contains(words), "{text}: {words}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How the records of a program are shown.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::template::Templates;
+use crate::{Form, Items, Record, Text};
+
+/// How long templates are used before it is looked whether they have been changed.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// How the records of a program are shown.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The items of a header.
+    pub items: Items,
+    /// The form of the bytes.
+    pub form: Form,
+    /// The templates, where there are some.
+    pub templates: Option<Templates>,
+}
+
+impl View {
+    /// Whether text is asked for where a target has bytes, too.
+    pub(super) fn is_text(&self) -> bool {
+        self.form == Form::Unformatted || self.templates.is_some()
+    }
+}
+
+/// Records as text, while they are made: templates that are changed meanwhile are read again.
+#[derive(Debug)]
+pub struct Live {
+    text: Box<Text>,
+    /// When it was looked last whether templates have been changed.
+    looked: Instant,
+    /// Whether it was told that they are gone.
+    gone: bool,
+}
+
+impl Live {
+    /// Text as it is asked for.
+    pub fn new(view: View) -> Live {
+        let text = Text::new(view.items, view.form);
+        let text = match view.templates {
+            Some(templates) => text.with_templates(templates),
+            None => text,
+        };
+        Live { text: Box::new(text), looked: Instant::now(), gone: false }
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
+        self.text.write(record, out)
+    }
+
+    /// Appends a record.
+    pub fn append(&mut self, record: &Record, to: &mut Vec<u8>) {
+        self.text.append(record, to);
+    }
+
+    /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
+    pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        let Some(templates) = self.text.templates() else { return };
+        if self.looked.elapsed() < REFRESH {
+            return;
+        }
+        self.looked = Instant::now();
+        let refreshed = templates.refresh();
+        let was_gone = std::mem::replace(&mut self.gone, refreshed.is_err());
+        match refreshed {
+            Ok(true) => complaint(templates).iter().for_each(|complaint| tell(complaint)),
+            Err(error) if !was_gone => tell(&format!("warning: {error}; those that were read stay in use")),
+            Ok(false) | Err(_) => {}
+        }
+    }
+}
+
+/// What there is to say of templates that have mistakes.
+pub fn complaint(templates: &Templates) -> Option<String> {
+    let problems: Vec<String> = templates.problems().map(ToString::to_string).collect();
+    (!problems.is_empty()).then(|| {
+        format!("warning: records of templates with a mistake are shown as dumps\n{}", problems.join("\n"))
+    })
+}
+
+/// The texts of all programs of a sink.
+#[derive(Debug, Default)]
+pub(super) struct Texts(HashMap<u32, Live>);
+
+impl Texts {
+    pub(super) fn show(&mut self, program: u32, view: &View) {
+        self.0.insert(program, Live::new(view.clone()));
+    }
+
+    pub(super) fn forget(&mut self, program: u32) {
+        self.0.remove(&program);
+    }
+
+    /// That of a program: as all are shown, if nothing else was said.
+    pub(super) fn of(&mut self, program: u32) -> &mut Live {
+        self.0.entry(program).or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }))
+    }
+
+    pub(super) fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        self.0.values_mut().for_each(|live| live.refresh(tell));
+    }
+}
