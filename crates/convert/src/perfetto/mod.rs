@@ -53,6 +53,9 @@ impl Counters {
     }
 }
 
+/// A counter of no process: its name, and its points; those without a time are at the end.
+type Total = (String, Vec<(Option<u64>, u64)>);
+
 /// Writes records as a trace of Perfetto's.
 #[derive(Debug)]
 pub struct Perfetto<W: Write> {
@@ -70,7 +73,7 @@ pub struct Perfetto<W: Write> {
     /// The time of the last record.
     last: u64,
     /// What is written at the end: counters of no process, with their values and times.
-    totals: Vec<(String, Vec<(Option<u64>, u64)>)>,
+    totals: Vec<Total>,
     event: Vec<u8>,
 }
 
@@ -216,7 +219,7 @@ fn name(name: &str, module: &str, names: &mut Names, out: &mut Vec<u8>) {
 }
 
 /// The counters that the trace itself has: records dropped, and the variables at the end.
-fn totals(known: &Known) -> Vec<(String, Vec<(Option<u64>, u64)>)> {
+fn totals(known: &Known) -> Vec<Total> {
     let mut totals = Vec::new();
     let mut dropped = 0_u64;
     let mut losses: Vec<_> = known.losses.iter().map(|loss| (loss.time, loss.dropped)).collect();

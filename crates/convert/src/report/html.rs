@@ -121,7 +121,7 @@ fn timeline(out: &mut String, found: &Findings) {
         let _ = write!(out, "<li><i class=\"s{}\"></i>{}</li>", colour(place), escape(name));
     }
     let first = found.times.map_or(found.axis.start, |(least, _)| least);
-    let _ = write!(out, "</ul>{}</section>\n", over_time(&series, found.axis, first));
+    let _ = writeln!(out, "</ul>{}</section>", over_time(&series, found.axis, first));
 }
 
 /// A table: its heads, and its rows as they are.

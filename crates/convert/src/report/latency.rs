@@ -84,9 +84,8 @@ impl Latencies {
                 pair.times.add(record.time.saturating_sub(start));
             }
             if pair.between.from.contains(&probe) {
-                if pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread) {
-                    pair.open += 1;
-                } else if pair.started.insert(thread, record.time).is_some() {
+                let is_full = pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread);
+                if is_full || pair.started.insert(thread, record.time).is_some() {
                     pair.open += 1;
                 }
             }
