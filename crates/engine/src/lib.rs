@@ -51,6 +51,7 @@ mod change;
 mod dump;
 mod error;
 mod exits;
+mod foresee;
 mod hit;
 mod hold;
 mod jump;

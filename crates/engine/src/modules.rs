@@ -8,7 +8,8 @@ use std::path::Path;
 use process::{Error as ProcessError, Machine, Module, Status, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
-use crate::jump::Left;
+use crate::foresee::Foreseen;
+use crate::jump::{Draft, Left, Sites};
 use crate::loader;
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
@@ -24,6 +25,17 @@ struct Work {
     module: Module,
     program: Option<usize>,
     plan: Plan,
+    /// How to arm what was planned, if that was worked out before.
+    draft: Option<Box<Draft>>,
+    /// How many sites were planned.
+    count: usize,
+}
+
+impl Work {
+    fn new(module: &Module, program: Option<usize>, plan: Plan) -> Work {
+        let count = plan.planned.len();
+        Work { module: module.clone(), program, plan, draft: None, count }
+    }
 }
 
 impl Tracer<'_> {
@@ -41,19 +53,19 @@ impl Tracer<'_> {
                 self.seize_strays(tid, number);
             }
         }
-        let modules = match process::modules(tid, &mut self.images) {
-            Ok(modules) => modules,
-            Err(error) => {
-                self.cannot_probe(tid, error.to_string());
-                return Ok((thread, stop));
-            }
-        };
-        if !modules.iter().any(|module| module.image.machine().bitness().is_some()) {
-            self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned());
-            return Ok((thread, stop));
+        if let Some(space) = self.spaces.get(&number)
+            && space.members == 1
+            && !space.starting
+        {
+            // Nobody else runs.
+            self.holds.begin();
         }
+        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
         self.forget_unmapped(number, &modules);
         let works = self.plan_new(number, tid, &modules);
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.foreseen = None;
+        }
         let mut state = (thread, stop);
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
@@ -62,17 +74,59 @@ impl Tracer<'_> {
         Ok(state)
     }
 
+    /// Makes sure that modules are seen which are loaded later, and places nothing else: the first part of [`Tracer::refresh`].
+    pub(crate) fn watch(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
+        let tid = thread.tid();
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+            return Ok((thread, stop));
+        };
+        if self.spaces.get(&number).is_none_or(|space| space.watched) {
+            return Ok((thread, stop));
+        }
+        self.seize_strays(tid, number);
+        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
+        let mut state = (thread, stop);
+        for work in self.plan_own(number, tid, &modules) {
+            state = self.place(number, state.0, state.1, work)?;
+        }
+        Ok(state)
+    }
+
+    /// The modules of a process; none if it cannot be probed, which is told.
+    pub(crate) fn modules_of(&mut self, tid: i32) -> Option<Vec<Module>> {
+        match process::modules(tid, &mut self.images) {
+            Err(error) => self.cannot_probe(tid, error.to_string()),
+            Ok(modules) if modules.iter().any(|module| module.image.machine().bitness().is_some()) => {
+                return Some(modules);
+            }
+            Ok(_) => self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned()),
+        }
+        None
+    }
+
     /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
         let mut refused = Vec::new();
+        self.checked.clear();
         for number in 0..self.programs.len() {
-            refused.extend(self.refusals_of(number, pid)?);
+            for (module, mut plan) in self.plans_of(number, pid)? {
+                // It is not made again when the program is placed.
+                match plan.refused.is_empty() {
+                    true => self.checked.push(((number, module), plan)),
+                    false => refused.append(&mut plan.refused),
+                }
+            }
         }
         Ok(refused)
     }
 
     /// The same for one program.
     pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
+        Ok(self.plans_of(number, pid)?.into_iter().flat_map(|(_, plan)| plan.refused).collect())
+    }
+
+    /// What is planned for a program in the modules of a process.
+    fn plans_of(&mut self, number: usize, pid: i32) -> Result<Vec<(ModuleKey, Plan)>, Error> {
         let memory = process::Memory::open(pid)?;
         let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
         let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
@@ -85,7 +139,8 @@ impl Tracer<'_> {
         }
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
         let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
-        Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
+        let plan = |module: &Module| (module_key(module), place::plan(number, program, module, text, checks));
+        Ok(named.map(plan).collect())
     }
 
     /// How the probes of a process are checked; each program says whether opcodes are.
@@ -105,7 +160,7 @@ impl Tracer<'_> {
     }
 
     /// Whether no program has begun with the probes in: then an error ends the session.
-    fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.begun.is_empty() && !self.serving
     }
 
@@ -126,6 +181,9 @@ impl Tracer<'_> {
             })
             .map(|(&address, _)| address)
             .collect();
+        if !gone.is_empty() {
+            space.generation += 1;
+        }
         if let Some(planner) = &mut space.planner {
             planner.remove(&gone);
         }
@@ -148,13 +206,8 @@ impl Tracer<'_> {
     fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
         let checks = self.checks(tid);
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let mut works = self.plan_own(number, tid, modules);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
-        let mut works = Vec::new();
-        // The engine's own sites trap; they are first, so that probes at the same places do.
-        if !space.watched {
-            space.watched = true;
-            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
-        }
         for (program_number, program) in
             self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
         {
@@ -165,11 +218,49 @@ impl Tracer<'_> {
                     continue;
                 }
                 space.placed.insert(here);
-                let plan = place::plan(program_number, program, module, space.text(), checks);
-                works.push(Work { module: module.clone(), program: Some(program_number), plan });
+                let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
+                works.push(match foreseen {
+                    Some(Foreseen { plan, draft, count, .. }) => {
+                        let draft = Some(Box::new(draft));
+                        Work { module: module.clone(), program: Some(program_number), plan, draft, count }
+                    }
+                    None => {
+                        let plan = place::plan(program_number, program, module, space.text(), checks);
+                        Work::new(module, Some(program_number), plan)
+                    }
+                });
             }
         }
         works
+    }
+
+    /// Plans the engine's own sites, unless they are there. They trap; they are first, so that probes at the same places do.
+    fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
+        let checks = self.checks(tid);
+        match self.spaces.get_mut(&number) {
+            Some(space) if !space.watched => {
+                space.watched = true;
+                own_sites(tid, modules, space.text(), space.starting, checks)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The modules in which a program is to be placed and is not, with how its probes are checked.
+    pub(crate) fn unplaced(&self, number: u32, tid: i32, modules: &[Module]) -> Vec<(usize, Module, Checks)> {
+        let (checks, mut unplaced) = (self.checks(tid), Vec::new());
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let Some(space) = self.spaces.get(&number) else { return unplaced };
+        for (program_number, program) in self.programs.iter().enumerate() {
+            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
+            let named = modules.iter().filter(|module| {
+                program.is_for(pid)
+                    && !space.placed.contains(&(program_number, module_key(module)))
+                    && is_named(module, program.module(), tid)
+            });
+            unplaced.extend(named.map(|module| (program_number, module.clone(), checks)));
+        }
+        unplaced
     }
 
     /// Arms what was planned in one module.
@@ -187,20 +278,24 @@ impl Tracer<'_> {
         for remark in std::mem::take(&mut work.plan.remarks) {
             self.tell_once(remark);
         }
-        if work.plan.planned.is_empty() {
+        if work.count == 0 {
             return Ok((thread, stop));
         }
-        let planned = std::mem::take(&mut work.plan.planned);
-        let mut count = planned.len();
-        note_offsets(&mut self.programs, &work.module, &planned);
+        let mut count = work.count;
         let (mut thread, mut stop) = (thread, stop);
-        let mut traps = planned;
+        let mut traps = std::mem::take(&mut work.plan.planned);
+        note_offsets(&mut self.programs, &work.module, &traps);
         // Where there are jumps, no byte is changed that they do not know of.
         let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
         if let Some(program) =
             work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
-            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, join(traps))?;
+            let strict = self.programs[program].options.engine == Engine::Jump;
+            let sites = work
+                .draft
+                .take()
+                .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites, strict)?;
             (thread, stop) = (stopped, now);
             traps = self.settle_left(&mut work, program, left.unwrap_or_default());
             count -= work.plan.refused.len();
@@ -416,7 +511,7 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
                 place::site(Expected::default(), vaddr, Use::Listed, module, text, checks).ok()
             }));
         }
-        works.push(Work { module: module.clone(), program: None, plan });
+        works.push(Work::new(module, None, plan));
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
@@ -428,13 +523,13 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
             text,
             checks,
         ));
-        works.push(Work { module: main.clone(), program: None, plan });
+        works.push(Work::new(main, None, plan));
     }
     works
 }
 
 /// Sites with the same address become one, with all their users.
-fn join(planned: Vec<Planned>) -> Vec<Planned> {
+pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
     let mut joined: Vec<Planned> = Vec::with_capacity(planned.len());
     let mut places: HashMap<u64, usize> = HashMap::new();
     for site in planned {
@@ -455,7 +550,7 @@ fn is_named(module: &Module, name: &str, tid: i32) -> bool {
 }
 
 /// Notes where in a module's file the probes are that are about to be placed there.
-fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
+pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
     for Planned(site) in planned {
         let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
         for wanted in &site.uses {

@@ -1,6 +1,7 @@
 //! An address space that is probed: its sites, its slot areas, its modules.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use patch::Place;
@@ -8,6 +9,7 @@ use patch::tactic::Planner;
 use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
+use crate::foresee::Foreseen;
 use crate::hold::Held;
 use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
 use crate::ledger::Ledger;
@@ -45,6 +47,8 @@ pub(crate) struct Space {
     pub(crate) looks: Looks,
     /// The trampolines.
     pub(crate) jumps: Jumps,
+    /// How often the sites, or what is known of their jumps, have changed.
+    pub(crate) generation: u64,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
     pub(crate) planner: Option<Planner>,
     /// Mappings that were made in it for probes.
@@ -61,6 +65,8 @@ pub(crate) struct Space {
     pub(crate) starting: bool,
     /// Whether modules are to be looked for as soon as one of its threads is stopped.
     pub(crate) stale: bool,
+    /// What is to be placed in it as soon as one of its threads is stopped, once that is worked out.
+    pub(crate) foreseen: Option<Vec<Foreseen>>,
 }
 
 impl Space {
@@ -79,6 +85,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: Looks::new(starting),
             jumps: Jumps::default(),
+            generation: 0,
             planner: None,
             mappings: 0,
             syscall: None,
@@ -87,6 +94,7 @@ impl Space {
             watched: false,
             starting,
             stale: true,
+            foreseen: None,
         })
     }
 
@@ -120,6 +128,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: self.looks,
             jumps: self.jumps.clone(),
+            generation: 0,
             planner: self.planner.clone(),
             mappings: self.mappings,
             syscall: self.syscall,
@@ -127,7 +136,8 @@ impl Space {
             anchor: None,
             watched: self.watched,
             starting: self.starting,
-            stale: false,
+            stale: self.stale,
+            foreseen: None,
         };
         if !missing.is_empty() {
             for (address, armed) in missing {
@@ -208,6 +218,7 @@ impl Space {
 
     /// Takes a site out that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
+        self.generation += 1;
         if let Some(armed) = self.sites.remove(&address) {
             let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);
@@ -216,6 +227,7 @@ impl Space {
 
     /// Takes sites out, of either kind: restores their bytes.
     pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
+        self.generation += 1;
         let mut batch = Batch::default();
         let mut entered = Vec::new();
         for address in addresses {
@@ -237,6 +249,11 @@ impl Space {
     pub(crate) fn disarm_all(&mut self, held: &Held) {
         self.planner = None;
         self.take_out(self.sites.keys().copied().collect::<Vec<_>>(), held);
+    }
+
+    /// The addresses of the sites that trap in some code, ascending.
+    pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
+        self.sites.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
     }
 
     /// The addresses of the sites that trap.

@@ -74,6 +74,12 @@ impl Room {
         self.areas.retain(|area| is_mapped(area.base, area.size));
     }
 
+    /// Whether an area whose addresses are all in `reach` has a free piece of this size.
+    pub(crate) fn has(&self, size: u64, reach: &RangeInclusive<u64>) -> bool {
+        let within = |area: &&Area| *reach.start() <= area.base && area.end() - 1 <= *reach.end();
+        self.areas.iter().filter(within).any(|area| area.find(size, reach).is_some())
+    }
+
     /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece. It is given back by the
     /// same size.
     pub(crate) fn take(&mut self, size: u64, reach: &RangeInclusive<u64>) -> Option<u64> {
@@ -90,8 +96,7 @@ impl Room {
 
     /// Gives what is behind the first `needed` bytes back, of `size` that were taken.
     pub(crate) fn shrink(&mut self, start: u64, size: u64, needed: u64) {
-        let (size, needed) =
-            (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
+        let (size, needed) = (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
         if needed < size {
             self.give_back(start + needed, size - needed);
         }

@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use patch::{Displaced, Mode, Onward, Place, Refusal, Slot};
 
-use super::plan::Text;
+use super::text::Text;
 
 /// What stands before each copy, and is replaced by a jump when its original is probed: `nop` of the length of a jump.
 pub(crate) const CUT: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -58,8 +58,7 @@ pub(crate) fn tail(
     let mut tail = Vec::new();
     let (mut next, mut end) = (next, end);
     while next < end {
-        let rest = &text.bytes[text.bytes.len().min((next - text.start) as usize)..];
-        let Ok(displaced) = patch::displace_in(Mode::Bits64, &rest[..rest.len().min(15)], next) else {
+        let Ok(displaced) = patch::displace_in(Mode::Bits64, text.ahead(next, 15), next) else {
             return Vec::new();
         };
         let after = next + displaced.length() as u64;

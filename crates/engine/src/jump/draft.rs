@@ -1,0 +1,596 @@
+//! What arming the sites of one module comes to, worked out while the program runs.
+//!
+//! Most instructions are shorter than a jump. What can be done about that is planned by [`patch::tactic`], for all sites of a mapping at
+//! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
+//! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Range, RangeInclusive};
+
+use patch::tactic::{Code, Jump as Shape, Limits, Plan, Planner, Site, Space as Free, Write};
+use process::{Mapping, Module, Status};
+
+use super::handlers::Ready;
+use super::room::{ALIGNMENT, Room};
+use super::shape;
+use super::tail::{self, Behind};
+use super::text::Text;
+use super::writing::Writing;
+use super::{Ground, Layout, Left, New, Trampoline};
+use crate::change::Change;
+use crate::mapping;
+use crate::place::critical_sections;
+use crate::site::{Armed, Jump, Planned, Sites, Use};
+use crate::slots::{self, Growth};
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+/// How far a jump leads.
+const REACH: u64 = 1 << 31;
+/// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
+const NEAR: u64 = 1 << 30;
+/// The smallest area that is mapped for trampolines, in bytes.
+const AREA: u64 = 1 << 16;
+/// How far below the code trampolines are put rather than above it.
+const BELOW: u64 = 1 << 26;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Bytes of code, from a site on, by which is judged whether the flags are live there.
+const AHEAD: usize = 128;
+/// How often a plan is made again without the sites for which there is no jump.
+const ROUNDS: usize = 8;
+
+/// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Basis {
+    /// How often it was changed.
+    pub(crate) generation: u64,
+    pub(crate) ground: Option<Ground>,
+    pub(crate) planner: Option<Planner>,
+    pub(crate) room: Room,
+    /// What drafts before this one will have mapped.
+    reserved: Vec<(u64, u64, Growth)>,
+}
+
+impl Basis {
+    /// What is known now.
+    pub(crate) fn of(space: &Space) -> Basis {
+        Basis {
+            generation: space.generation,
+            ground: space.ground.clone(),
+            planner: space.planner.clone(),
+            room: space.jumps.room.clone(),
+            reserved: Vec::new(),
+        }
+    }
+
+    /// What of a process's address space is taken, by address.
+    fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
+        let mut taken = mapping::taken(tid, mappings);
+        taken.extend(&self.reserved);
+        taken.sort_by_key(|&(start, ..)| start);
+        taken
+    }
+
+    fn reserve(&mut self, base: u64, size: u64) {
+        self.reserved.push((base, base + size, Growth::None));
+    }
+}
+
+/// A jump that is to be made.
+pub(crate) struct Drafted {
+    pub(crate) planned: Planned,
+    pub(crate) jump: Jump,
+    /// Whether it is one of the sites that were to be armed, and not one that was moved for them, or has another jump now.
+    pub(crate) asked: bool,
+}
+
+/// Everything that is to be done.
+#[derive(Default)]
+pub(crate) struct Draft {
+    /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
+    pub(crate) generation: u64,
+    pub(crate) after: Option<Basis>,
+    /// Whether the ground is to be mapped first.
+    pub(crate) lays_ground: bool,
+    /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
+    pub(crate) area: Option<(u64, u64)>,
+    pub(crate) pads: Vec<(u64, u64)>,
+    /// The code as it was read, and the sites in it that trapped then.
+    pub(crate) texts: Vec<Text>,
+    seen: Vec<u64>,
+    jumps: Vec<Drafted>,
+    pub(crate) trampolines: New,
+    /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there yet.
+    pub(crate) code: Vec<(u64, Vec<u8>)>,
+    pub(crate) fresh: BTreeMap<u64, Vec<u8>>,
+    /// Those of landing pads in other pages.
+    pub(crate) more: Vec<Write>,
+    /// Bytes that are the program's again.
+    pub(crate) restore: Vec<Write>,
+    /// The first bytes of sites that will trap.
+    traps: Vec<Change>,
+    /// The jumps and the traps, ready to be written.
+    pub(crate) writing: Writing,
+    pub(crate) left: Vec<Left>,
+}
+
+impl Draft {
+    /// All sites as they were before it was made.
+    pub(crate) fn into_sites(self) -> impl Iterator<Item = Planned> {
+        let asked = self.jumps.into_iter().filter(|drafted| drafted.asked);
+        let asked = asked.map(|drafted| drafted.planned).chain(self.writing.into_sites());
+        asked.chain(self.left.into_iter().map(|left| left.site))
+    }
+
+    /// Whether there is no trap in its code that it does not know of.
+    pub(crate) fn has_seen_traps(&self, space: &Space) -> bool {
+        let traps = self.texts.iter().flat_map(|text| space.traps_in(text.range()));
+        traps.eq(self.seen.iter().copied())
+    }
+
+    fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
+        let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap });
+        self.left.extend(left);
+    }
+}
+
+/// The sites of one mapping.
+struct Group {
+    text: Text,
+    ready: BTreeMap<u64, Ready>,
+    /// Those that are to trap, and why.
+    others: Vec<(Planned, String)>,
+}
+
+/// What a plan for one mapping has to know beside its sites.
+struct Around<'a> {
+    space: &'a Space,
+    module: &'a Module,
+    /// Where instructions are entered in their middle.
+    entered: Vec<u64>,
+    /// Code that has to be executed where it is: restartable sequences.
+    kept: Vec<Range<u64>>,
+    free: Vec<Range<u64>>,
+    trampolines: Range<u64>,
+    limits: Limits,
+}
+
+impl Tracer<'_> {
+    /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
+    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done.
+    pub(crate) fn draft(
+        &mut self,
+        number: u32,
+        tid: i32,
+        module: &Module,
+        planned: Vec<Planned>,
+        mut known: Basis,
+        strict: bool,
+    ) -> Draft {
+        let mut draft = Draft { generation: known.generation, ..Draft::default() };
+        let mappings = process::maps(tid).unwrap_or_default();
+        let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
+        for site in planned {
+            match self.suits_a_jump(number, &site) {
+                Ok(()) => wanted.push(site),
+                Err(reason) => others.push((site, reason)),
+            }
+        }
+        if known.ground.is_none() && !wanted.is_empty() {
+            let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
+            match groundless.map_or_else(|| self.choose_ground(tid, &mappings), Err) {
+                Ok(ground) => {
+                    ground.mapped().for_each(|(base, size)| known.reserve(base, size));
+                    known.ground = Some(ground);
+                    draft.lays_ground = true;
+                }
+                Err(reason) => others.extend(wanted.drain(..).map(|site| (site, reason.clone()))),
+            }
+        }
+        let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
+        let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
+        if strict {
+            for group in &mut groups {
+                draft.leave(group.others.drain(..), !is_planned);
+            }
+            if !draft.left.is_empty() && is_first {
+                let ready = groups.into_iter().flat_map(|group| group.ready.into_values());
+                let reason = "others of its program cannot be armed";
+                draft.leave(ready.map(|ready| (ready.planned, reason.to_owned())), !is_planned);
+                return draft;
+            }
+        }
+        let any = groups.iter().any(|group| !group.ready.is_empty());
+        if !any && !is_planned {
+            draft.leave(groups.into_iter().flat_map(|group| group.others), true);
+            return draft;
+        }
+        let Some(space) = self.spaces.get(&number) else { return draft };
+        if any && let Err(reason) = draft.choose_area(space, tid, &mappings, &groups, &mut known) {
+            let ready = groups.iter_mut().flat_map(|group| std::mem::take(&mut group.ready).into_values());
+            let ready: Vec<_> = ready.map(|ready| (ready.planned, reason.clone())).collect();
+            draft.leave(ready, !is_planned);
+        }
+        let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
+        let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
+        let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
+            .into_iter()
+            .map(|(start, end)| start..end)
+            .collect();
+        kept.sort_by_key(|range| range.start);
+        for group in groups {
+            let entered = self.entered.of(module, &group.text);
+            let (free, trampolines) = free(&known, draft.area, tid, &mappings, &group.text);
+            let around = Around { space, module, entered, kept: kept.clone(), free, trampolines, limits };
+            draft.plan(group, &around, &mut known, strict);
+        }
+        if strict && !draft.left.is_empty() && is_first {
+            return Draft { left: draft.into_all_left(!is_planned), ..Draft::default() };
+        }
+        draft.writing =
+            Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
+        known.generation += 1;
+        draft.after = Some(known);
+        draft
+    }
+
+    /// Compiles the handlers of sites, mapping by mapping.
+    fn group(
+        &mut self,
+        number: u32,
+        mappings: &[Mapping],
+        wanted: Vec<Planned>,
+        others: Vec<(Planned, String)>,
+        known: &mut Basis,
+        draft: &mut Draft,
+    ) -> Vec<Group> {
+        let range_of = |address: u64| {
+            let found = mappings.partition_point(|mapping| mapping.end <= address);
+            let found = mappings.get(found).filter(|mapping| mapping.contains(address));
+            found.map_or(address..address + 1, |mapping| mapping.start..mapping.end)
+        };
+        let all = wanted.into_iter().map(|site| (site, None));
+        let all = all.chain(others.into_iter().map(|(site, reason)| (site, Some(reason))));
+        let mut by_mapping: BTreeMap<u64, (Range<u64>, Vec<(Planned, Option<String>)>)> = BTreeMap::new();
+        for (site, reason) in all {
+            let range = range_of(site.0.address);
+            by_mapping.entry(range.start).or_insert_with(|| (range, Vec::new())).1.push((site, reason));
+        }
+        let mut groups = Vec::with_capacity(by_mapping.len());
+        for (range, sites) in by_mapping.into_values() {
+            let Some(text) = self.spaces.get(&number).and_then(|space| Text::read(space, &range)) else {
+                let reason = "the code cannot be read";
+                draft.leave(
+                    sites.into_iter().map(|(site, own)| (site, own.unwrap_or_else(|| reason.to_owned()))),
+                    known.planner.is_none(),
+                );
+                continue;
+            };
+            let mut group = Group { text, ready: BTreeMap::new(), others: Vec::new() };
+            for (site, reason) in sites {
+                let (address, ground) = (site.0.address, &mut known.ground);
+                let original = site.0.displaced.original();
+                let made = match (reason, ground) {
+                    (Some(reason), _) => Err((site, reason)),
+                    _ if group.text.ahead(address, original.len()) != original => {
+                        Err((site, "its code has changed meanwhile".to_owned()))
+                    }
+                    (None, None) => Err((site, "there is no ground".to_owned())),
+                    (None, Some(ground)) => {
+                        let ahead = group.text.ahead(address, AHEAD);
+                        self.make_ready(number, site, ground, mappings, ahead)
+                    }
+                };
+                match made {
+                    Ok(ready) => drop(group.ready.insert(address, ready)),
+                    Err(other) => group.others.push(other),
+                }
+            }
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+impl Draft {
+    /// Chooses a place for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
+    fn choose_area(
+        &mut self,
+        space: &Space,
+        tid: i32,
+        mappings: &[Mapping],
+        groups: &[Group],
+        known: &mut Basis,
+    ) -> Result<(), String> {
+        let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
+        let (mut size, mut near) = (0, 0);
+        let slot = (patch::SLOT_CAPACITY as u64).next_multiple_of(ALIGNMENT);
+        for ready in groups.iter().flat_map(|group| group.ready.values()) {
+            let layout = ready.layout();
+            let own = layout.reach();
+            reach = *reach.start().max(own.start())..=*reach.end().min(own.end());
+            size += (layout.size() + tail::USUAL).next_multiple_of(ALIGNMENT) + 2 * slot;
+            near = ready.planned.0.address.min(u64::MAX - NEAR);
+        }
+        let first = near.saturating_sub(NEAR).max(*reach.start());
+        let last = (near + NEAR).min(*reach.end());
+        if known.room.has(size, &(first..=last)) {
+            return Ok(());
+        }
+        let size = size.max(AREA).next_multiple_of(PAGE);
+        mapping::count_mapping(mappings.len(), space.mappings)?;
+        let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
+        let gaps = slots::gaps(&known.taken(tid, mappings), size, near, &reach);
+        // Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
+        // below the code more of them can.
+        let below = gaps.iter().find(|gap| gap.start + size <= lowest && lowest - gap.start <= BELOW);
+        let gap = below.or(gaps.first()).ok_or("no free memory within 2 GiB of the module")?;
+        known.room.add(gap.start, size);
+        known.reserve(gap.start, size);
+        self.area = Some((gap.start, size));
+        Ok(())
+    }
+
+    /// Plans the sites of one mapping.
+    fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
+        let Group { text, mut ready, mut others } = group;
+        let there = known.planner.is_some();
+        for round in 0..ROUNDS {
+            let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
+            let plan = around.plan(&mut planner, &text, &ready, &others);
+            let none: HashMap<u64, String> = match strict && round + 1 < ROUNDS {
+                true => {
+                    plan.traps.iter().chain(&plan.refused).map(|(at, why)| (*at, why.to_string())).collect()
+                }
+                false => HashMap::new(),
+            };
+            let without: Vec<u64> = none.keys().copied().filter(|at| ready.contains_key(at)).collect();
+            if !without.is_empty() {
+                let reason = |at: u64| none.get(&at).cloned().unwrap_or_default();
+                let gone = without.iter().filter_map(|&at| Some((ready.remove(&at)?.planned, reason(at))));
+                self.leave(gone.collect::<Vec<_>>(), true);
+                continue;
+            }
+            let mut room = known.room.clone();
+            match emit(around, &plan, &text, &ready, &mut room) {
+                Ok(emitted) => {
+                    plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
+                    (known.planner, known.room) = (Some(planner), room);
+                    self.seen.extend(around.space.traps_in(text.range()));
+                    self.take(emitted, plan, text, ready, others);
+                }
+                // What was there before stays as it is.
+                Err(reason) => {
+                    let ready = std::mem::take(&mut ready).into_values();
+                    self.leave(ready.map(|it| (it.planned, reason.clone())), !there);
+                    self.leave(std::mem::take(&mut others), !there);
+                }
+            }
+            return;
+        }
+    }
+
+    /// Notes what is to be done for the sites of one mapping.
+    fn take(
+        &mut self,
+        emitted: Emitted,
+        plan: Plan,
+        text: Text,
+        mut ready: BTreeMap<u64, Ready>,
+        others: Vec<(Planned, String)>,
+    ) {
+        let Emitted { jumps, trampolines, code, pads, ways } = emitted;
+        for (planned, jump) in jumps {
+            let drafted = match (planned, ready.remove(&jump.shape.address)) {
+                (_, Some(ready)) => Drafted { planned: ready.planned, jump, asked: true },
+                (Some(planned), None) => Drafted { planned, jump, asked: false },
+                (None, None) => continue,
+            };
+            self.jumps.push(drafted);
+        }
+        let reasons: HashMap<u64, (String, bool)> = plan
+            .traps
+            .iter()
+            .map(|(address, reason)| (*address, (reason.to_string(), true)))
+            .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
+            .collect();
+        let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
+        for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
+            let address = site.0.address;
+            let (reason, can_trap) = reasons
+                .get(&address)
+                .cloned()
+                .unwrap_or_else(|| ("no jump was planned for it".to_owned(), false));
+            if can_trap && let Some(change) = text.trap(address) {
+                self.traps.push(change);
+            }
+            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap });
+        }
+        for pad in pads {
+            let at = plan.map.partition_point(|run| run.end <= pad.address);
+            // One that begins in a page that was there already is written for itself.
+            match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
+                true => drop(self.fresh.insert(pad.address, pad.bytes)),
+                false => self.more.push(pad),
+            }
+        }
+        self.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));
+        self.trampolines.add(trampolines, ways);
+        self.code.extend(code);
+        self.restore.extend(plan.restore);
+        self.texts.push(text);
+    }
+
+    /// Nothing is done: all of its sites are left, those that can have a jump, too.
+    fn into_all_left(mut self, can_trap: bool) -> Vec<Left> {
+        let mut left = std::mem::take(&mut self.left);
+        let reason = "others of its program cannot be armed";
+        left.extend(self.into_sites().map(|site| Left { site, reason: reason.to_owned(), can_trap }));
+        left
+    }
+}
+
+impl Around<'_> {
+    fn plan(
+        &self,
+        planner: &mut Planner,
+        text: &Text,
+        ready: &BTreeMap<u64, Ready>,
+        others: &[(Planned, String)],
+    ) -> Plan {
+        let site = |planned: &Planned, jump| Site {
+            address: planned.0.address,
+            length: planned.0.displaced.length(),
+            jump,
+        };
+        let mut sites: Vec<Site> = ready.values().map(|ready| site(&ready.planned, true)).collect();
+        sites.extend(others.iter().map(|(planned, _)| site(planned, false)));
+        sites.extend(self.space.traps_in(text.range()).map(|address| {
+            let length = self.space.sites.get(&address).map_or(1, |armed| armed.site().displaced.length());
+            Site { address, length, jump: false }
+        }));
+        sites.sort_by_key(|site| (site.address, site.jump));
+        sites.dedup_by_key(|site| site.address);
+        let code = Code {
+            address: text.range().start,
+            bytes: text.bytes(),
+            instructions: &[],
+            entered: &self.entered,
+            kept: &self.kept,
+            flow: None,
+        };
+        planner.plan(&code, &Free { free: &self.free, trampolines: self.trampolines.clone() }, &sites)
+    }
+}
+
+/// What is free for landing pads around some code, and where the trampolines are.
+fn free(
+    known: &Basis,
+    area: Option<(u64, u64)>,
+    tid: i32,
+    mappings: &[Mapping],
+    text: &Text,
+) -> (Vec<Range<u64>>, Range<u64>) {
+    let range = text.range();
+    let reach = range.start.saturating_sub(REACH)..range.end.saturating_add(REACH);
+    // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
+    let near = |&(base, size): &(u64, u64)| {
+        base + size > range.start.saturating_sub(NEAR) && base < range.end.saturating_add(NEAR)
+    };
+    let areas = area.into_iter().chain(known.room.areas().filter(near));
+    let trampolines = areas.fold(0..0, |all: Range<u64>, (base, size)| match all.is_empty() {
+        true => base..base + size,
+        false => all.start.min(base)..all.end.max(base + size),
+    });
+    let free = slots::free(&known.taken(tid, mappings), &reach);
+    let free = free.into_iter().flat_map(|range| {
+        let below = range.start..range.end.min(trampolines.start);
+        let above = range.start.max(trampolines.end)..range.end;
+        [below, above].into_iter().filter(|rest| !rest.is_empty())
+    });
+    let free: Vec<Range<u64>> = free.collect();
+    (free, trampolines)
+}
+
+/// The jumps of a plan, and the code that they lead to.
+#[derive(Default)]
+struct Emitted {
+    /// Each with its site, unless that is one of those that are ready.
+    jumps: Vec<(Option<Planned>, Jump)>,
+    trampolines: Vec<Trampoline>,
+    code: Vec<(u64, Vec<u8>)>,
+    pads: Vec<Write>,
+    ways: Vec<(u64, u64, u64)>,
+}
+
+impl Emitted {
+    /// Puts a trampoline somewhere: where it begins, and where its entry is.
+    fn put(
+        &mut self,
+        layout: Layout<'_>,
+        room: &mut Room,
+        within: &Range<u64>,
+    ) -> Result<(u64, u64), String> {
+        let (trampoline, bytes) = layout.put(room, within)?;
+        let place = (trampoline.start(), trampoline.entry());
+        self.code.push((trampoline.start(), bytes));
+        self.trampolines.push(trampoline);
+        Ok(place)
+    }
+}
+
+/// Emits the trampolines of a plan's jumps.
+fn emit(
+    around: &Around<'_>,
+    plan: &Plan,
+    text: &Text,
+    ready: &BTreeMap<u64, Ready>,
+    room: &mut Room,
+) -> Result<Emitted, String> {
+    let (space, within) = (around.space, &around.trampolines);
+    let mut emitted = Emitted::default();
+    let jump_at = |address: &u64| space.sites.get(address).and_then(Armed::jump);
+    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| jump_at(address).is_some()) {
+        return Err(format!("the jump at {address:#x} would have to become a trap"));
+    }
+    let shapes: HashMap<u64, &Shape> = plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
+    let trapped: HashSet<u64> = plan.traps.iter().map(|(address, _)| *address).collect();
+    let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
+    for shape in &plan.jumps {
+        let address = shape.address;
+        let mut planned = None;
+        let next = address + shape.length as u64;
+        let tail = || tail::tail(text, next, shape::end(shape), &around.kept, &behind);
+        let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
+            (Some(ready), _) => emitted.put(Layout { tail: &tail(), ..ready.layout() }, room, within)?,
+            (None, Some(armed)) => {
+                let jump = armed.jump().ok_or("a trap is in the way")?;
+                let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
+                planned = Some(Planned(armed.site().clone()));
+                (trampoline.start(), trampoline.entry())
+            }
+            (None, None) => {
+                let neighbour = text.neighbour(around.module, shape)?;
+                let displaced = &neighbour.0.displaced;
+                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail() };
+                let place = emitted.put(layout, room, within)?;
+                planned = Some(neighbour);
+                place
+            }
+        };
+        let written = text.written(shape, entry).ok_or("a trampoline is out of reach")?;
+        emitted.ways.extend(shape::ways(address, &written).map(|at| (at, address, start)));
+        let jump = Jump {
+            changes: written.changes,
+            trampoline: start,
+            tactic: shape::name(shape.tactic),
+            shape: shape.clone(),
+        };
+        emitted.pads.extend(written.pad);
+        emitted.jumps.push((planned, jump));
+    }
+    Ok(emitted)
+}
+
+/// What is, or will be, behind a site.
+struct Following<'a> {
+    sites: &'a Sites,
+    ready: &'a BTreeMap<u64, Ready>,
+    shapes: &'a HashMap<u64, &'a Shape>,
+    trapped: &'a HashSet<u64>,
+}
+
+impl Behind for Following<'_> {
+    fn stays(&self, address: u64) -> bool {
+        let probed = |armed: &Armed| armed.site().uses.iter().any(|wanted| *wanted != Use::Neighbour);
+        self.ready.contains_key(&address)
+            || self.trapped.contains(&address)
+            || self.sites.get(&address).is_some_and(probed)
+    }
+
+    fn jump_end(&self, address: u64) -> Option<u64> {
+        let there = || Some(&self.sites.get(&address)?.jump()?.shape);
+        Some(shape::end(self.shapes.get(&address).copied().or_else(there)?))
+    }
+}
