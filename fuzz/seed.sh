@@ -3,7 +3,7 @@
 # references.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-mkdir -p corpus/compile corpus/disassemble corpus/interpret corpus/ppdf
+mkdir -p corpus/compile corpus/disassemble corpus/interpret corpus/ppdf corpus/store
 for program in ../crates/rpn/tests/{good,bad}/*.rpn ../tests/seeds/*.rpn ../examples/*.rpn; do
     name=$(basename "$program" .rpn)
     # The first byte is the machine: i386 for the seeds' programs, else x86-64.
@@ -25,3 +25,21 @@ done
 [ -n "$(ls corpus/ppdf)" ] || { echo 'no PPDF could be built' >&2; exit 1; }
 # The tags of sections and fields.
 grep -oE '`[A-Za-z]{4}`' ../docs/ppdf.md | tr -d '`' | sort -u | sed 's/.*/"&"/' >corpus/tags.dict
+
+# Small stores: with the records of two probes, of few and of many places, cut off, and without any.
+../target/debug/dprobes run -o corpus/store/malloc.dpt ../examples/malloc.rpn -- true 2>/dev/null
+../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:entry' --do 'push arg, 0; log 1' -- true 2>/dev/null
+../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>/dev/null || true
+head -c 700 corpus/store/malloc.dpt >corpus/store/cut.dpt
+# Templates: those of the examples and of their page, with records made up for them.
+mkdir -p corpus/template
+data='\1\5\0hello\0\14\0\0\0\0\0\0\0\3\0\2\0\0\0\377\4\0\1\2\3\4more'
+for file in ../examples/templates/*.fmt; do
+    { printf '\0'; cat "$file"; printf "\0$data"; } >"corpus/template/$(basename "$file" .fmt)"
+done
+awk '/^```template/ { inside = 1; number++; next } /^```/ { inside = 0 } inside { print > ("corpus/template/page-" number) }' \
+    ../docs/templates.md
+for file in corpus/template/page-*; do
+    { printf '\1'; cat "$file"; printf "\0$data"; } >"$file.seed" && mv "$file.seed" "$file"
+done
+printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict

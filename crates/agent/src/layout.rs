@@ -81,6 +81,8 @@ pub struct Context {
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
+    /// Bytes of its ring: a power of two from [`LEAST_RING`] to [`GREATEST_RING`].
+    pub ring_size: AtomicU64,
     /// Bytes that were ever taken out of its ring, in a cache line of its own, or [`ABANDONED`]. Written by the reader.
     pub tail: Line,
     /// The program's registers, for handlers that leave compiled code: see [`Registers`].
@@ -152,8 +154,11 @@ pub struct Saved {
 /// its stack traces.
 pub const NO_LOG: u32 = u32::MAX;
 
-/// Stands in [`Context::tail`] for a reader that will not read any more: there is always room, and what is written is lost.
-/// Nobody waits for room then.
+/// Stands in [`Context::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
+/// dropped. It stands for the same, and for all rings, in the word by which the reader shows that it lives. That is a word
+/// in the cells, which the reader changes several times a second; if it dies, whoever is left stores this there, and if
+/// nobody is left, a thread that has waited for long (2^35 counts of the time stamp counter, 7 to 20 seconds) and has not
+/// seen the word change.
 pub const ABANDONED: u64 = u64::MAX;
 
 /// The most elements of the stack that compiled code hands over.
@@ -264,8 +269,8 @@ pub struct Entries {
     /// on [`Context::registers`], to its end, and makes its records. The context stays claimed. The result is the address
     /// of its record, if that is TENTATIVE, or that of [`Identity::nothing`]. Stack traces are part of the record.
     pub resume: u32,
-    /// `wait(context: *mut Context, bytes: u64)`: returns when that many bytes of the context's ring are free, with
-    /// [`Context::seen_tail`] set. Only `--lossless` calls it.
+    /// `wait(context: *mut Context, bytes: u64) -> u64`: returns 1 when that many bytes of the context's ring are free, with
+    /// [`Context::seen_tail`] set; 0 when they will never be, since nobody reads. Only `--lossless` calls it.
     pub wait: u32,
 }
 
@@ -319,14 +324,20 @@ pub mod state {
     pub const SKIP: u32 = 4;
 }
 
-/// Bytes of a ring: a power of two.
-pub const RING_SIZE: u64 = 4 << 20;
+/// Bytes of a ring where nothing else is asked for: a tenth of a second of two million small records a second.
+pub const RING_SIZE: u64 = 16 << 20;
+/// Bytes of a ring, at least: several of the largest records.
+pub const LEAST_RING: u64 = 256 << 10;
+/// Bytes of a ring, at most.
+pub const GREATEST_RING: u64 = 64 << 20;
 
 const _: () = {
     assert!(size_of::<Context>() as u64 <= PAGE);
     assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    assert!(LEAST_RING.is_power_of_two() && RING_SIZE.is_power_of_two() && GREATEST_RING.is_power_of_two());
+    assert!(LEAST_RING >= 2 * (HEADER as u64 + 2 * vm::LOG_LIMIT as u64 + 8));
     // No stack of less than this is left for the agent's code.
     assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
     assert!(CONTEXT_SIZE.is_power_of_two());

@@ -36,7 +36,7 @@ struct Agent {
 #[test]
 fn the_code_uses_nothing_that_is_not_saved() {
     let image = image();
-    let bytes = image.at(0x1000, Settings { identity: 0x2000, yields: false });
+    let bytes = image.at(0x1000, Settings { identity: 0x2000, yields: false, reader: 0x2040 });
     let mut decoder = Decoder::with_ip(64, &bytes[..image.code_size()], 0x1000, DecoderOptions::NONE);
     let mut decoded = 0;
     while decoder.can_decode() {
@@ -61,6 +61,7 @@ fn the_code_uses_nothing_that_is_not_saved() {
                     | CpuidFeature::SSE2
                     | CpuidFeature::MULTIBYTENOP
                     | CpuidFeature::PAUSE
+                    | CpuidFeature::TSC
                     | CpuidFeature::FXSR
                     | CpuidFeature::FSGSBASE
             )

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use cases::assemble;
 use dprobes_agent::image::{Entry, Settings, image};
-use dprobes_agent::layout::{CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, Resume, UNSET, state};
+use dprobes_agent::layout::{
+    CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state,
+};
 use process::{
     Caller, Event, Machine, Memory, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at, low_gaps,
     low_places, maps, shared_memory,
@@ -72,7 +74,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     let (caller, done) = caller.map(identity, PAGE, libc::PROT_READ | libc::PROT_WRITE).expect("it lives");
     done.expect("there is room");
     let (mut thread, _) = caller.end().expect("it lives");
-    let mut bytes = image().at(code, Settings { identity: identity as u32, yields: true });
+    let mut bytes = image().at(code, Settings { identity: identity as u32, yields: true, reader: 0 });
     // Where the call returns to: a breakpoint.
     bytes.push(0xcc);
     memory.poke(code, &bytes).expect("private memory can be written");
@@ -98,6 +100,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     put(HANDLER, &raw((&raw const handler).cast(), size_of::<HandlerInfo>()));
     put(HANDLER + PAGE, &assembled.code);
     put(std::mem::offset_of!(Context, ring) as u64, &(place + RING).to_le_bytes());
+    put(std::mem::offset_of!(Context, ring_size) as u64, &RING_SIZE.to_le_bytes());
     let general = std::mem::offset_of!(Context, registers) as u64;
     put(general, &registers.general().iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>());
     for field in [std::mem::offset_of!(Resume, major), std::mem::offset_of!(Resume, minor)] {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cases::assemble;
@@ -198,6 +198,34 @@ fn nobody_waits_for_a_reader_that_is_gone() {
         bench.run(&info);
     });
     assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn nobody_waits_when_the_reader_of_all_rings_is_dead() {
+    let mut bench = Bench::new();
+    let mut info = describe(&bench, LOGS, 20_000);
+    info.lossless = 1;
+    for _ in 0..RING_SIZE / SIZE {
+        bench.run(&info);
+    }
+    // SAFETY: the word is mapped, and atomic to all.
+    let reader = unsafe { &*(common::loaded().reader as *const AtomicU64) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            reader.store(ABANDONED, Ordering::Release);
+        });
+        let began = Instant::now();
+        bench.run(&info);
+        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
+        bench.run(&info);
+    });
+    assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+    // It was only asleep: it reads on, and nothing is lost any more.
+    reader.store(1, Ordering::Release);
+    assert_eq!(take(&bench).len() as u64, RING_SIZE / SIZE);
+    bench.run(&info);
+    assert_eq!((take(&bench).len(), bench.dropped.load(Ordering::Relaxed)), (1, 2));
 }
 
 #[test]

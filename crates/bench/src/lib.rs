@@ -8,6 +8,7 @@
 //! - `bin/trap` measures the trap engine. The subject is `tests/targets/tight.c`. One process runs through the whole
 //!   measurement; each tracer attaches, one round of calls is timed by the process itself, the tracer detaches.
 //! - `bin/jump` ([`jump`]) measures what happens inside of the process, beside the floor and the peers.
+//! - `bin/drain` ([`drain`]) measures the way of records from there to a file.
 //! - `bin/arm` ([`arm`]) measures how long it takes to put many probes in and out, and how long the process is held for it.
 //! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
@@ -15,6 +16,7 @@ pub mod arm;
 pub mod build;
 mod classic;
 pub mod cleanup;
+pub mod drain;
 mod figures;
 pub mod jump;
 pub mod soundness;

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use trace::{Form, Items};
 
+use crate::Failure;
 use crate::points::{At, Text};
 
 /// Dynamic probes on running programs.
@@ -58,6 +59,13 @@ pub(crate) enum Command {
     Getvars(GetVars),
     /// Show or stop the background session
     Session(Session),
+    /// Check and list the templates by which records are shown
+    Templates(Templates),
+    /// Show the records of a trace store
+    #[command(visible_alias = "format")]
+    Show(Show),
+    /// Convert a trace store to other forms
+    Convert(crate::convert::Convert),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -83,7 +91,8 @@ Examples:
   dprobes run --at 'libc.so.6:mem*:entry' -- ls            calls of functions, counted
   dprobes run --at a.out:main:return --do 'push retval; log 1' -- ./app
   dprobes run --at 'a.out:parse:*' -- ./app                 how often each instruction runs
-  dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py")]
+  dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py
+  dprobes run -o trace.dpt malloc.rpn -- ./app              a trace store, for `dprobes show`")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -267,15 +276,23 @@ pub(crate) struct Placing {
     /// Where records go: KLOG; COM1, COM2, LTT and EVL are refused
     #[arg(long, value_name = "TARGET", default_value = "klog", value_parser = log_target)]
     pub(crate) log_target: String,
-    /// Write records to the end of a file instead
+    /// Write records to the end of a file instead; to a new trace store where its name ends in .dpt
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// What the file is, whatever its name ends in
+    #[arg(long, value_name = "FORMAT", requires = "output")]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
+    /// Load a plugin into the session, where it stays; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
 }
 
 /// Take probes out that were inserted
@@ -323,12 +340,108 @@ pub(crate) struct Session {
     pub(crate) action: SessionAction,
 }
 
+/// Show the records of a trace store
+///
+/// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and says where its probes were, what was
+/// counted and what was lost. A store whose writer was killed, or that was damaged, is read as far as there is something
+/// to be read; what is lost is told, and the exit status is 1 then. Records are shown by the templates given, else by those that
+/// were given when the store was made, and their bytes where there is none.
+#[derive(Debug, Args)]
+#[command(mut_arg("templates", |templates| templates.short('t')), after_help = "\
+Examples:
+  dprobes show trace.dpt                                   all records
+  dprobes format trace.dpt -t examples/templates           the same, by templates
+  dprobes show --info trace.dpt                            what is in it
+  dprobes show --log PID TSC PROCNAME trace.dpt
+  dprobes show --from 1.5s --to 2s trace.dpt               from its start
+  dprobes show --from 2026-01-31T12:00:00Z trace.dpt       by the clock, in UTC
+  dprobes show --probe malloc --pid 4711 trace.dpt
+  dprobes show --probe 1,2 trace.dpt                       major and minor code")]
+pub(crate) struct Show {
+    /// The store
+    #[arg(value_name = "FILE.dpt")]
+    pub(crate) file: PathBuf,
+    /// Show what is known of the trace, and no record
+    #[arg(short, long)]
+    pub(crate) info: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Only records from this time on: from the start of the trace (1.5s, 500ms, 2m), a date and time in UTC, or @SECONDS since 1970
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) from: Option<Moment>,
+    /// Only records up to this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) to: Option<Moment>,
+    /// Only records of these processes
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Only records of these threads
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    pub(crate) tid: Vec<u32>,
+    /// Only records of these probes: a probepoint as `--info` shows it, with or without its module (patterns with * ? [ ]), or
+    /// MAJOR,MINOR; may be given several times
+    #[arg(long, value_name = "PROBE")]
+    pub(crate) probe: Vec<String>,
+}
+
+/// A time in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// So long after the trace has begun.
+    After(Duration),
+    /// Nanoseconds since 1970.
+    At(u64),
+}
+
+impl Moment {
+    /// Nanoseconds since 1970; `start` is when the trace has begun.
+    pub(crate) fn time(self, start: u64) -> u64 {
+        match self {
+            Moment::After(passed) => {
+                start.saturating_add(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+            }
+            Moment::At(time) => time,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum SessionAction {
     /// Say whether there is a session
     Status,
     /// Take all probes out and end the session
     Stop,
+}
+
+/// Check and list the templates by which records are shown
+///
+/// A template says what the bytes of a record are and how they are shown, by the codes of its probe. The language is described
+/// in docs/templates.md. With a mistake in a template, its records are shown as dumps; the others are shown as they should be.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes templates check examples/templates
+  dprobes templates list examples/templates
+  dprobes run --templates examples/templates examples/malloc.rpn -- ls -l /")]
+pub(crate) struct Templates {
+    #[command(subcommand)]
+    pub(crate) action: TemplatesAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplatesAction {
+    /// Tell all mistakes; the exit status is 1 if there is one
+    Check {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Show what each template says that its records hold: names and types
+    List {
+        /// The template directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Which programs are meant.
@@ -395,6 +508,9 @@ pub(crate) struct Shown {
     /// Write what was logged byte after byte, without offsets and characters
     #[arg(short = 'f', long)]
     pub(crate) unformatted_output: bool,
+    /// Show records by the templates in this directory: a file `directory`, or *.fmt files (docs/templates.md)
+    #[arg(long, value_name = "DIR", conflicts_with = "unformatted_output")]
+    pub(crate) templates: Option<PathBuf>,
 }
 
 impl Shown {
@@ -407,10 +523,33 @@ impl Shown {
         }
     }
 
+    /// The header items of records that go to a file of this format. A store has them all unless some are asked for, since
+    /// they are chosen when it is read; and always the time, by which it is searched.
+    pub(crate) fn items_for(&self, format: Format) -> Items {
+        match (format, self.log.is_empty()) {
+            (Format::Text, _) => self.items(),
+            (Format::Dpt, true) => Items::ALL,
+            (Format::Dpt, false) => self.items().with(Items::TSC),
+        }
+    }
+
     /// How the bytes are written.
     pub(crate) fn form(&self) -> Form {
         if self.unformatted_output { Form::Unformatted } else { Form::Formatted }
     }
+}
+
+/// What becomes of records that come faster than they are written.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Buffering {
+    /// Lose no record: where the buffer is full, the program waits until there is room
+    ///
+    /// Without it, records of jumps that find no room are dropped, and counted.
+    #[arg(long)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) buffer: Option<u64>,
 }
 
 /// How a program is used.
@@ -421,9 +560,14 @@ pub(crate) struct Tracing {
     pub(crate) sym: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    /// Write records to a file instead of standard error
+    /// Write records to a file instead of standard error; to a trace store where its name ends in .dpt (`dprobes show` reads it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// What the file is, whatever its name ends in
+    #[arg(long, value_name = "FORMAT", requires = "output")]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) buffering: Buffering,
     /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
@@ -433,6 +577,47 @@ pub(crate) struct Tracing {
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Load a plugin, a shared object that is called for records and by `callk`; may be given several times
+    #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
+    pub(crate) plugin: Vec<Plugin>,
+}
+
+/// A plugin, and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plugin {
+    pub(crate) file: PathBuf,
+    /// What stands behind the first `=`; empty if there is none.
+    pub(crate) argument: String,
+}
+
+/// What a file of records is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Format {
+    /// Text, as in the kernel's log
+    Text,
+    /// A trace store
+    Dpt,
+}
+
+impl Format {
+    /// The format of an output: the one that is asked for, else as its name ends.
+    pub(crate) fn of(output: Option<&Path>, asked: Option<Format>) -> Format {
+        let is_store = output.and_then(Path::extension).is_some_and(|extension| extension == "dpt");
+        asked.unwrap_or(if is_store { Format::Dpt } else { Format::Text })
+    }
+
+    /// Checks that what is asked to be shown has a meaning for it.
+    ///
+    /// # Errors
+    /// It has not.
+    pub(crate) fn suits(self, shown: &Shown) -> Result<(), Failure> {
+        match self == Format::Dpt && shown.unformatted_output {
+            true => Err(Failure::new(
+                "--unformatted-output is for text, and a trace store is none; give it to `dprobes show`",
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -481,6 +666,15 @@ fn items(text: &str) -> Result<String, String> {
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// Reads a plugin and its argument.
+fn plugin(text: &str) -> Result<Plugin, String> {
+    let (file, argument) = text.split_once('=').unwrap_or((text, ""));
+    match file.is_empty() {
+        true => Err("the plugin's file is missing; as in --plugin ./plugin.so=ARGUMENT".to_owned()),
+        false => Ok(Plugin { file: file.into(), argument: argument.to_owned() }),
+    }
+}
+
 /// Reads a point of a function.
 fn point(text: &str) -> Result<rpn::Point, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
@@ -508,6 +702,25 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// Reads a size in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is written as 512K or 16M, and is from 256K to 64M".to_owned();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| engine::BUFFERS.contains(bytes)).ok_or_else(wrong)?;
+    if !bytes.is_power_of_two() {
+        let next = bytes.next_power_of_two() >> 10;
+        return Err(format!("a buffer's size is a power of two; the next one is {next}K"));
+    }
+    Ok(bytes)
+}
+
 /// Reads a time; a bare number means seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
@@ -516,13 +729,72 @@ fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; a time is written as 10s, 500ms or 2m"))
 }
 
+/// Reads a time in a trace.
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
+    const HOW: &str =
+        "a time is written as 1.5s, 500ms or 2m after the start, as 2026-01-31T12:00:00Z, or as @SECONDS";
+    let seconds = |text: &str| {
+        let seconds: f64 = text.parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    let since_1970 =
+        |passed: Duration| u64::try_from(passed.as_nanos()).map(Moment::At).map_err(|_| HOW.to_owned());
+    if let Some(text) = text.strip_prefix('@') {
+        // As text: a number of seconds with nanoseconds has more digits than a double.
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let whole: u64 = whole.parse().map_err(|_| HOW.to_owned())?;
+        let part: u32 = format!("{part:0<9}").get(..9).and_then(|part| part.parse().ok()).ok_or(HOW)?;
+        return since_1970(Duration::new(whole, part));
+    }
+    let text = text.strip_prefix('+').unwrap_or(text);
+    if let Some(passed) = seconds(text.strip_suffix('s').unwrap_or(text)) {
+        return Ok(Moment::After(passed));
+    }
+    if let Ok(passed) = humantime::parse_duration(text) {
+        return Ok(Moment::After(passed));
+    }
+    let date = humantime::parse_rfc3339_weak(text).map_err(|_| HOW.to_owned())?;
+    since_1970(date.duration_since(std::time::UNIX_EPOCH).map_err(|_| HOW.to_owned())?)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn a_time_in_a_trace_is_written_in_three_ways() {
+        use super::{Moment, moment};
+        use std::time::Duration;
+        for (text, meant) in [
+            ("1.5s", Moment::After(Duration::from_millis(1500))),
+            ("+2", Moment::After(Duration::from_secs(2))),
+            ("500ms", Moment::After(Duration::from_millis(500))),
+            ("@1700000000.000000001", Moment::At(1_700_000_000_000_000_001)),
+            ("@1700000000", Moment::At(1_700_000_000_000_000_000)),
+            ("1970-01-01T00:00:01.5Z", Moment::At(1_500_000_000)),
+            ("1970-01-01 00:01:00", Moment::At(60_000_000_000)),
+        ] {
+            assert_eq!(moment(text), Ok(meant), "{text}");
+        }
+        for text in ["", "noon", "-1s", "@", "@1.x", "@99999999999999999999"] {
+            assert!(moment(text).is_err(), "{text}");
+        }
+        assert_eq!(Moment::After(Duration::from_secs(1)).time(5), 1_000_000_005);
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_within_bounds() {
+        assert_eq!(super::size("16M"), Ok(16 << 20));
+        assert_eq!(super::size("512kib"), Ok(512 << 10));
+        assert_eq!(super::size("4194304"), Ok(4 << 20));
+        for wrong in ["", "M", "1K", "128M", "3M", "4G", "-1", "99999999999999999999M"] {
+            assert!(super::size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

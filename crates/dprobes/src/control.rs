@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::Control;
+use engine::{Control, Pulse};
 
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(20);
@@ -88,8 +88,9 @@ pub(crate) fn handle(
 }
 
 impl Watch {
-    /// Begins to watch on behalf of the calling thread, for `limit` if one is given.
-    pub(crate) fn start(limit: Option<Duration>) -> Watch {
+    /// Begins to watch on behalf of the calling thread, for `limit` if one is given; and to show by `pulse` that records are
+    /// read, whatever that thread is waiting for.
+    pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Watch {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             handle(signal, remember, true);
         }
@@ -99,7 +100,8 @@ impl Watch {
         // SAFETY: a call without arguments that cannot fail.
         let tracer = unsafe { libc::pthread_self() };
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let watcher = Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, deadline };
+        let watcher =
+            Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, deadline, pulse };
         let thread = thread::spawn(move || watcher.watch());
         Watch { control, ended, thread: Some(thread) }
     }
@@ -121,6 +123,7 @@ struct Watcher {
     ended: Arc<AtomicBool>,
     tracer: libc::pthread_t,
     deadline: Option<Instant>,
+    pulse: Option<Pulse>,
 }
 
 impl Watcher {
@@ -128,6 +131,7 @@ impl Watcher {
         while !self.ended.load(Ordering::Relaxed) {
             let quick = self.control.wants_quick_ticks.load(Ordering::Relaxed);
             thread::park_timeout(if quick { QUICK_TICK } else { TICK });
+            self.pulse.iter().for_each(Pulse::beat);
             let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if over || SIGNAL.load(Ordering::Relaxed) != 0 {
                 self.control.stop.store(true, Ordering::Relaxed);

@@ -8,7 +8,10 @@
 mod arguments;
 mod check;
 mod control;
+mod convert;
 mod front;
+mod hooks;
+mod lines;
 mod list;
 mod lists;
 mod man;
@@ -16,11 +19,16 @@ mod output;
 mod points;
 mod ppdf;
 mod program;
+mod recording;
+mod selection;
 mod service;
 mod session;
+mod show;
+mod spool;
 mod stats;
 mod summary;
 mod symbols;
+mod templates;
 mod usage;
 
 use std::process::ExitCode;
@@ -44,6 +52,9 @@ fn main() -> ExitCode {
         Command::Query(query) => service::query(&query),
         Command::Getvars(getvars) => service::getvars(&getvars),
         Command::Session(session) => service::session(&session),
+        Command::Templates(templates) => templates::templates(&templates),
+        Command::Show(show) => show::show(&show),
+        Command::Convert(arguments) => convert::convert(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
 
-use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
+use crate::arguments::{Attach, Format, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
+use crate::hooks::{Hooked, Plugins};
 use crate::output::{Output, tell};
 use crate::{Failure, front, points, program, stats, summary, symbols};
 
@@ -22,12 +23,15 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
-    let mut output = open(&arguments.tracing, false).map_err(own)?;
+    let output = open(&arguments.tracing, &programs, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
-    let watch = Watch::start(None);
+    let plugins = Plugins::load(&arguments.tracing.plugin).map_err(own)?;
+    let mut output = behind_hooks(output, &programs);
+    let watch = Watch::start(None, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for (program, options) in programs {
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
     let pid = tracer
@@ -52,7 +56,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let report = tracer.finish(&watch.control);
     let ended = tracer.status(pid);
     drop(watch);
-    end(&report, &mut output, &arguments.tracing).map_err(own)?;
+    output.events.destroy_all();
+    drop(plugins);
+    end(&report, &mut output.inner, &arguments.tracing).map_err(own)?;
     let status = match ended {
         Some(status) => status,
         // The front was killed: the command lives on, without probes.
@@ -79,19 +85,33 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
         )));
     }
     points::check(&arguments.probes.at, arguments.pid)?;
-    let mut output = open(&arguments.tracing, true)?;
+    let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
-    let watch = Watch::start(arguments.duration);
+    let plugins = Plugins::load(&arguments.tracing.plugin)?;
+    let mut output = behind_hooks(output, &programs);
+    let watch = Watch::start(arguments.duration, front.ledger.pulse());
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
-    for (program, options) in programs {
+    arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
     let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
+    output.events.destroy_all();
+    drop(plugins);
     result.map_err(Failure::new)?;
-    end(&report, &mut output, &arguments.tracing)?;
+    end(&report, &mut output.inner, &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A program of a command line.
+struct Loaded {
+    /// The name of its file.
+    name: String,
+    program: Versions,
+    /// How it is used.
+    options: Options,
 }
 
 /// The programs of a command line, and how they are used.
@@ -100,35 +120,58 @@ fn load(
     select: &Select,
     tracing: &Tracing,
     machine: Option<Machine>,
-) -> Result<Vec<(Versions, Options)>, Failure> {
+) -> Result<Vec<Loaded>, Failure> {
     let load = |program: &Program| {
-        let versions = program::load_to_insert(program, select, machine)?;
-        let options = options(tracing, &versions)?;
-        Ok((versions, options))
+        let name = program.file.display().to_string();
+        let program = program::load_to_insert(program, select, machine)?;
+        let options = options(tracing, &program)?;
+        Ok(Loaded { name, program, options })
     };
     points::programs(probes).iter().map(load).collect()
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
-fn open(tracing: &Tracing, tells_armed: bool) -> Result<Output, Failure> {
+fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    Output::open(tracing.output.as_deref(), &tracing.shown, tells_armed)
+    let format = format(tracing);
+    format.suits(&tracing.shown)?;
+    let mut output = Output::open(tracing.output.as_deref(), format, &tracing.shown, tells_armed)?;
+    // Programs get their numbers in the order in which they are inserted.
+    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
+        output.program(number, name, program.main(), options.items);
+    }
+    Ok(output)
+}
+
+/// The output behind the hooks, which are told of the programs.
+fn behind_hooks(output: Output, programs: &[Loaded]) -> Hooked<Output> {
+    let output = Hooked::new(output);
+    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
+        output.events.create(number, &program.main().module, name, options.items);
+    }
+    output
+}
+
+/// What the output is.
+fn format(tracing: &Tracing) -> Format {
+    Format::of(tracing.output.as_deref(), tracing.format)
 }
 
 fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     Ok(Options {
         engine: tracing.engine.into(),
         verify_opcodes: !tracing.dont_verify_opcodes,
-        items: tracing.shown.items(),
+        items: tracing.shown.items_for(format(tracing)),
+        lossless: tracing.buffering.lossless,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }
 
 /// Shows the summary and writes the statistics.
 fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
-    output.flush();
+    output.end(report);
     for probe in &report.probes {
         let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
         if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {

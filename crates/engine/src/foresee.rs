@@ -12,6 +12,7 @@
 use crate::jump::{Basis, Draft};
 use crate::modules::{join, note_offsets};
 use crate::place::{self, Plan};
+use crate::placed::{About, probes_of};
 use crate::program::Engine;
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
@@ -22,8 +23,9 @@ pub(crate) struct Foreseen {
     /// What is refused, and what should be known.
     pub(crate) plan: Plan,
     pub(crate) draft: Draft,
-    /// How many sites were planned.
+    /// How many sites were planned, and for which probes.
     pub(crate) count: usize,
+    pub(crate) probes: Vec<About>,
 }
 
 impl std::fmt::Debug for Foreseen {
@@ -81,13 +83,13 @@ impl Tracer<'_> {
             };
             let planned = std::mem::take(&mut plan.planned);
             note_offsets(&mut self.programs, &module, &planned);
-            let count = planned.len();
+            let (count, probes) = (planned.len(), probes_of(&planned));
             let strict = engine == Engine::Jump;
             let draft = self.draft(number, tid, &module, join(planned), known, strict);
             if let Some(after) = draft.after.as_ref().filter(|_| place + 1 < count_of_modules) {
                 basis = Some(after.clone());
             }
-            foreseen.push(Foreseen { here, plan, draft, count });
+            foreseen.push(Foreseen { here, plan, draft, count, probes });
         }
         self.checked.clear();
         if let Some(space) = self.spaces.get_mut(&number) {

@@ -14,7 +14,7 @@ use vm::{End, Word};
 
 use crate::jump::has_limits;
 use crate::loader;
-use crate::machine::{HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
+use crate::machine::{Caller, HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::{Counted, OVER, State};
 use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::space::{ModuleKey, Space};
@@ -169,7 +169,13 @@ impl Tracer<'_> {
         let tracked = self.threads.get_mut(&thread.tid())?;
         // A record's header shows the thread as it came; the handler may change it.
         let before = *registers;
-        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity);
+        let caller = Caller {
+            observer: &mut *self.observer,
+            program: program_number,
+            codes: (object.major, definition.minor),
+            module: &object.module,
+        };
+        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity, caller);
         let code = vm::Program {
             word: object.word(),
             code: &object.code,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use process::{Status, Stop, Stopped};
 
+use crate::jump::Patience;
 use crate::observer::Note;
 use crate::program::State;
 use crate::report::Report;
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Rounds without news after which threads are looked for that have ended unreported.
 const LOOK_AFTER: u32 = 64;
+
+/// Rounds without news after which threads are asked again that were let run on.
+const ASK_AFTER: u32 = 16;
 
 /// The bit of SIGTRAP in a signal set.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
@@ -67,6 +71,7 @@ impl Tracer<'_> {
             .map(|program| program.probes.iter().map(|probe| probe.state).collect())
             .collect();
         self.leave_all(control);
+        self.tell_losses();
         self.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report(&report_states)
@@ -136,7 +141,8 @@ impl Tracer<'_> {
                 tracked.asked = running.interrupt().is_ok();
             }
         }
-        let end = Instant::now() + PATIENCE;
+        let mut patience = Patience::new();
+        let mut end = Instant::now() + PATIENCE;
         let mut idle = 0;
         while self.anyone_left() && Instant::now() < end {
             if !self.step(control, false) {
@@ -144,9 +150,20 @@ impl Tracer<'_> {
                 if idle % LOOK_AFTER == 0 {
                     self.look_after_ended();
                 }
+                let asks = idle % ASK_AFTER == 0 && self.is_lossless();
+                if asks && self.ask_leaving() && !self.gives_up_waiting {
+                    // They wait for records to be read: that may take its time.
+                    self.gives_up_waiting = patience.is_over(self.drain.read());
+                    end = Instant::now() + PATIENCE;
+                }
+                if self.gives_up_waiting {
+                    let spaces: Vec<u32> = self.spaces.keys().copied().collect();
+                    spaces.into_iter().for_each(|number| self.give_up_waiting(number));
+                }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+        self.gives_up_waiting = false;
         self.drop_anchors();
         self.drain(true);
         let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));
@@ -156,6 +173,22 @@ impl Tracer<'_> {
                  mapped for the probes stays in its process"
             )));
         }
+    }
+
+    /// Asks the threads to stop that were let run on, since they may wait for room in a ring. Says whether there are any.
+    fn ask_leaving(&mut self) -> bool {
+        let mut any = false;
+        for tracked in self.threads.values_mut() {
+            if let Activity::Running(running) = &tracked.activity
+                && !tracked.exiting
+                && !tracked.asked
+                && self.leaving.includes(tracked.identity.pid)
+            {
+                tracked.asked = running.interrupt().is_ok();
+                any = true;
+            }
+        }
+        any
     }
 
     /// Restores all bytes of an address space.
@@ -218,6 +251,12 @@ impl Tracer<'_> {
         let tid = thread.tid();
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
+        }
+        if matches!(stop, Stop::Interrupt) && !self.gives_up_waiting && self.may_wait(&thread)? {
+            // It comes out by itself when there is room; others may have to come out first. It is asked again.
+            let running = thread.resume(0);
+            self.set_activity(tid, Activity::Running(running));
+            return Ok(());
         }
         let (mut thread, _) = self.bring_out(thread, Stop::Interrupt)?;
         // A trap that it has just met is still to be reported: it would kill an untraced process.

@@ -40,7 +40,8 @@
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
 //! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
 //! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
-//! they name places in messages; `loader` makes the dynamic linker tell of new ones. `space` is an address space, `site` one probed instruction, `slots` the
+//! they name places in messages; `loader` makes the dynamic linker tell of new ones; `placed` and `losses` tell the observer where probes
+//! are, and what was dropped. `space` is an address space, `site` one probed instruction, `slots` the
 //! memory they run in, `tracked` a thread. `service` inserts and
 //! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
 //! remains if the tracer is killed.
@@ -58,6 +59,7 @@ mod jump;
 mod leave;
 mod ledger;
 mod loader;
+mod losses;
 mod machine;
 mod mapping;
 mod modules;
@@ -66,6 +68,7 @@ mod observer;
 mod orphan;
 mod pace;
 mod place;
+mod placed;
 mod places;
 mod points;
 mod program;
@@ -83,13 +86,14 @@ mod versions;
 
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
+pub use jump::Pulse;
 pub use ledger::{Ledger, Restored};
-pub use observer::{Note, Observer};
+pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, State};
 pub use report::{ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
-pub use tracer::{Control, Tracer};
+pub use tracer::{BUFFERS, Control, Tracer};
 pub use versions::Versions;

@@ -1,8 +1,9 @@
 //! A stopped thread as the machine that a handler runs on.
 
 use process::{FloatRegisters, Registers, Stopped};
-use vm::{Fault, Machine, Register, RegisterSet, Shape};
+use vm::{Fault, Lent, Machine, Register, RegisterSet, Shape};
 
+use crate::observer::{Callk, Observer};
 use crate::tracked::Identity;
 
 /// Bytes of a page.
@@ -15,6 +16,17 @@ pub(crate) struct HitMachine<'a> {
     pub(crate) identity: &'a mut Identity,
     /// The floating-point and SSE registers, once a handler has asked for one. No handler can change them.
     float: Option<FloatRegisters>,
+    /// Who is told of `callk`, and of which probe it is. Not there while it is told.
+    caller: Option<Caller<'a>>,
+}
+
+/// Which probe's handler runs, and who is told when it executes `callk`.
+pub(crate) struct Caller<'a> {
+    pub(crate) observer: &'a mut dyn Observer,
+    /// The program's number.
+    pub(crate) program: usize,
+    pub(crate) codes: (u32, u32),
+    pub(crate) module: &'a str,
 }
 
 impl<'a> HitMachine<'a> {
@@ -22,8 +34,9 @@ impl<'a> HitMachine<'a> {
         thread: &'a Stopped,
         registers: &'a mut Registers,
         identity: &'a mut Identity,
+        caller: Caller<'a>,
     ) -> HitMachine<'a> {
-        HitMachine { thread, registers, identity, float: None }
+        HitMachine { thread, registers, identity, float: None, caller: Some(caller) }
     }
 
     /// The floating-point and SSE registers; `None` where the thread has been killed.
@@ -163,6 +176,22 @@ impl Machine for HitMachine<'_> {
     fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
         let answer = std::arch::x86_64::__cpuid(leaf);
         Some([answer.eax, answer.ebx, answer.ecx, answer.edx])
+    }
+
+    fn call_registered(&mut self, run: &mut dyn Lent) -> bool {
+        let Some(caller) = self.caller.take() else { return false };
+        caller.observer.called(&mut Callk {
+            program: caller.program,
+            pid: self.identity.pid,
+            tid: self.identity.tid,
+            codes: caller.codes,
+            module: caller.module,
+            address: self.registers.rip(),
+            machine: self,
+            run,
+        });
+        self.caller = Some(caller);
+        true
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {

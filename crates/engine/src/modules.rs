@@ -14,6 +14,7 @@ use crate::loader;
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
+use crate::placed::{About, probes_of};
 use crate::program::{Engine, Program, State};
 use crate::site::{Planned, Use};
 use crate::slots::{self, Area};
@@ -27,14 +28,15 @@ struct Work {
     plan: Plan,
     /// How to arm what was planned, if that was worked out before.
     draft: Option<Box<Draft>>,
-    /// How many sites were planned.
+    /// How many sites were planned, and for which probes.
     count: usize,
+    probes: Vec<About>,
 }
 
 impl Work {
     fn new(module: &Module, program: Option<usize>, plan: Plan) -> Work {
-        let count = plan.planned.len();
-        Work { module: module.clone(), program, plan, draft: None, count }
+        let (count, probes) = (plan.planned.len(), probes_of(&plan.planned));
+        Work { module: module.clone(), program, plan, draft: None, count, probes }
     }
 }
 
@@ -220,9 +222,16 @@ impl Tracer<'_> {
                 space.placed.insert(here);
                 let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
                 works.push(match foreseen {
-                    Some(Foreseen { plan, draft, count, .. }) => {
+                    Some(Foreseen { plan, draft, count, probes, .. }) => {
                         let draft = Some(Box::new(draft));
-                        Work { module: module.clone(), program: Some(program_number), plan, draft, count }
+                        Work {
+                            module: module.clone(),
+                            program: Some(program_number),
+                            plan,
+                            draft,
+                            count,
+                            probes,
+                        }
                     }
                     None => {
                         let plan = place::plan(program_number, program, module, space.text(), checks);
@@ -318,6 +327,7 @@ impl Tracer<'_> {
         }
         if work.program.is_some() {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.tell_placed(number, pid, &work.module, &work.probes);
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))

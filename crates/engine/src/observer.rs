@@ -1,9 +1,12 @@
 //! What the engine tells its user.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use process::Module;
 use trace::Record;
+use vm::{Lent, Machine};
 
 /// Takes what the engine has to say, as it happens.
 pub trait Observer {
@@ -16,8 +19,74 @@ pub trait Observer {
     /// Takes a message.
     fn note(&mut self, note: &Note);
 
+    /// A handler has executed `callk`: whoever has registered for it is called.
+    fn called(&mut self, _call: &mut Callk<'_>) {}
+
+    /// Takes what is known of an instruction at which a probe was armed.
+    fn placed(&mut self, _placed: &Placed<'_>) {}
+
+    /// Takes how many more records of a probe were dropped since it was told last: about every second while there are some, and at
+    /// the end. Records that [`Observer::record`] did not take are among them.
+    fn dropped(&mut self, _program: usize, _probe: usize, _count: u64) {}
+
     /// Called when there is nothing to do: a buffer may be written out.
     fn idle(&mut self) {}
+
+    /// Whether records can be taken now without waiting for a slow device or reader. As long as they cannot, those of jumps
+    /// stay in the memory that they were logged to, and the tracer has time for all else; at the end, and where a
+    /// breakpoint has made one, records come all the same.
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
+    /// Whether something is kept that is to be written out before long: then [`Observer::idle`] is called several times a second.
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+/// An instruction at which a probe was armed, in one process. A child that is forked has it, too, without its being told.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// The process.
+    pub pid: i32,
+    /// The program's number.
+    pub program: usize,
+    /// The probe's number in it.
+    pub probe: usize,
+    /// The module that the instruction is in.
+    pub module: &'a Module,
+    /// Its address in the process.
+    pub address: u64,
+    /// How a jump was made to fit there; none where it traps.
+    pub tactic: Option<&'static str>,
+}
+
+/// A `callk` of a handler: where it is, and what it lends.
+pub struct Callk<'a> {
+    /// The program's number.
+    pub program: usize,
+    /// The process that hit the probe.
+    pub pid: i32,
+    /// Its thread.
+    pub tid: i32,
+    /// The probe's codes.
+    pub codes: (u32, u32),
+    /// The module that the program names.
+    pub module: &'a str,
+    /// The probepoint's address.
+    pub address: u64,
+    /// The thread's registers and memory, as the handler may use them.
+    pub machine: &'a mut dyn Machine,
+    /// The handler's stack and log.
+    pub run: &'a mut dyn Lent,
+}
+
+impl fmt::Debug for Callk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Callk { program, tid, codes, address, .. } = self;
+        write!(f, "callk of program {program}, {codes:?} at {address:#x}, by thread {tid}")
+    }
 }
 
 /// A message to the user.

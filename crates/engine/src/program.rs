@@ -36,6 +36,8 @@ pub struct Options {
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
+    /// Whether a thread that finds no room for its record waits until there is some, in place of dropping it.
+    pub lossless: bool,
     /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
     /// stripped. It has to be of the module's build.
     pub symbols: Option<Arc<Image>>,
@@ -53,6 +55,8 @@ pub(crate) struct Program {
     pub(crate) removes: bool,
     /// Whether an instruction of it calls a facility: a core dump, which shows all threads.
     pub(crate) calls: bool,
+    /// Whether an instruction of it is `callk`, which calls plugins: they are in the tracer's process.
+    pub(crate) calls_plugins: bool,
     pub(crate) probes: Vec<Probe>,
     /// The sites of the probes that have many. They are noted while the program is only looked at.
     pub(crate) places: RefCell<Places>,
@@ -245,6 +249,11 @@ impl Probe {
         counts
     }
 
+    /// Records that were dropped so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.counts.dropped + self.counted.as_ref().map_or(0, |counted| counted.word(DROPPED))
+    }
+
     /// The name of the engine that serves it.
     pub(crate) fn engine(&self) -> &'static str {
         match (self.tactic, &self.why_trapped) {
@@ -321,6 +330,7 @@ impl Program {
             counters: None,
             removes: crate::jump::has(&object.code, object.word().bytes(), &[Op::Remove]),
             calls: crate::jump::has(&object.code, object.word().bytes(), &[Op::ExitTo]),
+            calls_plugins: crate::jump::has(&object.code, object.word().bytes(), &[Op::Callk]),
             places: RefCell::default(),
             versions,
             options,

@@ -112,42 +112,51 @@ impl Tracer<'_> {
         }
     }
 
-    /// Goes on until all that handlers have logged so far is written or dropped, or the time is over.
+    /// Goes on until all that handlers have logged so far is written or dropped, or nothing was written for that time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
-        let end = Instant::now() + patience;
+        let mut mark = self.drain.mark();
+        let (mut end, mut read) = (Instant::now() + patience, self.drain.read());
         loop {
             self.look_at_slots();
+            self.drain(false);
             let waiting = self.threads.values().any(Tracked::has_records);
-            if !waiting || Instant::now() >= end {
-                break;
+            if self.drain.read() != read {
+                (end, read) = (Instant::now() + patience, self.drain.read());
             }
-            if !self.step(control, false) {
+            if (!waiting && self.drain.is_past(&mut mark)) || Instant::now() >= end {
+                self.tell_losses();
+                return;
+            }
+            if !self.step(control, false) && !self.drain.is_busy() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.drain(false);
     }
 
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
-        programs
-            .map(|(number, program)| Inserted {
-                number,
-                object: program.versions.main(),
-                versions: &program.versions,
-                options: program.options.clone(),
-                probes: program
-                    .probes
-                    .iter()
-                    .enumerate()
-                    .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
-                    .collect(),
-                places: program.places(),
-                is_for_all: program.only.is_none(),
-                locals: program.values(),
-            })
-            .collect()
+        programs.filter_map(|(number, _)| self.program(number)).collect()
+    }
+
+    /// A program by its number, also one that was removed.
+    pub fn program(&self, number: usize) -> Option<Inserted<'_>> {
+        let program = self.programs.get(number)?;
+        Some(Inserted {
+            number,
+            object: program.versions.main(),
+            versions: &program.versions,
+            options: program.options.clone(),
+            probes: program
+                .probes
+                .iter()
+                .enumerate()
+                .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
+                .collect(),
+            places: program.places(),
+            is_for_all: program.only.is_none(),
+            locals: program.values(),
+        })
     }
 
     /// The values of variables, with their indices, as far as there are any in the range.
@@ -207,6 +216,7 @@ impl Tracer<'_> {
     /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
+        self.tell_losses();
         self.leaving = Leaving::Nobody;
     }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use agent::layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
 use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
 use vm::State as Machine;
@@ -15,6 +16,7 @@ use crate::hold::Holds;
 use crate::jump::{Cells, Drain, Entries};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
+use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
 use crate::place::Plan;
@@ -34,6 +36,9 @@ pub struct Control {
     pub wants_quick_ticks: AtomicBool,
 }
 
+/// Bytes of records that may wait to be read, for each processor: the least and the most. A buffer's size is a power of two.
+pub const BUFFERS: std::ops::RangeInclusive<u64> = LEAST_RING..=GREATEST_RING;
+
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
@@ -46,9 +51,12 @@ pub struct Tracer<'a> {
     pub(crate) mortal: Vec<(usize, usize)>,
     /// The reader of the rings.
     pub(crate) drain: Drain,
+    /// Bytes of a ring, in processes that get theirs from now on: a power of two.
+    pub(crate) ring_size: u64,
     pub(crate) holds: Holds,
     pub(crate) ledger: Option<Rc<Ledger>>,
     pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) losses: Losses,
     pub(crate) machine: Box<Machine>,
     pub(crate) threads: HashMap<i32, Tracked>,
     pub(crate) spaces: HashMap<u32, Space>,
@@ -69,6 +77,8 @@ pub struct Tracer<'a> {
     pub(crate) entered: Entries,
     /// Who is being let go.
     pub(crate) leaving: Leaving,
+    /// Whether those who are being let go wait no longer for room in a ring.
+    pub(crate) gives_up_waiting: bool,
     /// What ended it before its time.
     pub(crate) failure: Option<Error>,
     /// The wait statuses of the processes that have ended, for those that were started here.
@@ -99,7 +109,10 @@ impl<'a> Tracer<'a> {
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
         // Without shared memory all probes are traps.
-        let mut cells = Cells::new().ok();
+        let mut cells = match &ledger {
+            Some(ledger) => ledger.cells(),
+            None => Cells::memory().ok().map(Cells::over),
+        };
         Tracer {
             programs: Vec::new(),
             globals: Globals::new(cells.as_mut()),
@@ -107,9 +120,11 @@ impl<'a> Tracer<'a> {
             probe_names: Vec::new(),
             mortal: Vec::new(),
             drain: Drain::new(),
+            ring_size: RING_SIZE,
             holds: Holds::default(),
             ledger,
             observer,
+            losses: Losses::default(),
             machine: Box::new(Machine::new()),
             threads: HashMap::new(),
             spaces: HashMap::new(),
@@ -122,6 +137,7 @@ impl<'a> Tracer<'a> {
             checked: Vec::new(),
             entered: Entries::default(),
             leaving: Leaving::Nobody,
+            gives_up_waiting: false,
             failure: None,
             started: HashSet::new(),
             statuses: HashMap::new(),
@@ -132,6 +148,18 @@ impl<'a> Tracer<'a> {
             told_waiting: HashSet::new(),
             told: HashSet::new(),
         }
+    }
+
+    /// Sets how many bytes of records may wait to be read, for each processor, in processes that are probed from now on. It is
+    /// rounded up to a power of two within [`BUFFERS`].
+    pub fn set_buffer(&mut self, bytes: u64) {
+        let size = bytes.checked_next_power_of_two().unwrap_or(GREATEST_RING);
+        self.ring_size = size.clamp(LEAST_RING, GREATEST_RING);
+    }
+
+    /// Whether a program that is inserted waits for room where there is none for a record.
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.programs.iter().any(|program| program.options.lossless)
     }
 
     /// Answers events until every followed thread has ended or `control` says to stop.
@@ -187,7 +215,8 @@ impl<'a> Tracer<'a> {
                 false
             }
         };
-        control.wants_ticks.store(self.waiting || self.serving, Ordering::Relaxed);
+        let ticks = self.waiting || self.serving || self.observer.waits();
+        control.wants_ticks.store(ticks, Ordering::Relaxed);
         control.wants_quick_ticks.store(self.drain.any(), Ordering::Relaxed);
         stepped
     }
@@ -368,6 +397,7 @@ impl<'a> Tracer<'a> {
         if self.held.is_empty() && self.drain.is_due() {
             self.drain(false);
         }
+        self.look_for_losses();
         if !self.drain.is_busy() {
             self.observer.idle();
         }

@@ -24,19 +24,27 @@
 //!             mov   $1, %eax ; xchg %eax, (%context) ; test %eax, %eax ; je mine
 //!     next:   pause ; the next shared one ; 2^20 times: jmp again
 //! ```
+//!
+//! Where nothing is to be lost, a context is waited for as a full ring is: after each round the thread sleeps, and the tries are
+//! counted only when there is no reader any more.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::instructions::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
+use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Rm, Shift};
 use crate::record::of_context;
 use agent::layout::{
-    CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE,
+    ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE,
 };
 use core::mem::offset_of;
 
 /// How often shared contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
 /// its thread was preempted; so this is long.
 const TRIES: u32 = 1 << 20;
+
+/// Nanoseconds that a thread sleeps when all shared contexts were taken.
+const SLEEP: u64 = 100_000;
+/// The number of the system call `nanosleep`.
+const NANOSLEEP: u64 = 35;
 
 impl Compiler<'_> {
     /// Claims the context of the processor whose number is in `processor`, or a shared one. Changes rax and rdx. If there
@@ -111,10 +119,38 @@ impl Compiler<'_> {
         self.emitter.alu(Alu::Cmp, context, RAX);
         self.emitter.jump_if(Condition::Below, inside);
         self.emitter.number(context, first);
+        if let Some(waiting) = environment.lossless {
+            self.emitter.number(RAX, ABANDONED);
+            self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
+            self.emitter.jump_if(Condition::Equal, inside);
+            self.emitter.number(RDX, TRIES.into());
+            if waiting.sleeps {
+                self.sleep();
+            }
+        }
         self.emitter.bind(inside);
         self.emitter.alu32_number(Alu::Sub, RDX, 1);
         self.emitter.jump_if(Condition::NotEqual, again);
         let missed = Rm::Absolute(environment.missed);
         self.emitter.step(true, false, missed);
+    }
+
+    /// Lets others run for a while. Changes rax.
+    fn sleep(&mut self) {
+        // What the system call changes, and its arguments.
+        let kept = [RCX, RSI, RDI, Reg(11)];
+        kept.iter().for_each(|register| self.emitter.push(*register));
+        // Seconds and nanoseconds, on the stack.
+        self.emitter.number(RAX, SLEEP);
+        self.emitter.push(RAX);
+        self.emitter.number(RAX, 0);
+        self.emitter.push(RAX);
+        self.emitter.load(RDI, RSP);
+        self.emitter.number(RSI, 0);
+        self.emitter.number(RAX, NANOSLEEP);
+        self.emitter.syscall();
+        self.emitter.pop(RAX);
+        self.emitter.pop(RAX);
+        kept.iter().rev().for_each(|register| self.emitter.pop(*register));
     }
 }

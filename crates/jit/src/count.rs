@@ -36,7 +36,7 @@ impl Compiler<'_> {
     /// Counts the hit, and what the handler counts first. Gives the offset of the instruction behind that.
     pub(crate) fn count_hit(&mut self) -> usize {
         let mut counters = Vec::with_capacity(4);
-        if self.facts.removes || self.environment.limits.is_some() {
+        if self.facts.removes || self.environment.limits.is_some() || self.environment.removable {
             self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(self.environment.over), 0);
             let discard = self.discard;
             self.emitter.jump_if(Condition::NotEqual, discard);

@@ -46,6 +46,16 @@ pub struct Limits {
     pub maxhits: u64,
 }
 
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The address of the word by which the reader of all rings shows that it lives: nobody waits any more when it is
+    /// [`agent::layout::ABANDONED`].
+    pub reader: u32,
+    /// Whether it may make the system call nanosleep.
+    pub sleeps: bool,
+}
+
 /// Where the data of a site's handler lies, and what is known of the site. All addresses are below
 /// [`agent::layout::LOW_END`].
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +69,8 @@ pub struct Environment<'a> {
     pub own_contexts: u32,
     /// The contexts behind them, which belong to none: a power of two, at least 1.
     pub shared_contexts: u32,
+    /// Bytes of a context's ring: a power of two from [`agent::layout::LEAST_RING`] to [`agent::layout::GREATEST_RING`].
+    pub ring_size: u32,
     /// The address of the first local variable, 8 bytes each.
     pub locals: u32,
     /// The address of the first global variable, 8 bytes each.
@@ -75,6 +87,8 @@ pub struct Environment<'a> {
     /// The address of a word of 4 bytes: not 0 once the probe is over, removed or disabled. The handler that ends with
     /// `remove` and the last hit of `limits` set it to 1; whoever else disables the probe may.
     pub over: u32,
+    /// Whether somebody else may disable the probe while jumps still lead to its handler: another one is at the same site.
+    pub removable: bool,
     /// Set where the probe has `ignore` or `maxhits`.
     pub limits: Option<Limits>,
     /// The agent's entries.
@@ -89,8 +103,8 @@ pub struct Environment<'a> {
     pub flags_live: bool,
     /// Whether the displaced instruction can fault: the record is committed after it, by [`crate::Compiled::commit`].
     pub tentative: bool,
-    /// Whether a full ring is waited for.
-    pub lossless: bool,
+    /// Set where a full ring, or a context, is waited for.
+    pub lossless: Option<Waiting>,
     /// Whether the processor has `rdpid`; without it `lsl` is used, which the kernel prepares too.
     pub rdpid: bool,
 }

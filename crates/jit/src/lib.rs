@@ -44,7 +44,7 @@ mod straight;
 mod variables;
 
 pub use compiled::{Compiled, Guarded, Step, Unsupported};
-pub use environment::{Environment, Handler, Limits, Variable};
+pub use environment::{Environment, Handler, Limits, Variable, Waiting};
 
 use compiler::{Compiler, Mode};
 

@@ -3,8 +3,8 @@
 //! ```text
 //!             tid -> holder, site
 //!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
-//!             cmp   $(RING_SIZE - most), %rax ; ja full
-//!             and   $(RING_SIZE - 1), %record ; cmp $(RING_SIZE - most), %record ; ja wrap
+//!             cmp   $(size - most), %rax ; ja full
+//!             and   $(size - 1), %record ; cmp $(size - most), %record ; ja wrap
 //!             add   ring(%context), %record
 //!     begin:  processor, time, pid, tid, probe, rsp, site -> record
 //!     ...
@@ -17,11 +17,11 @@ use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
 use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, shifted};
 use crate::shape::{Code, Log};
-use agent::layout::{Context, HEADER, Header, Identity, RING_SIZE, SCRATCH, UNSET, state};
+use agent::layout::{Context, HEADER, Header, Identity, SCRATCH, UNSET, state};
 use core::mem::offset_of;
 
-/// How far ahead the ring is fetched: the next exchange waits until all of a record is written.
-const PREFETCH: usize = 512;
+/// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
+const PREFETCH: usize = 1536;
 
 /// The number of the system call `getpid`.
 const GETPID: u64 = 39;
@@ -120,7 +120,7 @@ impl Compiler<'_> {
         let head = of_context(context, offset_of!(Context, head));
         let seen = of_context(context, offset_of!(Context, seen_tail));
         let ring = of_context(context, offset_of!(Context, ring));
-        let limit = RING_SIZE as i32 - self.most();
+        let limit = self.environment.ring_size as i32 - self.most();
         let room = self.emitter.here_label();
         let (look, enough) = (self.emitter.label(), self.emitter.label());
         let (wrap, begin) = (self.emitter.label(), self.emitter.label());
@@ -130,7 +130,7 @@ impl Compiler<'_> {
         self.emitter.alu_number(Alu::Cmp, RAX, limit);
         self.emitter.jump_if(Condition::Above, look);
         self.emitter.bind(enough);
-        self.emitter.alu32_number(Alu::And, record, RING_SIZE as i32 - 1);
+        self.emitter.alu32_number(Alu::And, record, self.environment.ring_size as i32 - 1);
         self.emitter.alu32_number(Alu::Cmp, record, limit);
         self.emitter.jump_if(Condition::Above, wrap);
         self.emitter.alu(Alu::Add, record, ring);
@@ -144,7 +144,7 @@ impl Compiler<'_> {
     /// Asks the reader's own count, where the one seen last leaves no room. The record's register is the head.
     fn look_again(&mut self, look: Label, enough: Label, room: Label, begin: Label) {
         let full = self.emitter.label();
-        let limit = RING_SIZE as i32 - self.most();
+        let limit = self.environment.ring_size as i32 - self.most();
         self.emitter.bind(look);
         self.emitter.load(RAX, of_context(self.context, offset_of!(Context, tail)));
         self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
@@ -164,10 +164,10 @@ impl Compiler<'_> {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
         let ring = of_context(context, offset_of!(Context, ring));
-        let limit = RING_SIZE as i32 - self.most();
+        let limit = self.environment.ring_size as i32 - self.most();
         let full = self.emitter.label();
         self.emitter.bind(wrap);
-        self.emitter.number(RAX, RING_SIZE);
+        self.emitter.number(RAX, self.environment.ring_size.into());
         self.emitter.alu32(Alu::Sub, RAX, record);
         self.emitter.load(RDX, head);
         self.emitter.alu(Alu::Add, RDX, RAX);
@@ -188,8 +188,9 @@ impl Compiler<'_> {
     /// What is done where a ring has not the bytes in rax free: they are waited for, or the record is written where it
     /// will be dropped from.
     fn no_room(&mut self, room: Label, begin: Label) {
-        if !self.environment.lossless {
-            self.emitter.address(self.record, Rm::At(self.context, SCRATCH as i32));
+        let scratch = Rm::At(self.context, SCRATCH as i32);
+        if self.environment.lossless.is_none() {
+            self.emitter.address(self.record, scratch);
             self.emitter.jump(begin);
             return;
         }
@@ -203,7 +204,10 @@ impl Compiler<'_> {
         self.emitter.number(RAX, self.environment.agent.wait.into());
         self.emitter.call(RAX);
         kept.iter().rev().for_each(|register| self.emitter.pop(*register));
-        self.emitter.jump(room);
+        self.emitter.test32(RAX);
+        self.emitter.jump_if(Condition::NotEqual, room);
+        self.emitter.address(self.record, scratch);
+        self.emitter.jump(begin);
     }
 
     /// Fills in what of the header is known. Changes rax and rdx.

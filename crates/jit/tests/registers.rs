@@ -2,10 +2,11 @@
 
 mod support;
 
-use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable, compile};
+use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable, Waiting, compile};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use support::arena::{Arena, CONTEXTS, OWN};
+use support::interpreter::DEAD;
 use support::native::{self, Registers, enter, exclusive};
 use vm::{DEFAULT_MASK, Op, Register};
 
@@ -224,6 +225,18 @@ fn a_probe_removes_itself_once() {
 }
 
 #[test]
+fn a_probe_that_somebody_else_disables_takes_no_hit_any_more() {
+    let _one = exclusive();
+    let site = Site::new(&handlers()[2], |_, environment| environment.removable = true);
+    (0..3).for_each(|_| site.hit());
+    site.arena.at(site.environment.over).store(1, Relaxed);
+    (0..3).for_each(|_| site.hit());
+    assert_eq!(site.arena.sum(site.environment.hits), 3);
+    assert_eq!(site.arena.records().len(), 3);
+    assert!(site.arena.all_free());
+}
+
+#[test]
 fn a_full_ring_drops_and_counts_and_is_not_overrun() {
     let _one = exclusive();
     let site = Site::new(&handlers()[2], |_, _| {});
@@ -247,13 +260,60 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
 #[test]
 fn without_loss_a_full_ring_is_waited_for() {
     let _one = exclusive();
-    let site = Site::new(&handlers()[2], |_, environment| environment.lossless = true);
+    let site = lossless();
     let hits = 200_000;
     (0..hits).for_each(|_| site.hit());
     assert_eq!(site.value(site.environment.dropped), 0);
     // The wait of the test takes everything out: more was taken than is left.
     let head: u64 = (0..CONTEXTS).map(|number| site.arena.context(number).head.load(Relaxed)).sum();
     assert!(head >= hits * 80, "{head}");
+    // A reader that is dead takes nothing out: what has no room is dropped.
+    DEAD.store(true, Relaxed);
+    (0..hits).for_each(|_| site.hit());
+    DEAD.store(false, Relaxed);
+    let dropped = site.value(site.environment.dropped);
+    assert!((1..hits).contains(&dropped), "{dropped}");
+    let after: u64 = (0..CONTEXTS).map(|number| site.arena.context(number).head.load(Relaxed)).sum();
+    assert!(after - head <= (hits - dropped) * 80 + u64::from(CONTEXTS) * 80, "{head} {after}");
+    assert!(site.arena.all_free());
+}
+
+/// A site whose handler logs two arguments and waits where there is no room.
+fn lossless() -> Site<'static> {
+    Site::new(&handlers()[2], |arena, environment| {
+        environment.lossless = Some(Waiting { reader: arena.word(), sleeps: true });
+    })
+}
+
+#[test]
+fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
+    let _one = exclusive();
+    let site = lossless();
+    let claim = |number: u32| &site.arena.context(number).claim;
+    (0..CONTEXTS).for_each(|number| claim(number).store(1, Relaxed));
+    let began = std::time::Instant::now();
+    let pause = std::time::Duration::from_millis(300);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(pause);
+            claim(CONTEXTS - 1).store(0, Relaxed);
+        });
+        site.hit();
+    });
+    assert!(began.elapsed() >= pause, "far longer than a hit waits that may be missed");
+    assert_eq!(site.value(site.environment.missed), 0);
+    assert_eq!(site.arena.records_of(CONTEXTS - 1).len(), 1);
+    // All are taken for good, and the reader is dead.
+    claim(CONTEXTS - 1).store(1, Relaxed);
+    let reader = site.environment.lossless.expect("it is set").reader;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(pause);
+            site.arena.at(reader).store(agent::layout::ABANDONED, Relaxed);
+        });
+        site.hit();
+    });
+    assert_eq!(site.value(site.environment.missed), 1);
 }
 
 #[test]

@@ -38,8 +38,8 @@ mod thread;
 
 pub use caller::{Caller, Step};
 pub use elf::{
-    Binding, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine, Misplaced,
-    NameKind, Outline, Segment, Selected, Version,
+    Binding, ControlFlow, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine,
+    Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};

@@ -46,6 +46,15 @@ impl Stopped {
         self.next_stop()
     }
 
+    /// The same; `meanwhile` is called again and again until it stops. It may wait for something that this thread does.
+    ///
+    /// # Errors
+    /// The thread has been killed; its end is still to be waited for.
+    pub fn run_while(self, signal: i32, mut meanwhile: impl FnMut()) -> Result<(Stopped, Stop), Error> {
+        ptrace::resume(self.tid(), signal)?;
+        self.next_stop_while(&mut meanwhile)
+    }
+
     /// Makes it stop, as after [`Stopped::step`], whenever it is about to execute the instruction at this address; with `None`
     /// no more. No byte is changed: a debug register of the thread is used, which nobody else may use.
     ///

@@ -283,8 +283,13 @@ impl Stopped {
 
     /// Waits for this thread's next stop. Its end is left for [`wait`] to report.
     pub(crate) fn next_stop(&self) -> Result<(Stopped, Stop), Error> {
+        self.next_stop_while(&mut || ())
+    }
+
+    /// The same; `meanwhile` is called again and again as long as there is no news.
+    pub(crate) fn next_stop_while(&self, meanwhile: &mut dyn FnMut()) -> Result<(Stopped, Stop), Error> {
         loop {
-            if has_ended(self.tid) {
+            if has_ended(self.tid, meanwhile) {
                 return Err(Error::Gone { pid: self.tid });
             }
             let mut status = 0;
@@ -313,7 +318,7 @@ impl Stopped {
 ///
 /// The kernel must not be asked to wait for it: the first thread of a process, if it is killed on its way out, ends
 /// without a stop, and its end is not reported before the other threads have ended; these may be waiting for the tracer.
-fn has_ended(tid: pid_t) -> bool {
+fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
     /// Looks before the first pause, and after which a pause is so long that a look into /proc is cheap.
     const BRISK: u32 = 64;
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
@@ -330,6 +335,7 @@ fn has_ended(tid: pid_t) -> bool {
         if result == 0 && pid != 0 {
             return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
         }
+        meanwhile();
         if look < BRISK {
             std::thread::yield_now();
         } else {

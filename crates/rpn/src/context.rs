@@ -21,8 +21,7 @@ pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), D
     }
     let what = match op.row().group {
         Group::Port => "I/O ports",
-        Group::System => "the kernel's task structure",
-        _ => "the kernel's modules",
+        _ => "the kernel's task structure",
     };
     Err(Diagnostic::error(place, format!("`{name}` cannot be used in a user program"))
         .label(format!("user mode has no access to {what}"))

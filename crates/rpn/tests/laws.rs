@@ -280,13 +280,13 @@ fn op_of(draft: &Draft, object: &Object, procedures: usize) -> Op {
 }
 
 /// Whether the manual has the instruction for such a program: I/O and selectors are IA32's, and user mode has no
-/// I/O, no task structure and no kernel modules.
+/// I/O and no task structure. (`callk` calls plugins, which user programs have too.)
 fn can_be_used(name: &str, object: &Object) -> bool {
     let io = ["push io, u8", "push io, u16", "push io, u32", "pop io, u8", "pop io, u16", "pop io, u32"];
     let intel = matches!(object.arch, Arch::I386 | Arch::X86_64);
     let user = object.kind == ModuleKind::User;
     (intel || !(io.contains(&name) || name == "seg2lin"))
-        && !(user && (io.contains(&name) || ["push task", "callk"].contains(&name)))
+        && !(user && (io.contains(&name) || name == "push task"))
 }
 
 /// Whether the appendices allow the instruction for the register; in user programs, the contexts are one.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// A set of header items. The flags are those of the record's header (seed 000, section 5); major and minor
-/// are always there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// are always there. [`Items::default`] has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Items(u32);
 
 /// A name that is no header item, or one of another machine's.
@@ -44,10 +44,18 @@ impl Items {
     pub const PID: Items = Items(0x0008);
     /// The user id.
     pub const UID: Items = Items(0x0010);
+    /// The code segment.
+    pub const CS: Items = Items(0x0020);
+    /// The instruction pointer.
+    pub const EIP: Items = Items(0x0040);
+    /// The stack segment.
+    pub const SS: Items = Items(0x0080);
+    /// The stack pointer.
+    pub const ESP: Items = Items(0x0100);
     /// The code segment and instruction pointer.
-    pub const CSEIP: Items = Items(0x0020 | 0x0040);
+    pub const CSEIP: Items = Items::CS.with(Items::EIP);
     /// The stack segment and stack pointer.
-    pub const SSESP: Items = Items(0x0080 | 0x0100);
+    pub const SSESP: Items = Items::SS.with(Items::ESP);
     /// The time.
     pub const TSC: Items = Items(0x0200);
     /// The process name.
@@ -59,6 +67,11 @@ impl Items {
 
     /// What a record shows when nothing is asked for: the codes, the processor and the process id.
     pub const DEFAULT: Items = Items(Items::MAJOR.0 | Items::MINOR.0 | Items::CPU.0 | Items::PID.0);
+
+    /// The items that flags of a header name; none if a flag is none of the table's.
+    pub const fn from_flags(flags: u32) -> Option<Items> {
+        if flags & !Items::ALL.0 == 0 { Some(Items(flags)) } else { None }
+    }
 
     /// The header's flags.
     pub const fn flags(self) -> u32 {
@@ -74,6 +87,12 @@ impl Items {
     #[must_use]
     pub const fn with(self, items: Items) -> Items {
         Items(self.0 | items.0)
+    }
+
+    /// Those that are in both sets.
+    #[must_use]
+    pub const fn and(self, items: Items) -> Items {
+        Items(self.0 & items.0)
     }
 
     /// The items named in a list, separated by commas or blanks, in either case; always with the codes and the

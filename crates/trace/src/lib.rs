@@ -2,10 +2,18 @@
 //!
 //! A [`Record`] is made when a handler ends and written when the probed instruction has completed. Its header
 //! holds the [`Items`] that were asked for, in the order and with the flags of the table in seed 000, section 5.
-//! The text form is the one the original wrote to the kernel log ([`Text`]).
+//! The text form is the one the original wrote to the kernel log ([`Text`]), or the one that a template gives ([`template`]); the
+//! binary form of the header is in [`raw`]. Whole traces are kept in a [`store`], from which they can be read when the traced
+//! program is gone.
 
+mod digits;
+mod header;
 mod items;
+mod quick;
+pub mod raw;
 mod record;
+pub mod store;
+pub mod template;
 mod text;
 
 pub use items::{Items, UnknownItem};

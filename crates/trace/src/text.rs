@@ -18,25 +18,14 @@
 
 use std::io::{self, Write};
 
+use crate::digits::HEXADECIMAL;
+use crate::header;
+use crate::quick::{self, Known, ROW};
+use crate::template::Templates;
 use crate::{Items, Record};
-
-/// Bytes in a row.
-const ROW: usize = 16;
 
 /// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
 const LINE: usize = 256;
-
-/// The digits of a byte, for each.
-const HEXADECIMAL: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut table = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    table
-};
 
 /// How the logged bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +42,38 @@ pub enum Form {
 pub struct Text {
     items: Option<Items>,
     form: Form,
+    templates: Option<Templates>,
     text: Vec<u8>,
+    known: Known,
 }
 
 impl Text {
     /// A writer that shows these items of a header, and the bytes in this form.
     pub fn new(items: Items, form: Form) -> Text {
-        Text { items: Some(items), form, text: Vec::with_capacity(512) }
+        Text {
+            items: Some(items),
+            form,
+            templates: None,
+            text: Vec::with_capacity(512),
+            known: Known::default(),
+        }
+    }
+
+    /// The same writer, with templates: what they make of a record is written in place of its bytes, and the bytes of a record without
+    /// one as their dump.
+    #[must_use]
+    pub fn with_templates(self, templates: Templates) -> Text {
+        Text { templates: Some(templates), ..self }
+    }
+
+    /// Shows these items of a header from now on.
+    pub fn set_items(&mut self, items: Items) {
+        self.items = Some(items);
+    }
+
+    /// The templates, if there are any: to be refreshed.
+    pub fn templates(&mut self) -> Option<&mut Templates> {
+        self.templates.as_mut()
     }
 
     /// Writes a record, in one write.
@@ -68,110 +82,49 @@ impl Text {
     /// Those of the writer.
     pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
         self.text.clear();
-        self.header(record);
-        let offsets = (0..).step_by(match self.form {
-            Form::Formatted => ROW,
-            Form::Unformatted => LINE,
-        });
-        match self.form {
-            Form::Formatted => {
-                record
-                    .data
-                    .chunks(ROW)
-                    .zip(offsets)
-                    .for_each(|(bytes, offset)| self.row(record, offset, bytes));
-            }
-            Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),
-        }
+        self.build(record);
         out.write_all(&self.text)
     }
 
-    /// Appends the header's line.
-    fn header(&mut self, record: &Record) {
+    /// Appends a record to a text.
+    pub fn append(&mut self, record: &Record, text: &mut Vec<u8>) {
+        // It is built where it is to be.
+        std::mem::swap(&mut self.text, text);
+        self.build(record);
+        std::mem::swap(&mut self.text, text);
+    }
+
+    fn build(&mut self, record: &Record) {
         let items = self.items.unwrap_or(Items::DEFAULT);
-        let word = record.word;
-        self.codes(record);
-        if items.contains(Items::CPU) {
-            self.item(b" cpu=").decimal(record.cpu);
+        let Text { templates, known, text, .. } = self;
+        if let Some(templates) = templates {
+            templates.format(items, record, text);
+            return;
         }
-        if items.contains(Items::PROCNAME) {
-            self.item(b" name=");
-            self.text.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
+        known.codes(record, text);
+        known.place(record, items, text);
+        header::rest(items, record, text);
+        text.push(b'\n');
+        match self.form {
+            Form::Formatted => {
+                for (bytes, offset) in record.data.chunks(ROW).zip((0..).step_by(ROW)) {
+                    known.codes(record, text);
+                    quick::row(offset, bytes, text);
+                }
+            }
+            Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),
         }
-        if items.contains(Items::PID) {
-            self.item(b" pid=").decimal(record.pid);
-        }
-        if items.contains(Items::UID) {
-            self.item(b" uid=").decimal(record.uid);
-        }
-        if items.contains(Items::CSEIP) {
-            self.item(b" cs=").short(record.cs).item(b" eip=").hexadecimal(record.eip, word);
-        }
-        if items.contains(Items::SSESP) {
-            self.item(b" ss=").short(record.ss).item(b" esp=").hexadecimal(record.esp, word);
-        }
-        if items.contains(Items::TSC) {
-            self.item(b" tsc=").hexadecimal(record.seconds(), word);
-            self.item(b":").hexadecimal(record.microseconds().into(), 4);
-        }
-        self.text.push(b'\n');
     }
 
     /// Appends bytes without any formatting.
     fn line(&mut self, record: &Record, bytes: &[u8]) {
-        self.codes(record).item(b" ");
+        self.known.codes(record, &mut self.text);
+        self.text.push(b' ');
         for &byte in bytes {
             self.text.push(b' ');
             self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
         }
         self.text.push(b'\n');
-    }
-
-    /// Appends one row of at most 16 bytes, whose first is `offset` bytes into the log.
-    fn row(&mut self, record: &Record, offset: u64, bytes: &[u8]) {
-        self.codes(record).item(b"  0x").hexadecimal(offset, 4).item(b" : ");
-        let mut row = *b"                                    : ";
-        for (place, &byte) in bytes.iter().enumerate() {
-            let at = place * 2 + place / 4;
-            row[at..at + 2].copy_from_slice(&HEXADECIMAL[usize::from(byte)]);
-        }
-        self.text.extend_from_slice(&row);
-        let shown = |&byte: &u8| if (0x20..0x7f).contains(&byte) { byte } else { b'.' };
-        self.text.extend(bytes.iter().map(shown));
-        self.text.push(b'\n');
-    }
-
-    /// Appends what every line begins with.
-    fn codes(&mut self, record: &Record) -> &mut Text {
-        self.item(b"DProbes(").decimal(record.major).item(b",").decimal(record.minor).item(b")")
-    }
-
-    fn item(&mut self, text: &[u8]) -> &mut Text {
-        self.text.extend_from_slice(text);
-        self
-    }
-
-    fn decimal(&mut self, value: u32) -> &mut Text {
-        self.item(itoa::Buffer::new().format(value).as_bytes())
-    }
-
-    /// Appends the low `size` bytes of a value, all their digits; all 8 if there are other digits.
-    fn hexadecimal(&mut self, value: u64, size: usize) -> &mut Text {
-        let needed = (64 - value.leading_zeros() as usize).div_ceil(8);
-        let bytes = value.to_be_bytes();
-        for &byte in &bytes[8 - size.max(needed).min(8)..] {
-            self.text.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
-        }
-        self
-    }
-
-    /// Appends a value without leading zeros.
-    fn short(&mut self, value: u32) -> &mut Text {
-        let digits = (32 - value.leading_zeros()).div_ceil(4).max(1);
-        for place in (0..digits).rev() {
-            self.text.push(HEXADECIMAL[(value >> (place * 4) & 15) as usize][1]);
-        }
-        self
     }
 }
 

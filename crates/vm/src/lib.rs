@@ -110,7 +110,7 @@ pub use frame::CALL_DEPTH;
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
 pub use interpreter::{CALL_LIMIT, HANDLER_LIMIT, JUMP_LIMIT, run};
 pub use log::LOG_LIMIT;
-pub use machine::{Fault, Machine};
+pub use machine::{Fault, Lent, Machine};
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
 pub use program::{End, Outcome, Point, Program};
 pub use register::{Push, Register, RegisterSet, Shape};

@@ -197,6 +197,14 @@ impl<'s> Log<'s> {
         if fits as u64 == size { Ok(()) } else { Err(Failure::Overflow) }
     }
 
+    /// Logs bytes as if they were memory. If they do not fit, nothing is logged.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let room = self.room_behind_prefix()?;
+        room.get_mut(..bytes.len()).ok_or(Failure::Overflow)?.copy_from_slice(bytes);
+        self.commit(Token::Memory, bytes.len(), bytes.len());
+        Ok(())
+    }
+
     /// Logs the string at `address`: the bytes before the first NUL, or `size` bytes if there is none before. Works as
     /// if it read byte by byte: only an address before the end of the string can fault. A string that does not fit,
     /// or a fault, logs nothing.

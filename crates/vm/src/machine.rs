@@ -84,6 +84,27 @@ pub trait Machine {
     fn call_kernel_modules(&mut self) -> bool {
         false
     }
+
+    /// Calls whoever has registered for `callk`, and lends them what the run has. Whether it could. By itself it lends nothing,
+    /// and does as [`Machine::call_kernel_modules`].
+    fn call_registered(&mut self, _run: &mut dyn Lent) -> bool {
+        self.call_kernel_modules()
+    }
+}
+
+/// What a run lends to whom `callk` calls: its stack and its log.
+pub trait Lent {
+    /// The program's word.
+    fn word(&self) -> Word;
+
+    /// Pops a word from the RPN stack.
+    fn pop(&mut self) -> u64;
+
+    /// Pushes a value, cut to the word, on the RPN stack.
+    fn push(&mut self, value: u64);
+
+    /// Logs bytes as `log mrf` logs memory. Whether they fitted; if not, nothing is logged.
+    fn log(&mut self, bytes: &[u8]) -> bool;
 }
 
 /// The last address of a word.

@@ -287,7 +287,7 @@ instructions! {
     0x8a Log "log" None n 0 Logging "Pops a count, then that many elements, and logs them after a prefix (token 7).";
     0x8b LogLv "log lv" None 2 0 Local "Pops a count, then an index, and logs local variables after a prefix (token 5).";
     0x8c LogGv "log gv" None 2 0 Global "Pops a count, then an index, and logs global variables after a prefix (token 6).";
-    0x8d Callk "callk" None 0 0 Miscellaneous Kernel "Calls the kernel modules that have registered for it.";
+    0x8d Callk "callk" None 0 0 Miscellaneous "Calls the plugins that have registered for it.";
     0x8e Malloc "malloc" None 1 1 Heap "Pops a size in bytes and pushes the handle of a new heap block of zeros.";
     0x8f Free "free" None 1 0 Heap "Pops the handle of a heap block and frees the block.";
     0x90 PushWid "push wid" None 0 1 Heap "Pushes the bits of a word, negative where it is little-endian.";

@@ -7,10 +7,11 @@ use crate::frame::{CALL_DEPTH, Range};
 use crate::heap;
 use crate::hit::Hit;
 use crate::interpreter::Stop;
-use crate::machine::Machine;
+use crate::log::Log;
+use crate::machine::{Lent, Machine};
 use crate::trace::View;
 use crate::variables::{GLOBAL, LOCAL, Variables};
-use crate::{End, Exception, HANDLER_LIMIT, NON_MASKABLE, Op, Program, Register, Shape};
+use crate::{End, Exception, HANDLER_LIMIT, NON_MASKABLE, Op, Program, Register, Shape, Word};
 
 /// Does what the loop was left for. Gives the flow back and, if the handler has ended, how.
 #[cold]
@@ -165,7 +166,8 @@ fn instruction<M: Machine, const WIDE: bool>(
             flow.stack.push(word.truncate(task));
         }
         Op::Callk => {
-            let called = hit.machine.call_kernel_modules().then_some(());
+            let mut run = Run { flow, log: &mut hit.log };
+            let called = hit.machine.call_registered(&mut run).then_some(());
             granted(flow, called)?;
         }
         Op::Seg2lin => {
@@ -188,6 +190,34 @@ fn instruction<M: Machine, const WIDE: bool>(
         _ => return Err(flow.code.invalid()),
     }
     Ok(())
+}
+
+/// A run as `callk` lends it.
+struct Run<'r, 'a, 's, 'l, const WIDE: bool> {
+    flow: &'r mut Flow<'a, 's, WIDE>,
+    log: &'r mut Log<'l>,
+}
+
+impl<const WIDE: bool> Lent for Run<'_, '_, '_, '_, WIDE> {
+    fn word(&self) -> Word {
+        Flow::<WIDE>::WORD
+    }
+
+    fn pop(&mut self) -> u64 {
+        self.flow.stack.pop()
+    }
+
+    fn push(&mut self, value: u64) {
+        self.flow.stack.push(Flow::<WIDE>::WORD.truncate(value));
+    }
+
+    fn log(&mut self, bytes: &[u8]) -> bool {
+        let logged = self.log.bytes(bytes).is_ok();
+        if logged {
+            self.log.succeeded();
+        }
+        logged
+    }
 }
 
 /// Pops a count, then the index of the first.

@@ -2,14 +2,17 @@
 
 use core::arch::asm;
 
-/// One system call without arguments.
-fn call(number: i64) -> i64 {
+/// One system call.
+fn call(number: i64, first: usize, second: usize) -> i64 {
     let result: i64;
-    // SAFETY: the calls made here (getpid, sched_yield) take no pointer and change nothing that the program has.
+    // SAFETY: the calls made here (getpid, nanosleep) change nothing that the program has; what they are pointed to is the
+    // caller's own and lives through the call.
     unsafe {
         asm!(
             "syscall",
             inout("rax") number => result,
+            in("rdi") first,
+            in("rsi") second,
             out("rcx") _,
             out("r11") _,
             options(nostack),
@@ -21,13 +24,14 @@ fn call(number: i64) -> i64 {
 /// The process id, as the process's own namespace has it.
 pub(super) fn process() -> u32 {
     const GETPID: i64 = 39;
-    call(GETPID) as u32
+    call(GETPID, 0, 0) as u32
 }
 
-/// Lets others run.
-pub(super) fn yield_processor() {
-    const SCHED_YIELD: i64 = 24;
-    call(SCHED_YIELD);
+/// Sleeps for so many nanoseconds, less than a second; shorter if a tracer comes between.
+pub(super) fn sleep(nanoseconds: u64) {
+    const NANOSLEEP: i64 = 35;
+    let time: [u64; 2] = [0, nanoseconds];
+    call(NANOSLEEP, time.as_ptr().addr(), 0);
 }
 
 /// The processor's number and its node, as `rdpid` gives them: the kernel keeps them in a segment's limit, too, which every

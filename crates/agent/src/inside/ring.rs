@@ -3,32 +3,41 @@
 use core::sync::atomic::Ordering;
 
 use super::{kernel, settings};
-use crate::layout::{ABANDONED, Context, HEADER, Header, RING_SIZE, state};
+use crate::layout::{ABANDONED, Context, HEADER, Header, state};
 
-/// Looks at the reader's progress that a thread takes before it lets others run.
-const LOOKS: u32 = 1000;
+/// Looks at the reader's progress that a thread takes before it sleeps.
+const LOOKS: u32 = 200;
+/// Nanoseconds of the first sleep, and of the longest: a full ring takes its reader longer than that, so that it does not
+/// run dry.
+const SLEEP: (u64, u64) = (50_000, 1_000_000);
+/// Looks between two looks at the reader itself, where the thread may not sleep.
+const GLANCE: u32 = 1 << 12;
+/// Counts of the time stamp counter after which a reader that has not shown itself is given up.
+const PATIENCE: u64 = 1 << 35;
 
 /// The ring, behind the records that are in it.
 pub(super) struct Ring<'a> {
     context: &'a Context,
     head: u64,
+    /// Bytes of it: a power of two.
+    size: u64,
 }
 
 impl Ring<'_> {
     /// The ring of a context that this thread has claimed.
     pub(super) fn of(context: &Context) -> Ring<'_> {
-        Ring { context, head: context.head.load(Ordering::Relaxed) }
+        let size = context.ring_size.load(Ordering::Relaxed);
+        Ring { context, head: context.head.load(Ordering::Relaxed), size }
     }
 
     /// Finds room for a record of `size` bytes, a multiple of 8: its place, and the value of `head` behind it. `None`: there is
     /// no room, or nobody reads any more.
     pub(super) fn room(&self, size: u64, lossless: bool) -> Option<(*mut u8, u64)> {
         let ring = self.context.ring.load(Ordering::Relaxed) as *mut u8;
-        let place = self.head % RING_SIZE;
-        let left = RING_SIZE - place;
+        let place = self.head & self.size.wrapping_sub(1);
+        let left = self.size.wrapping_sub(place);
         let skipped = if left < size { left } else { 0 };
-        let has_room = self.has(skipped + size) || (lossless && self.wait(skipped + size));
-        if !has_room || self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
+        if !self.has(skipped + size) && !(lossless && self.wait(skipped + size)) {
             return None;
         }
         if skipped == 0 {
@@ -45,37 +54,87 @@ impl Ring<'_> {
 
     /// Whether so many bytes are free.
     fn has(&self, bytes: u64) -> bool {
-        let free = |tail: u64| RING_SIZE.wrapping_sub(self.head.wrapping_sub(tail)) >= bytes;
+        // What was dropped for want of a reader may leave a tail that is no place in the ring.
+        let free = |tail: u64| {
+            let free = self.size.checked_sub(self.head.wrapping_sub(tail));
+            free.is_some_and(|free| free >= bytes)
+        };
         if free(self.context.seen_tail.load(Ordering::Relaxed)) {
             return true;
         }
         let tail = self.context.tail.0.load(Ordering::Acquire);
         self.context.seen_tail.store(tail, Ordering::Relaxed);
-        tail == ABANDONED || free(tail)
+        free(tail)
     }
 
-    /// Waits until so many bytes are free. `false`: there will never be.
+    /// Waits until so many bytes are free. `false`: nobody reads any more, or there will never be so many.
     pub(super) fn wait(&self, bytes: u64) -> bool {
-        if bytes > RING_SIZE {
+        if bytes > self.size {
             return false;
         }
-        let mut looks = 0;
-        while !self.has(bytes) {
-            looks += 1;
-            if looks < LOOKS || !settings::yields() {
-                core::hint::spin_loop();
+        let (mut reader, mut sleep) = (Reader::new(), SLEEP.0);
+        for look in 0u32.. {
+            if self.has(bytes) {
+                return true;
+            }
+            if self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
+                return false;
+            }
+            let sleeps = settings::yields() && look >= LOOKS;
+            if (sleeps || look % GLANCE == 0) && reader.is_gone() {
+                return false;
+            }
+            if sleeps {
+                kernel::sleep(sleep);
+                sleep = (sleep * 2).min(SLEEP.1);
             } else {
-                kernel::yield_processor();
+                core::hint::spin_loop();
             }
         }
-        true
+        false
     }
 }
 
+/// The reader, as one sees it who waits for it.
+struct Reader {
+    /// The last sign of life, and when it was seen first.
+    sign: u64,
+    since: u64,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        Reader { sign: settings::reader().load(Ordering::Relaxed), since: counter() }
+    }
+
+    /// Whether it is known to be dead, or has shown no sign of life for long. Then all others shall know. (If it was only
+    /// asleep, it overwrites that.)
+    fn is_gone(&mut self) -> bool {
+        let word = settings::reader();
+        let sign = word.load(Ordering::Relaxed);
+        if sign == ABANDONED {
+            return true;
+        }
+        if sign != self.sign {
+            *self = Reader { sign, since: counter() };
+        } else if counter().wrapping_sub(self.since) > PATIENCE {
+            let told = word.compare_exchange(sign, ABANDONED, Ordering::Relaxed, Ordering::Relaxed);
+            return told.is_ok();
+        }
+        false
+    }
+}
+
+/// The time stamp counter.
+fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has it, and handlers have read it before.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// Waits for room: what [`super::entry::dprobes_wait`] does.
-pub(super) unsafe extern "C" fn wait(context: *mut Context, bytes: u64) {
+pub(super) unsafe extern "C" fn wait(context: *mut Context, bytes: u64) -> u64 {
     // SAFETY: compiled code passes the context that this thread has claimed.
-    Ring::of(unsafe { &*context }).wait(bytes);
+    Ring::of(unsafe { &*context }).wait(bytes).into()
 }
 
 /// Bytes of a record with so many of data.

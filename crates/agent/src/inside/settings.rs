@@ -1,6 +1,6 @@
 //! What the agent is told when it is put into an address space: constants in its memory, written by [`crate::image`].
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::kernel;
 use crate::layout::Identity;
@@ -8,15 +8,17 @@ use crate::layout::Identity;
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
 #[cfg_attr(dprobes_image, unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "it is a symbol of the image, beside the entries")]
-pub(super) static dprobes_settings: Settings = Settings { identity: 0, yields: 0 };
+pub(super) static dprobes_settings: Settings = Settings { identity: 0, yields: 0, reader: 0 };
 
 /// What [`dprobes_settings`] has.
 #[repr(C)]
 pub(super) struct Settings {
     /// The address of the [`Identity`].
     pub(super) identity: u64,
-    /// 1 where a thread that waits may make the system call sched_yield.
+    /// 1 where a thread that waits may make the system call nanosleep.
     pub(super) yields: u64,
+    /// The address of the word by which the reader of all rings shows that it lives.
+    pub(super) reader: u64,
 }
 
 /// The identity of the process.
@@ -34,8 +36,14 @@ pub(super) fn process() -> u32 {
     }
 }
 
-/// Whether a thread that waits may make the system call sched_yield.
+/// Whether a thread that waits may make the system call nanosleep.
 pub(super) fn yields() -> bool {
     // SAFETY: the constant is there.
     unsafe { core::ptr::read_volatile(&raw const dprobes_settings.yields) != 0 }
+}
+
+/// The word by which the reader of all rings shows that it lives.
+pub(super) fn reader() -> &'static AtomicU64 {
+    // SAFETY: the constant is there; its value is the address of a word that is mapped as long as the agent is.
+    unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.reader) as *const AtomicU64) }
 }

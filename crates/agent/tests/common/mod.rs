@@ -47,6 +47,7 @@ pub struct Loaded {
     pub base: u64,
     pub end: u64,
     pub identity: u64,
+    pub reader: u64,
     faults: BTreeMap<u64, u64>,
 }
 
@@ -58,7 +59,9 @@ pub fn loaded() -> &'static Loaded {
         let image = image();
         let base = low(image.size() as u64, 4096);
         let identity = low(4096, 4096);
-        let bytes = image.at(base, Settings { identity: identity as u32, yields: true });
+        let reader = low(4096, 4096);
+        let settings = Settings { identity: identity as u32, yields: true, reader: reader as u32 };
+        let bytes = image.at(base, settings);
         // SAFETY: the memory is fresh and has that size.
         unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         protect(base, bytes.len() as u64, libc::PROT_READ | libc::PROT_EXEC);
@@ -71,7 +74,13 @@ pub fn loaded() -> &'static Loaded {
                 assert_eq!(libc::sigaction(signal, &action, null_mut()), 0);
             }
         }
-        Loaded { base, end: base + image.size() as u64, identity, faults: image.faults(base).collect() }
+        Loaded {
+            base,
+            end: base + image.size() as u64,
+            identity,
+            reader,
+            faults: image.faults(base).collect(),
+        }
     })
 }
 
@@ -145,6 +154,7 @@ impl Bench {
             room: low(ROOM, 4096),
         };
         bench.context().ring.store(ring, Ordering::Relaxed);
+        bench.context().ring_size.store(RING_SIZE, Ordering::Relaxed);
         bench
     }
 

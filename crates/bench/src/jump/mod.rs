@@ -15,6 +15,7 @@ mod tracer;
 mod uprobe;
 
 pub use measure::{Sample, measure};
+pub use records::{Records, read as records_of};
 pub use rows::{Bar, Row, Setting, directory, rows};
 pub use subject::{Program, Round, Shape, Subject};
 pub use table::{Results, head, line};

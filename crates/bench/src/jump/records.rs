@@ -4,13 +4,13 @@ use std::io::{self, BufRead};
 
 /// What a file of records holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Records {
+pub struct Records {
     /// Records.
-    pub(super) records: u64,
+    pub records: u64,
     /// Records whose first word neither follows the one before nor is 0.
-    pub(super) breaks: u64,
+    pub breaks: u64,
     /// Records of the subject's string of 16 bytes.
-    pub(super) sixteen: u64,
+    pub sixteen: u64,
 }
 
 /// The string, after the token and length of a logged string.
@@ -30,7 +30,7 @@ fn data(line: &[u8]) -> Option<impl Iterator<Item = u8>> {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn read(mut file: impl BufRead) -> io::Result<Records> {
+pub fn read(mut file: impl BufRead) -> io::Result<Records> {
     let mut found = Records::default();
     let mut line = Vec::new();
     let mut record: Vec<u8> = Vec::new();

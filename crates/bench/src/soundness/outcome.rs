@@ -24,6 +24,9 @@ fn is_address(word: &str) -> bool {
         .is_some_and(|digits| digits.len() >= 8 && digits.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
+/// What Python's tests end with; how long they took is behind it.
+const DURATION: &str = "Total duration:";
+
 /// A text of which times, addresses and names of temporary directories are taken out.
 pub(super) fn timeless(text: &str) -> Vec<String> {
     let word = |word: &str| match word {
@@ -38,6 +41,8 @@ pub(super) fn timeless(text: &str) -> Vec<String> {
         Some((line, took)) if line.contains("load avg:") && took.contains(" passed in ") => line,
         _ => line,
     });
+    // Longer than a minute, it is told in several words.
+    let kept = kept.map(|line| if line.starts_with(DURATION) { DURATION } else { line });
     kept.map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!(timeless(one), timeless(other));
         let long = "0:00:31 load avg: 1.25 [2/4] test_re -- test_json passed in 30.1 sec";
         assert_eq!(timeless(long), timeless("0:00:02 load avg: 0.12 [2/4] test_re"));
+        assert_eq!(timeless("Total duration: 1 min 15 sec"), timeless("Total duration: 1.5 sec"));
         assert_ne!(timeless("Ran 110 tests"), timeless("Ran 111 tests"));
         assert_ne!(timeless("sum 1b3"), timeless("sum 1b4"));
     }

@@ -38,6 +38,7 @@ const WITH_VALUE: &[&str] = &[
     "-n",
     "--name",
     "--index",
+    "--templates",
 ];
 
 /// The command that an option of the original is.

@@ -10,9 +10,10 @@ use super::daemon;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
 use crate::arguments::{
-    ApplyPpdf, GetVars, Insert, Placing, Program, Query, Remove, Session, SessionAction, Which,
+    ApplyPpdf, Format, GetVars, Insert, Placing, Plugin, Program, Query, Remove, Session, SessionAction,
+    Which,
 };
-use crate::{Failure, points, ppdf, program, symbols};
+use crate::{Failure, points, ppdf, program, symbols, templates};
 
 /// How long a session may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,6 +62,10 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     };
+    let format = Format::of(arguments.output.as_deref(), arguments.format);
+    format.suits(&arguments.shown)?;
+    // The session uses the templates that are right; who inserts is told of the others.
+    templates::open(&arguments.shown)?;
     let mode = match (arguments.merge, arguments.replace) {
         (true, _) => Mode::Merge,
         (_, true) => Mode::Replace,
@@ -81,10 +86,19 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         engine: arguments.engine,
         items: arguments.shown.log.clone(),
         unformatted: arguments.shown.unformatted_output,
+        lossless: arguments.buffering.lossless,
+        buffer: arguments.buffering.buffer,
+        templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,
         symbols: sym.map(absolute).transpose()?,
         mode,
         processes: arguments.pid.clone(),
+        plugins: arguments
+            .plugin
+            .iter()
+            .map(|plugin| Ok(Plugin { file: absolute(&plugin.file)?, argument: plugin.argument.clone() }))
+            .collect::<Result<Vec<Plugin>, _>>()?,
         output: arguments.output.as_deref().map(absolute).transpose()?,
+        format,
     }));
     let stream = match connect()? {
         Some(stream) => stream,

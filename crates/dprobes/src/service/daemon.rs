@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,11 +18,12 @@ use process::Machine;
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
-use super::sink::{self, Shared, Sinks};
+use super::sink::{self, Shared, Sinks, Target};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select, Shown};
+use crate::arguments::{Format, Program, Select, Shown};
 use crate::control::Watch;
-use crate::{Failure, front, program, summary, symbols};
+use crate::hooks::{Events, Hooked, Plugins};
+use crate::{Failure, front, program, summary, symbols, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -55,7 +57,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();
-    let watch = Watch::start(None);
+    let watch = Watch::start(None, front.ledger.pulse());
     let listener = home.listener.try_clone().map_err(failed)?;
     let clients = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&clients);
@@ -70,13 +72,16 @@ pub(crate) fn become_session() -> Result<(), Failure> {
         }
     });
     let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
-    let mut observer = shared.clone();
+    let mut observer = Hooked::new(shared.clone());
+    let events = observer.events.clone();
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
     tracer.serve();
     let mut session = Session {
         tracer,
         watch,
         sinks: shared,
+        events,
+        plugins: Plugins::default(),
         scanner: Scanner::default(),
         refused: Refused::default(),
         home,
@@ -85,6 +90,8 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.serve(&requests);
     session.home.close();
     session.tracer.let_go(&session.watch.control);
+    session.end_sinks();
+    drop(std::mem::take(&mut session.plugins));
     // Nobody is answered any more but who is being answered.
     drop(requests);
     let end = Instant::now() + PATIENCE;
@@ -118,6 +125,9 @@ struct Session<'a> {
     tracer: Tracer<'a>,
     watch: Watch,
     sinks: Shared,
+    /// The programs as the hooks know them.
+    events: Events,
+    plugins: Plugins,
     scanner: Scanner,
     refused: Refused,
     home: Home,
@@ -159,6 +169,9 @@ impl Session<'_> {
                 self.home.close();
                 let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
+                self.end_sinks();
+                // What plugins write is complete before the client goes on.
+                drop(std::mem::take(&mut self.plugins));
                 Reply::done("")
             }
         }
@@ -183,15 +196,22 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let shown = Shown { log: insert.items.clone(), unformatted_output: insert.unformatted };
+        let shown = Shown {
+            log: insert.items.clone(),
+            unformatted_output: insert.unformatted,
+            templates: insert.templates.clone(),
+        };
+        let templates = templates::open(&shown).map_err(|failure| failure.message().to_owned())?;
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
             engine: insert.engine.into(),
             verify_opcodes: insert.verify_opcodes,
-            items: shown.items(),
+            items: shown.items_for(insert.format),
+            lossless: insert.lossless,
             symbols,
         };
+        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
@@ -200,11 +220,16 @@ impl Session<'_> {
                  their place"
             ));
         }
-        let file = insert
-            .output
-            .as_deref()
-            .map(|path| sink::open(path).map_err(|error| format!("{}: {error}", path.display())))
-            .transpose()?;
+        for plugin in &insert.plugins {
+            self.plugins.add(plugin).map_err(|failure| failure.message().to_owned())?;
+        }
+        let target = match (&insert.output, insert.format) {
+            (None, _) => Target::KernelLog,
+            (Some(path), Format::Text) => {
+                Target::File(sink::open(path).map_err(|error| format!("{}: {error}", path.display()))?)
+            }
+            (Some(path), Format::Dpt) => Target::Store(path.clone()),
+        };
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
             self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
@@ -213,13 +238,26 @@ impl Session<'_> {
             insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
         let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
+        // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
+        let begun = match &target {
+            Target::Store(path) => self.begin_store(path)?,
+            _ => false,
+        };
         match insert.mode {
             Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
             _ => self.take_out_points(&points),
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
+        let (object, items) = (program.main().clone(), options.items);
         let number = self.tracer.insert(program, options, only);
-        self.sinks.0.borrow_mut().direct(number, file, shown.items(), shown.form());
+        self.events.create(number, &module, &insert.file.display().to_string(), items);
+        {
+            let mut sinks = self.sinks.0.borrow_mut();
+            sinks.direct(number, target, &shown, templates);
+            if let Some(recording) = sinks.store(number) {
+                recording.program(number, &insert.file.display().to_string(), &object, items);
+            }
+        }
         let mut reply = Reply::done("");
         let followed = self.tracer.followed();
         let mut probed = 0;
@@ -233,6 +271,9 @@ impl Session<'_> {
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
                     self.let_go_unprobed();
+                    if let Some(path) = insert.output.as_deref().filter(|_| begun) {
+                        let _ = std::fs::remove_file(path);
+                    }
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -254,6 +295,17 @@ impl Session<'_> {
             }
         );
         Ok(reply)
+    }
+
+    /// Begins a store, if it is not one of this session's: says whether it is a new one.
+    fn begin_store(&self, path: &Path) -> Result<bool, String> {
+        self.sinks.0.borrow_mut().begin(path).map_err(|error| {
+            let hint = match error.kind() {
+                std::io::ErrorKind::AlreadyExists => "; a trace store is begun in a new file",
+                _ => "",
+            };
+            format!("{}: {error}{hint}", path.display())
+        })
     }
 
     /// Which of the processes that map a module a program can be placed in, and why the others are refused. It is for all
@@ -334,8 +386,29 @@ impl Session<'_> {
         // What was logged before is written before its sink is gone.
         let control = Arc::clone(&self.watch.control);
         self.tracer.complete(&control, COMPLETION);
-        self.sinks.0.borrow_mut().forget(number);
+        self.end_sink(number);
         self.refused.forget(number);
+    }
+
+    /// Ends the output of a program: a store is told what was counted.
+    fn end_sink(&mut self, number: usize) {
+        let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
+        let globals: Vec<u64> = globals.into_iter().map(|(_, value)| value).collect();
+        let mut sinks = self.sinks.0.borrow_mut();
+        if let (Some(recording), Some(program)) = (sinks.store(number), self.tracer.program(number)) {
+            let counts: Vec<_> = program.probes.iter().map(|&(_, state, counts)| (state, counts)).collect();
+            recording.ended(number as u32, &counts, &program.locals);
+        }
+        sinks.forget(number, &globals);
+        drop(sinks);
+        self.events.destroy(number);
+    }
+
+    /// Ends the outputs of all programs, of which no probe is in any process any more.
+    fn end_sinks(&mut self) {
+        for number in self.programs(None) {
+            self.end_sink(number);
+        }
     }
 
     fn remove(&mut self, name: Option<&str>) -> Reply {

@@ -54,13 +54,25 @@ pub(crate) struct Insert {
     pub(crate) items: Vec<String>,
     /// Whether the logged bytes are written without rows.
     pub(crate) unformatted: bool,
+    /// Whether the program waits where there is no room for a record.
+    #[serde(default)]
+    pub(crate) lossless: bool,
+    /// Bytes of records that may wait, in processes that are followed from now on.
+    #[serde(default)]
+    pub(crate) buffer: Option<u64>,
+    /// The directory of the templates, absolute.
+    pub(crate) templates: Option<PathBuf>,
     /// The file whose symbols are meant, absolute.
     pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,
     /// The processes; empty: all of the user's.
     pub(crate) processes: Vec<i32>,
+    /// Plugins that the session is to have, with absolute paths.
+    pub(crate) plugins: Vec<crate::arguments::Plugin>,
     /// A file for the records in place of the kernel log, absolute.
     pub(crate) output: Option<PathBuf>,
+    /// What that file is.
+    pub(crate) format: crate::arguments::Format,
 }
 
 /// What happens if the module has probes already.

@@ -139,3 +139,40 @@ fn the_selected_probes_of_a_ppdf_are_applied() {
     assert_eq!(server.ask("call 9"), "done 9");
     assert!(session.done(&["getvars", "--all", "--local"]).contains("lv[0] = 9 (0x9)"));
 }
+
+/// The jump at `work`, whose first instruction has one byte, covers the next two: its trampoline executes copies of them, until they
+/// are probed themselves.
+#[test]
+fn instructions_behind_a_jump_are_probed_later() {
+    let module = need!("session", target("tight"), "gcc");
+    let session = Session::new();
+    let module_copy = session.path().join("tight");
+    std::fs::copy(&module, &module_copy).expect("room for a copy");
+    let mut server = crate::support::Server::start(&module_copy, ["-i"]);
+    server.line();
+    let pid = server.pid().to_string();
+    let calls = |server: &mut crate::support::Server| {
+        let line = server.ask("30000 3");
+        assert!(line.starts_with("calls 90000 "), "{line}");
+    };
+    let counting_at = |offset: u64, variable: u64| {
+        format!(
+            "name = \"{}\"\nmodtype = user\ngvars = 3\noffset = work + {offset}\nminor = {offset}\n\
+             inc gv, {variable}\nabort\n",
+            module_copy.display()
+        )
+    };
+    // push %rbp; mov %rsp, %rbp; mov %rdi, -8(%rbp)
+    for (variable, offset) in [0, 1, 4].into_iter().enumerate() {
+        let program = session.program(&format!("{offset}.rpn"), &counting_at(offset, variable as u64));
+        session.done(&["insert", "--merge", "-p", &pid, &program]);
+        calls(&mut server);
+    }
+    let counts = session.done(&["getvars", "--all", "--global"]);
+    for count in ["gv[0] = 270000 ", "gv[1] = 180000 ", "gv[2] = 90000 "] {
+        assert!(counts.contains(count), "{counts}");
+    }
+    session.done(&["session", "stop"]);
+    calls(&mut server);
+    assert_eq!(text_differences(server.pid()), [""; 0]);
+}

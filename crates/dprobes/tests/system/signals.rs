@@ -149,7 +149,7 @@ fn a_signal_that_ends_dprobes_run_takes_the_probes_out_first() {
 /// Runs a program under dprobes, and sends dprobes a signal after so many milliseconds.
 fn ended_by(signal: i32, program: &Path, wait: u64) -> Outcome {
     let text = counting(program, ["work"]);
-    let running = Run::new(&text).start([program.as_os_str(), "400000000".as_ref()]);
+    let running = Run::new(&text).start([program.as_os_str(), "40000000000".as_ref()]);
     std::thread::sleep(Duration::from_millis(wait));
     // SAFETY: kill takes no pointers; dprobes is our child and was not reaped.
     assert_eq!(unsafe { libc::kill(running.pid() as i32, signal) }, 0);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!     0               the global variables
-//!     GLOBALS         single words: local variables, and what is counted with a lock
+//!     GLOBALS         READER: the sign of life of whoever reads the rings; nothing else in its line
+//!                     single words: local variables, and what is counted with a lock
 //!     words end       counters, processor by processor:
 //!                     those of processor 0, 2^shift bytes; those of processor 1; ...
 //! ```
@@ -23,6 +24,10 @@ use super::shared::Shared;
 const WORD: usize = size_of::<u64>();
 /// Bytes of the global variables: the most that a program can ask for.
 const GLOBALS: usize = (u16::MAX as usize + 1) * WORD;
+/// Where the word is by which the reader of all rings shows that it lives: at the beginning of a page.
+pub(crate) const READER: usize = GLOBALS;
+/// Bytes that it has for itself.
+const LINE: usize = 64;
 /// Bytes of single words, those of the global variables included.
 const WORDS: usize = 32 << 20;
 /// Bytes of counters, of all processors together, at most.
@@ -63,15 +68,25 @@ pub(crate) struct Counter {
 }
 
 impl Cells {
-    /// None are taken yet.
+    /// Memory for all of them.
     ///
     /// # Errors
     /// There is no memory to share.
-    pub(crate) fn new() -> io::Result<Cells> {
+    pub(crate) fn memory() -> io::Result<Rc<Shared>> {
         let processors = processors();
-        let shift = SHIFT.min((COUNTERS / processors).ilog2());
-        let size = WORDS + (processors << shift);
-        Ok(Cells { shared: Shared::new(size)?, next_word: GLOBALS, next_counter: 0, processors, shift })
+        Shared::new(WORDS + (processors << shift(processors)))
+    }
+
+    /// None are taken yet of this memory.
+    pub(crate) fn over(memory: Rc<Shared>) -> Cells {
+        let processors = processors();
+        let shift = shift(processors);
+        Cells { shared: memory, next_word: READER + LINE, next_counter: 0, processors, shift }
+    }
+
+    /// The word by which the reader of all rings shows that it lives.
+    pub(crate) fn reader(&self) -> Option<&AtomicU64> {
+        self.shared.words(READER, 1).first()
     }
 
     /// The memory.
@@ -172,6 +187,11 @@ impl Counter {
     }
 }
 
+/// Bytes of the counters of one processor, where there are so many: as a power of two.
+fn shift(processors: usize) -> u32 {
+    SHIFT.min((COUNTERS / processors).ilog2())
+}
+
 /// The processors that there can be: one more than the greatest number.
 fn processors() -> usize {
     /// What the kernel's number of processors can be at most, on x86-64.
@@ -188,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_counter_is_the_sum_of_its_words() {
-        let mut cells = Cells::new().expect("memory");
+        let mut cells = Cells::over(Cells::memory().expect("memory"));
         let first = cells.counter(None).expect("room");
         let second = cells.counter(None).expect("room");
         let at = first.at(0x1000_0000);
@@ -205,7 +225,7 @@ mod tests {
 
     #[test]
     fn words_do_not_overlap_and_come_to_an_end() {
-        let mut cells = Cells::new().expect("memory");
+        let mut cells = Cells::over(Cells::memory().expect("memory"));
         let globals = cells.globals(70_000);
         assert_eq!(globals.len(), 65_536);
         let locals = cells.words(65_535).expect("room");

@@ -10,8 +10,8 @@ const LEAST: Duration = Duration::from_millis(2);
 pub(crate) struct Clock {
     /// When it was made.
     first: (u64, Instant),
-    /// The moment from which times are told.
-    now: (u64, Duration),
+    /// The moment from which times are told: nanoseconds since 1970.
+    now: (u64, u64),
     /// Nanoseconds of a count, as a number of 2^-32.
     rate: u64,
 }
@@ -20,7 +20,7 @@ impl Clock {
     /// Begins to measure.
     pub(crate) fn new() -> Clock {
         let first = (counter(), Instant::now());
-        Clock { first, now: (first.0, Duration::ZERO), rate: 0 }
+        Clock { first, now: (first.0, 0), rate: 0 }
     }
 
     /// Takes the present moment as that from which times are told. Those of hits before it are exact to less than a
@@ -35,16 +35,15 @@ impl Clock {
         let nanoseconds = elapsed.as_nanos() as u64;
         self.rate = ((u128::from(nanoseconds) << 32) / u128::from(counts.max(1))) as u64;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.now = (counter(), time);
+        self.now = (counter(), time.as_nanos() as u64);
     }
 
-    /// The time since 1970 at which the counter had a value.
-    pub(crate) fn time(&self, value: u64) -> Duration {
+    /// The time at which the counter had a value: nanoseconds since 1970.
+    pub(crate) fn time(&self, value: u64) -> u64 {
         let (now, time) = self.now;
         // What is later than now was written since; what is nonsense is a process's own.
         let ago = now.wrapping_sub(value).cast_signed();
         let distance = ((u128::from(ago.unsigned_abs()) * u128::from(self.rate)) >> 32) as u64;
-        let distance = Duration::from_nanos(distance);
         if ago < 0 { time.saturating_add(distance) } else { time.saturating_sub(distance) }
     }
 }
@@ -71,7 +70,7 @@ mod tests {
         });
         let known = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970");
         let slack = Duration::from_millis(1);
-        for time in [early, late] {
+        for time in [early, late].map(Duration::from_nanos) {
             assert!(known(before) - slack < time && time < known(after) + slack, "{time:?}");
         }
     }

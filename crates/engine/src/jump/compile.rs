@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use agent::layout::{HandlerInfo, PerProcessor, state};
-use jit::{Compiled, Environment, Handler, Limits, Variable};
+use jit::{Compiled, Environment, Handler, Limits, Variable, Waiting};
 use patch::Mode;
 use rpn::{Location, Object};
 use vm::{Op, Word};
 
+use super::cells::READER;
 use super::over::is_mortal;
 use super::{Code, Counter, Ground};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
@@ -101,6 +102,10 @@ impl Tracer<'_> {
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
         let (own, shared) = ground.contexts.kinds();
+        let lossless = program
+            .options
+            .lossless
+            .then(|| Waiting { reader: (base + READER as u64) as u32, sleeps: ground.sleeps });
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,
@@ -117,6 +122,7 @@ impl Tracer<'_> {
             contexts: ground.contexts.base() as u32,
             own_contexts: own,
             shared_contexts: shared,
+            ring_size: ground.contexts.ring_size() as u32,
             locals,
             globals,
             counted: &counted,
@@ -124,6 +130,7 @@ impl Tracer<'_> {
             missed: word(MISSED),
             dropped: word(DROPPED),
             over: word(OVER),
+            removable: self.serving,
             limits: limits.then(|| Limits {
                 hits: word(TURNS),
                 ignore: definition.ignore,
@@ -136,7 +143,7 @@ impl Tracer<'_> {
             site: site.address,
             flags_live: !patch::flags_are_dead(Mode::Bits64, code, site.address, false),
             tentative: false,
-            lossless: false,
+            lossless,
             rdpid: true,
         };
         let compile = |environment: &Environment<'_>| {
@@ -171,7 +178,7 @@ impl Tracer<'_> {
                 minor: definition.minor,
                 probe: name,
                 record: if tentative { state::TENTATIVE } else { state::COMMITTED },
-                lossless: 0,
+                lossless: lossless.is_some().into(),
                 dropped: word(DROPPED),
                 removed: word(OVER),
             };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     0                         the contexts, CONTEXT_SIZE bytes each
-//!     count * CONTEXT_SIZE      their rings, RING_SIZE bytes each
+//!     count * CONTEXT_SIZE      their rings, of the same size each
 //! ```
 
 use std::io;
@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use agent::layout::{CONTEXT_SIZE, Context, RING_SIZE, state};
+use agent::layout::{ABANDONED, CONTEXT_SIZE, Context, state};
 
 use super::shared::Shared;
 
@@ -27,25 +27,30 @@ pub(crate) struct Contexts {
     own: u32,
     /// Where they are in the process.
     base: u64,
+    /// Bytes of a ring: a power of two.
+    ring_size: u64,
 }
 
 impl Contexts {
-    /// Bytes of them all, rings included, where there are so many processors.
-    pub(crate) fn size(processors: usize) -> u64 {
-        (processors.min(OWN) as u64 + u64::from(SHARED)) * (CONTEXT_SIZE + RING_SIZE)
+    /// Bytes of them all, rings of `ring_size` bytes included, where there are so many processors.
+    pub(crate) fn size(processors: usize, ring_size: u64) -> u64 {
+        (processors.min(OWN) as u64 + u64::from(SHARED)) * (CONTEXT_SIZE + ring_size)
     }
 
-    /// New ones, to be mapped at an address of a process.
+    /// New ones, to be mapped at an address of a process. `ring_size` is a power of two.
     ///
     /// # Errors
     /// There is no memory to share.
-    pub(crate) fn new(base: u64, processors: usize) -> io::Result<Contexts> {
-        let shared = Shared::new(Self::size(processors) as usize)?;
-        let contexts = Contexts { shared, own: processors.min(OWN) as u32, base };
+    pub(crate) fn new(base: u64, processors: usize, ring_size: u64) -> io::Result<Contexts> {
+        let shared = Shared::new(Self::size(processors, ring_size) as usize)?;
+        let contexts = Contexts { shared, own: processors.min(OWN) as u32, base, ring_size };
         for number in 0..contexts.count() {
             let ring = base + contexts.ring(number) as u64;
             if let Some(word) = contexts.word(number, offset_of!(Context, ring)) {
                 word.store(ring, Ordering::Relaxed);
+            }
+            if let Some(word) = contexts.word(number, offset_of!(Context, ring_size)) {
+                word.store(ring_size, Ordering::Relaxed);
             }
         }
         Ok(contexts)
@@ -66,6 +71,20 @@ impl Contexts {
         self.own + SHARED
     }
 
+    /// Bytes of a ring: a power of two.
+    pub(crate) fn ring_size(&self) -> u64 {
+        self.ring_size
+    }
+
+    /// Nobody reads any more, or not before long: who waits for room in a ring goes on, and its record is dropped.
+    pub(crate) fn abandon(&self) {
+        for number in 0..self.count() {
+            if let Some(tail) = self.word(number, offset_of!(Context, tail)) {
+                tail.store(ABANDONED, Ordering::Release);
+            }
+        }
+    }
+
     /// How many belong to a processor each, and how many follow that are shared.
     pub(crate) fn kinds(&self) -> (u32, u32) {
         (self.own, SHARED)
@@ -83,7 +102,7 @@ impl Contexts {
 
     /// Where a context's ring is in the memory.
     pub(crate) fn ring(&self, number: u32) -> usize {
-        self.count() as usize * CONTEXT_SIZE as usize + number as usize * RING_SIZE as usize
+        self.count() as usize * CONTEXT_SIZE as usize + number as usize * self.ring_size as usize
     }
 
     /// The address of the displaced instruction before which the agent works with this stack pointer, if it is on the stack
@@ -136,13 +155,20 @@ impl Contexts {
     }
 }
 
+impl Drop for Contexts {
+    fn drop(&mut self) {
+        // A process that still has them, since it could not be stopped, waits for nobody.
+        self.abandon();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_stack_tells_the_site() {
-        let contexts = Contexts::new(0x1000_0000, 2).expect("memory");
+        let contexts = Contexts::new(0x1000_0000, 2, agent::layout::RING_SIZE).expect("memory");
         contexts.word(2, offset_of!(Context, site)).expect("it is there").store(0x4711, Ordering::Relaxed);
         let end = 0x1000_0000 + 3 * CONTEXT_SIZE;
         assert_eq!(contexts.site_of_stack(end), Some(0x4711), "an empty stack");
@@ -154,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_killed_threads_context_is_given_back() {
-        let contexts = Contexts::new(0x1000_0000, 2).expect("memory");
+        let contexts = Contexts::new(0x1000_0000, 2, agent::layout::RING_SIZE).expect("memory");
         for (number, tid) in [(0, 5), (3, 7)] {
             contexts.half(number, offset_of!(Context, claim)).expect("there").store(1, Ordering::Relaxed);
             contexts.half(number, offset_of!(Context, holder)).expect("there").store(tid, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use patch::tactic::{Code, Jump as Shape, Limits, Plan, Planner, Site, Space as F
 use process::{Mapping, Module, Status};
 
 use super::handlers::Ready;
+use super::proof;
 use super::room::{ALIGNMENT, Room};
 use super::shape;
 use super::tail::{self, Behind};
@@ -452,10 +453,11 @@ impl Around<'_> {
         }));
         sites.sort_by_key(|site| (site.address, site.jump));
         sites.dedup_by_key(|site| site.address);
+        let (image, start) = (&self.module.image, text.range().start);
         let code = Code {
-            address: text.range().start,
+            address: start,
             bytes: text.bytes(),
-            instructions: &[],
+            instructions: &proof::instructions(image, self.module.bias, text.bytes(), start, &sites),
             entered: &self.entered,
             kept: &self.kept,
             flow: None,

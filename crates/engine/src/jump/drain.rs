@@ -10,6 +10,7 @@ use trace::{Items, Record};
 
 use super::clock::Clock;
 use super::contexts::Contexts;
+use super::mark::Mark;
 use super::ring::{Head, Next, Reader};
 use crate::tracer::Tracer;
 
@@ -20,7 +21,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(3);
 const BUSY: u64 = 1 << 16;
 
 /// The records of one drain, at most: then the tracer looks for events.
-const BATCH: usize = 20_000;
+const BATCH: u64 = 20_000;
+
+/// The records of one ring after which its process is told, at most.
+const PORTION: u64 = 512;
 
 /// The segments of 64-bit programs, as Linux has them.
 const CODE_SEGMENT: u32 = 0x33;
@@ -33,13 +37,19 @@ pub(crate) struct Drain {
     /// The contexts of all processes, and the reader's place in each ring.
     sources: Vec<Source>,
     last: Instant,
-    /// Whether the last drain has found much.
+    /// Whether the last drain has found much, and could hand it out.
     busy: bool,
+    /// Records that were ever taken out.
+    read: u64,
+    /// The rings that have records, and the next of each; used again.
+    next: Vec<Front>,
     /// The record that is handed out; its memory is used again.
     record: Record,
     /// What is asked of each thread that has logged in one drain, and of those that have ended since the last: the user and the
     /// name.
     threads: HashMap<u32, (u32, String)>,
+    /// The thread whose user and name the record has, if any.
+    named: Option<u32>,
 }
 
 /// The rings of one process and its forked children.
@@ -47,6 +57,16 @@ pub(crate) struct Drain {
 struct Source {
     contexts: Rc<Contexts>,
     readers: Vec<Reader>,
+    /// A process that is gone has nothing more to say than what is there.
+    gone: bool,
+}
+
+/// The next record of a ring.
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    source: usize,
+    ring: u32,
+    head: Head,
 }
 
 impl Drain {
@@ -57,15 +77,18 @@ impl Drain {
             sources: Vec::new(),
             last: Instant::now(),
             busy: false,
+            read: 0,
+            next: Vec::new(),
             record: Record::default(),
             threads: HashMap::new(),
+            named: None,
         }
     }
 
     /// Reads the rings of these contexts, too.
     pub(crate) fn add(&mut self, contexts: Rc<Contexts>) {
         let readers = vec![Reader::default(); contexts.count() as usize];
-        self.sources.push(Source { contexts, readers });
+        self.sources.push(Source { contexts, readers, gone: false });
     }
 
     /// Whether there are rings.
@@ -82,71 +105,135 @@ impl Drain {
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
+
+    /// Records that were ever taken out.
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Tells all processes how much room there is.
+    pub(crate) fn tell_all(&self) {
+        for source in &self.sources {
+            for (ring, reader) in source.readers.iter().enumerate() {
+                reader.tell(&source.contexts, ring as u32);
+            }
+        }
+    }
+
+    /// Notes what is in the rings now.
+    pub(crate) fn mark(&self) -> Mark {
+        let mut mark = Mark::default();
+        self.sources.iter().for_each(|source| mark.add(&source.contexts));
+        mark
+    }
+
+    /// Whether all is read that was there at a moment.
+    pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
+        mark.is_passed(|contexts, ring| {
+            let source = self.sources.iter().find(|source| std::ptr::eq(&*source.contexts, contexts))?;
+            source.readers.get(ring as usize).map(Reader::tail)
+        })
+    }
+
+    /// Looks how far the rings are filled, and notes the next record of each that has one.
+    fn look(&mut self, all: bool) {
+        self.next.clear();
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            source.gone = Rc::strong_count(&source.contexts) == 1;
+            for ring in 0..source.contexts.count() {
+                let reader = &mut source.readers[ring as usize];
+                reader.look(&source.contexts, ring);
+                self.busy |= reader.filled() >= BUSY;
+                if let Some(head) = advance(reader, &source.contexts, ring, all || source.gone) {
+                    self.next.push(Front { source: number, ring, head });
+                }
+            }
+        }
+    }
+
+    /// Which of the rings in `next` has the oldest record, and the time up to which that ring's records are older than all
+    /// others.
+    fn oldest(&self) -> Option<(usize, u64)> {
+        let (mut place, mut least, mut second) = (None, u64::MAX, u64::MAX);
+        for (number, front) in self.next.iter().enumerate() {
+            let time = front.head.time;
+            if place.is_none() || time < least {
+                (place, second, least) = (Some(number), least, time);
+            } else {
+                second = second.min(time);
+            }
+        }
+        Some((place?, second))
+    }
 }
 
 impl Tracer<'_> {
     /// Reads all rings, in the order of time. With `all`, to the end: what waits for an instruction is dropped.
     pub(crate) fn drain(&mut self, all: bool) {
+        if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
+            super::pulse::beat(reader);
+        }
         // The reader is taken out meanwhile: records go to the rest of the tracer.
         let mut drain = std::mem::replace(&mut self.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
-        let mut clock_is_set = false;
-        let mut next: Vec<(usize, u32, Head)> = Vec::new();
-        for (number, source) in drain.sources.iter_mut().enumerate() {
-            // A process that is gone has nothing more to say than what is there.
-            let gone = Rc::strong_count(&source.contexts) == 1;
-            for ring in 0..source.contexts.count() {
-                let reader = &mut source.readers[ring as usize];
-                reader.look(&source.contexts, ring);
-                drain.busy |= reader.filled() >= BUSY;
-                if let Some(record) = advance(reader, &source.contexts, ring, all || gone) {
-                    next.push((number, ring, record));
-                }
-            }
+        drain.look(all);
+        drain.named = None;
+        if !drain.next.is_empty() {
+            drain.clock.set();
         }
-        let mut handed = 0;
-        // The ring whose record is the oldest.
-        while let Some(place) = (0..next.len()).min_by_key(|&place| next[place].2.time) {
-            let (number, ring, record) = next[place];
-            if !std::mem::replace(&mut clock_is_set, true) {
-                drain.clock.set();
+        let mut left = if all { u64::MAX } else { BATCH };
+        while let Some((place, until)) = drain.oldest() {
+            if left == 0 || !(all || self.observer.is_ready()) {
+                break;
             }
-            let source = &mut drain.sources[number];
-            let reader = &mut source.readers[ring as usize];
-            let contexts = &source.contexts;
-            self.hand_out(contexts, &record, &drain.clock, &mut drain.record, &mut drain.threads);
-            reader.pass(&record);
-            handed += 1;
-            let over = handed >= BATCH && !all;
-            let gone = Rc::strong_count(contexts) == 1;
-            match advance(reader, contexts, ring, all || gone).filter(|_| !over) {
-                Some(record) => next[place].2 = record,
-                None => {
-                    reader.tell(contexts, ring);
-                    next.swap_remove(place);
-                }
-            }
-            if over {
-                drain.busy = true;
-                for (number, ring, _) in next.drain(..) {
-                    let source = &drain.sources[number];
-                    source.readers[ring as usize].tell(&source.contexts, ring);
-                }
-            }
-            if handed % 512 == 0 {
-                // Those who wait for room need not wait for all of it.
-                for (number, ring, _) in &next {
-                    let source = &drain.sources[*number];
-                    source.readers[*ring as usize].tell(&source.contexts, *ring);
-                }
+            left -= self.drain_ring(&mut drain, place, until, all, left.min(PORTION));
+        }
+        if !drain.next.is_empty() {
+            // Records that cannot be handed out wait for the next time; all others are wanted at once.
+            drain.busy = left == 0;
+            for front in drain.next.drain(..) {
+                let source = &drain.sources[front.source];
+                source.readers[front.ring as usize].tell(&source.contexts, front.ring);
             }
         }
         if !drain.busy {
             drain.threads.clear();
-            drain.sources.retain(|source| Rc::strong_count(&source.contexts) > 1);
+            // One that has something left is read next time.
+            let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
+            drain.sources.retain(|source| Rc::strong_count(&source.contexts) > 1 || !done(source));
         }
         self.drain = drain;
+    }
+
+    /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.
+    /// Says how many.
+    fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
+        let Drain { sources, next, clock, record, threads, named, .. } = drain;
+        let front = &mut next[place];
+        let source = &mut sources[front.source];
+        let (contexts, reader) = (&*source.contexts, &mut source.readers[front.ring as usize]);
+        let (all, mut handed, mut empty) = (all || source.gone, 0, false);
+        let mut names = Names { threads, named };
+        while handed < most && front.head.time <= until {
+            self.hand_out(contexts, &front.head, clock, record, &mut names);
+            reader.pass(&front.head);
+            handed += 1;
+            match advance(reader, contexts, front.ring, all) {
+                Some(head) => front.head = head,
+                None => {
+                    empty = true;
+                    break;
+                }
+            }
+        }
+        // Who waits for room need not wait for all of it.
+        reader.tell(contexts, front.ring);
+        if empty {
+            next.swap_remove(place);
+        }
+        drain.read += handed;
+        handed
     }
 
     /// Hands a record out, and counts it.
@@ -156,7 +243,7 @@ impl Tracer<'_> {
         head: &Head,
         clock: &Clock,
         record: &mut Record,
-        threads: &mut HashMap<u32, (u32, String)>,
+        names: &mut Names<'_>,
     ) {
         let Some(&(program_number, probe)) = self.probe_names.get(head.probe as usize) else { return };
         let program = &mut self.programs[program_number];
@@ -165,7 +252,7 @@ impl Tracer<'_> {
             counts.dropped += u64::from(head.log.is_some());
             return;
         }
-        fill(record, head, program.options.items, clock, threads);
+        fill(record, head, program.options.items, clock, names);
         record.probe = probe as u32;
         if let Some(log) = head.log {
             record.data.resize(log, 0);
@@ -228,26 +315,28 @@ fn advance(reader: &mut Reader, contexts: &Contexts, ring: u32, all: bool) -> Op
     }
 }
 
+/// The users and names of threads.
+struct Names<'a> {
+    threads: &'a mut HashMap<u32, (u32, String)>,
+    /// The thread whose user and name the record has.
+    named: &'a mut Option<u32>,
+}
+
 /// Fills a record's header, with the items that were asked for.
-fn fill(
-    record: &mut Record,
-    head: &Head,
-    items: Items,
-    clock: &Clock,
-    threads: &mut HashMap<u32, (u32, String)>,
-) {
+fn fill(record: &mut Record, head: &Head, items: Items, clock: &Clock, names: &mut Names<'_>) {
     (record.major, record.minor) = (head.major, head.minor);
     (record.pid, record.tid, record.cpu) = (head.pid, head.tid, head.processor & PROCESSOR_MASK);
     (record.cs, record.eip) = (CODE_SEGMENT, head.site);
     (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
     record.word = size_of::<u64>();
     if items.contains(Items::TSC) {
-        record.time = clock.time(head.time).as_nanos() as u64;
+        record.time = clock.time(head.time);
     }
-    if items.contains(Items::UID) || items.contains(Items::PROCNAME) {
-        let (uid, name) = threads.entry(head.tid).or_insert_with(|| look(head.tid as i32));
+    if (items.contains(Items::UID) || items.contains(Items::PROCNAME)) && *names.named != Some(head.tid) {
+        let (uid, name) = names.threads.entry(head.tid).or_insert_with(|| look(head.tid as i32));
         record.uid = *uid;
         record.name.clone_from(name);
+        *names.named = Some(head.tid);
     }
 }
 

@@ -13,14 +13,16 @@ use std::io;
 use std::rc::Rc;
 
 use agent::image::{Entry, Image, Settings, image};
-use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LOW_END, PAGE};
+use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
 use process::{Caller, Error, Mapping, Memory, Status, Stop, Stopped};
 use rpn::Object;
 
+use super::cells::READER;
 use super::contexts::Contexts;
 use super::room::Room;
 use super::write;
 use crate::mapping::Called;
+use crate::observer::Note;
 use crate::tracer::Tracer;
 
 /// Bytes for descriptions of handlers and bytecode; pages are taken when they are written first.
@@ -45,6 +47,8 @@ pub(crate) struct Ground {
     pub(crate) give_up: u64,
     /// Descriptions of handlers, and bytecode.
     texts: Rc<Texts>,
+    /// Whether a thread that waits may make the system call nanosleep.
+    pub(crate) sleeps: bool,
     /// What is mapped: addresses and sizes.
     mapped: Vec<(u64, u64)>,
 }
@@ -127,15 +131,25 @@ impl Ground {
 
 impl Tracer<'_> {
     /// Finds places for all of it in a process with these mappings. Nothing is mapped, and nothing written.
-    pub(crate) fn choose_ground(&self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
+    pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
         }
         let cells = self.cells.as_ref().ok_or("there is no memory to share with the process")?;
         let (processors, size) = (cells.processors(), cells.shared().size() as u64);
-        let places = places(mappings, process::heap_start(tid), size, Contexts::size(processors))
-            .ok_or("the process has no room below 2 GiB")?;
-        let contexts = Contexts::new(places.contexts, processors)
+        let heap = process::heap_start(tid);
+        let place = |ring_size: u64| {
+            Some((places(mappings, heap, size, Contexts::size(processors, ring_size))?, ring_size))
+        };
+        // As large as was asked for, or as there is room.
+        let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
+        let found = sizes.take_while(|&size| size >= LEAST_RING).find_map(place);
+        let (places, ring_size) = found.ok_or("the process has no room below 2 GiB")?;
+        if ring_size < self.ring_size {
+            let note = format!("process {tid} has room for buffers of {} KiB only", ring_size >> 10);
+            self.tell_once(Note::Other(note));
+        }
+        let contexts = Contexts::new(places.contexts, processors, ring_size)
             .map_err(|error| format!("memory to share with the process: {error}"))?;
         let image: &Image = image();
         let mut texts = Texts::default();
@@ -159,6 +173,7 @@ impl Tracer<'_> {
             code: (places.agent, places.agent + image.code_size() as u64),
             give_up: image.entry(Entry::GiveUp, places.agent),
             texts: Rc::new(texts),
+            sleeps: Status::read(tid).is_ok_and(|status| status.seccomp == 0),
             mapped,
         })
     }
@@ -205,7 +220,6 @@ impl Tracer<'_> {
             Ok(syscall) => syscall,
             Err(reason) => return Ok((thread, stop, Err(Failed::For(reason)))),
         };
-        let yields = Status::read(tid).is_ok_and(|status| status.seccomp == 0);
         let mut caller = match Caller::begin(thread, stop, syscall) {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
@@ -245,7 +259,8 @@ impl Tracer<'_> {
             _ => Failed::For(error.to_string()),
         });
         if result.is_ok() {
-            let settings = Settings { identity: ground.identity as u32, yields };
+            let reader = (ground.cells + READER as u64) as u32;
+            let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
             let bytes = image().at(ground.code.0, settings);
             let written = self.spaces.get(&number).map(|space| space.code.memory.poke(ground.code.0, &bytes));
             if !matches!(written, Some(Ok(()))) {

@@ -24,8 +24,11 @@ mod drain;
 mod ground;
 mod handlers;
 mod identity;
+mod mark;
 mod out;
 mod over;
+mod proof;
+mod pulse;
 mod remove;
 mod ring;
 mod room;
@@ -36,6 +39,7 @@ mod suits;
 mod tail;
 mod text;
 mod trampoline;
+mod waiting;
 mod write;
 mod writing;
 
@@ -55,9 +59,12 @@ pub(crate) use ground::Ground;
 pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
 use process::{Mapping, Memory};
+pub use pulse::Pulse;
 use room::Room;
+pub(crate) use shared::Shared;
 pub(crate) use text::Entries;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@ use libc::siginfo_t;
 use process::{Stop, Stopped};
 
 use super::Part;
+use super::waiting::Patience;
 use crate::signal::is_synchronous;
 use crate::tracer::Tracer;
 
@@ -65,6 +66,7 @@ impl Tracer<'_> {
         // Whether the last step is over, its own signal seen; and the signal that is to wait in the kernel.
         let (mut over, mut requeue, mut steps) = (true, 0, 0);
         let mut pushed_at = None;
+        let mut patience = Patience::new();
         let left = loop {
             let mut watched = false;
             if over {
@@ -78,7 +80,12 @@ impl Tracer<'_> {
             }
             let signal = std::mem::take(&mut requeue);
             let stop;
-            (thread, stop) = if watched { thread.run(signal)? } else { thread.step(signal)? };
+            (thread, stop) = if watched {
+                // It may wait for room in a ring, or for somebody who does.
+                thread.run_while(signal, || self.wait_for_waiting(number, &mut patience))?
+            } else {
+                thread.step(signal)?
+            };
             if watched {
                 thread.stop_at(None)?;
             }
@@ -115,6 +122,7 @@ impl Tracer<'_> {
                 _ => {}
             }
         };
+        self.no_longer_waiting(&patience);
         thread.set_signal_mask(mask)?;
         if held_stop {
             // SAFETY: a plain system call without pointers.

@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use agent::layout::{Context, HEADER, Header, NO_LOG, RING_SIZE, state};
+use agent::layout::{Context, HEADER, Header, NO_LOG, state};
 
 use super::contexts::Contexts;
 
@@ -69,6 +69,11 @@ impl Reader {
         }
     }
 
+    /// Bytes that were ever taken out.
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
     /// Bytes that were in it when it was looked at.
     pub(crate) fn filled(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
@@ -76,21 +81,22 @@ impl Reader {
 
     /// What is next. With `all`, what still waits for its instruction waits no longer, and counts as dropped.
     pub(crate) fn next(&mut self, contexts: &Contexts, number: u32, all: bool) -> Next {
+        let ring_size = contexts.ring_size();
         loop {
             let filled = self.filled();
             if filled == 0 {
                 return Next::Nothing;
             }
-            let offset = self.tail % RING_SIZE;
-            let room = filled.min(RING_SIZE - offset);
-            if filled > RING_SIZE || !self.head.is_multiple_of(8) {
+            let offset = self.tail & (ring_size - 1);
+            let room = filled.min(ring_size - offset);
+            if filled > ring_size || !self.head.is_multiple_of(8) {
                 return Next::Nonsense;
             }
             let place = contexts.ring(number) + offset as usize;
             let Some(status) = contexts.shared().half(place) else { return Next::Nonsense };
             let status = status.load(Ordering::Acquire);
             if status == state::SKIP {
-                self.tail = self.tail.wrapping_add(RING_SIZE - offset);
+                self.tail = self.tail.wrapping_add(ring_size - offset);
                 continue;
             }
             let dropped = match status {
@@ -133,7 +139,7 @@ impl Reader {
         let mut at = Reader { tail: self.tail, head: self.head };
         at.look(contexts, number);
         // As many as there can be.
-        for _ in 0..RING_SIZE as usize / HEADER + 1 {
+        for _ in 0..contexts.ring_size() as usize / HEADER + 1 {
             let Next::Record(record) = at.next(contexts, number, true) else { return };
             if record.tid == tid {
                 let word = contexts.shared().half(record.place);
@@ -182,6 +188,7 @@ fn head(bytes: &[u8; HEADER], place: usize, dropped: bool) -> Option<Head> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::layout::RING_SIZE;
     use proptest::prelude::*;
 
     /// Contexts, and what was put into the ring of the first.
@@ -189,7 +196,7 @@ mod tests {
 
     impl Ring {
         fn new() -> Ring {
-            Ring(Contexts::new(0x1000_0000, 2).expect("memory"), 0)
+            Ring(Contexts::new(0x1000_0000, 2, RING_SIZE).expect("memory"), 0)
         }
 
         /// Puts a record in that begins with these words of 4 bytes, its state and size first.
@@ -275,7 +282,7 @@ mod tests {
             head in prop_oneof![(0u64..32).prop_map(|n| n * 8), any::<u64>()],
             tail in prop_oneof![Just(0u64), any::<u64>()],
         ) {
-            let contexts = Contexts::new(0x1000_0000, 2).expect("memory");
+            let contexts = Contexts::new(0x1000_0000, 2, RING_SIZE).expect("memory");
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             contexts.shared().write(contexts.ring(0), &bytes);
             contexts.word(0, offset_of!(Context, head)).expect("there").store(head, Ordering::Relaxed);

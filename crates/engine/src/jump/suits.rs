@@ -22,6 +22,11 @@ impl Tracer<'_> {
                         "a handler of its program calls a facility, which may show all threads".to_owned()
                     );
                 }
+                Use::Probe { program, .. } if self.programs[program].calls_plugins => {
+                    return Err(
+                        "a handler of its program calls plugins, which are not in the process".to_owned()
+                    );
+                }
                 Use::Probe { program, probe } => {
                     let location = &self.programs[program].versions.main().probes[probe].location;
                     let is_return = matches!(location, Location::Points { point: Point::Return, .. });

@@ -119,3 +119,121 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use patch::Place;
+
+    use super::super::{Layout, Trampoline};
+    use super::*;
+
+    const SITE: u64 = 0x10_0000;
+    const START: u64 = 0x20_0000;
+
+    #[derive(Default)]
+    struct Around {
+        stays: Vec<u64>,
+        jumps: Vec<(u64, u64)>,
+    }
+
+    impl Behind for Around {
+        fn stays(&self, address: u64) -> bool {
+            self.stays.contains(&address)
+        }
+
+        fn jump_end(&self, address: u64) -> Option<u64> {
+            self.jumps.iter().find(|(at, _)| *at == address).map(|(_, end)| *end)
+        }
+    }
+
+    /// push %rbx; lea (%rdi,%rdi,2), %eax; pop %rbx; add %esi, %eax; ret
+    const FUNCTION: [u8; 8] = [0x53, 0x8d, 0x04, 0x7f, 0x5b, 0x01, 0xf0, 0xc3];
+
+    fn followers(bytes: &[u8], length: u64, kept: &[Range<u64>], around: &Around) -> Vec<u64> {
+        let text = Text { start: SITE, bytes: bytes.to_vec() };
+        let tail = tail(&text, SITE + length, SITE + 5, kept, around);
+        tail.iter().map(|follower| follower.address() - SITE).collect()
+    }
+
+    #[test]
+    fn a_tail_goes_to_the_end_of_the_jump() {
+        assert_eq!(followers(&FUNCTION, 1, &[], &Around::default()), [1, 4]);
+        assert_eq!(followers(&FUNCTION[1..], 3, &[], &Around::default()), [3, 4]);
+        // A jump of five bytes needs none.
+        assert_eq!(followers(&FUNCTION, 5, &[], &Around::default()), [0; 0]);
+    }
+
+    #[test]
+    fn a_tail_goes_to_the_end_of_the_jumps_that_it_comes_through() {
+        let around = Around { stays: vec![], jumps: vec![(SITE + 1, SITE + 6)] };
+        assert_eq!(followers(&FUNCTION, 1, &[], &around), [1, 4, 5]);
+    }
+
+    #[test]
+    fn a_tail_ends_where_control_does() {
+        // push %rbx; pop %rbx; ret; and the next function
+        assert_eq!(followers(&[0x53, 0x5b, 0xc3, 0x53, 0x5b], 1, &[], &Around::default()), [1, 2]);
+    }
+
+    #[test]
+    fn what_must_be_executed_at_its_own_address_is_not_copied() {
+        let probed = Around { stays: vec![SITE + 4], jumps: vec![] };
+        assert_eq!(followers(&FUNCTION, 1, &[], &probed), [0; 0]);
+        let kept = SITE + 3..SITE + 4;
+        assert_eq!(followers(&FUNCTION, 1, &[kept], &Around::default()), [0; 0]);
+        for instruction in [&[0xff, 0xd0][..], &[0xe8, 0, 0, 0, 0], &[0x0f, 0x05], &[0x9c], &[0x9d], &[0xcc]]
+        {
+            let bytes = [&[0x53], instruction, &[0x90; 8]].concat();
+            assert_eq!(followers(&bytes, 1, &[], &Around::default()), [0; 0], "{instruction:x?}");
+        }
+        // The mapping ends.
+        assert_eq!(followers(&FUNCTION[..3], 1, &[], &Around::default()), [0; 0]);
+    }
+
+    /// The trampoline of the function's first instruction, without a handler.
+    fn trampoline(commit: Option<Vec<u8>>) -> (Trampoline, Vec<u8>) {
+        let text = Text { start: SITE, bytes: FUNCTION.to_vec() };
+        let tail = tail(&text, SITE + 1, SITE + 5, &[], &Around::default());
+        let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");
+        let layout = Layout { displaced: &displaced, handlers: Vec::new(), commit, tail: &tail };
+        assert!(layout.reach().contains(&START));
+        let size = layout.size();
+        let (trampoline, bytes) = layout.at(START).expect("in reach");
+        assert!(bytes.len() as u64 <= size);
+        (trampoline, bytes)
+    }
+
+    #[test]
+    fn copies_stand_behind_the_displaced_instruction() {
+        let (_, bytes) = trampoline(None);
+        let jump = (SITE + 5).wrapping_sub(START + bytes.len() as u64) as u32;
+        let expected =
+            [&[0x53][..], &CUT, &FUNCTION[1..4], &CUT, &FUNCTION[4..5], &[0xe9], &jump.to_le_bytes()];
+        assert_eq!(bytes, expected.concat());
+        // The record is committed before them.
+        let (_, committing) = trampoline(Some(vec![0x90; 3]));
+        assert_eq!(committing[..9], [&[0x53, 0x90, 0x90, 0x90][..], &CUT].concat());
+    }
+
+    #[test]
+    fn a_thread_is_shown_at_the_original() {
+        for (committed, commit) in [(0, None), (3, Some(vec![0x90; 3]))] {
+            let (trampoline, bytes) = trampoline(commit);
+            let place = |offset: u64| match trampoline.part(START + offset) {
+                Some(super::super::Part::Displaced(Place::After { rip, rcx: None })) => Some(rip - SITE),
+                Some(super::super::Part::Displaced(Place::Before)) => Some(0),
+                _ => None,
+            };
+            assert_eq!(place(0), Some(0));
+            let tail = 1 + committed;
+            for offset in 1..=tail {
+                assert_eq!(place(offset), Some(1), "{offset}");
+            }
+            let places = [0, 5, 8, 13, 14].map(|offset| place(tail + offset));
+            assert_eq!(places, [Some(1), Some(1), Some(4), Some(4), Some(5)]);
+            assert_eq!(place(bytes.len() as u64), None);
+            let between = |offset: u64| trampoline.is_between(START + tail + offset);
+            assert!(between(0) && between(8) && !between(5) && !between(13) && !between(14));
+        }
+    }
+}

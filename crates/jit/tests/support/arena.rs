@@ -81,6 +81,7 @@ impl Arena {
         for number in 0..CONTEXTS {
             let ring = base + RINGS + u64::from(number) * RING_SIZE;
             arena.context(number).ring.store(ring, Relaxed);
+            arena.context(number).ring_size.store(RING_SIZE, Relaxed);
         }
         arena.identity().pid.store(std::process::id(), Relaxed);
         // SAFETY: glibc sets it before main and never again.
@@ -185,6 +186,7 @@ impl Arena {
             contexts: (self.base + CONTEXT_AREA) as u32,
             own_contexts: OWN,
             shared_contexts: CONTEXTS - OWN,
+            ring_size: RING_SIZE as u32,
             locals: self.locals(),
             globals: self.globals(),
             counted: &[],
@@ -192,6 +194,7 @@ impl Arena {
             missed: self.word(),
             dropped: self.word(),
             over: self.word(),
+            removable: false,
             limits: None,
             agent,
             info: 0,
@@ -199,7 +202,7 @@ impl Arena {
             site: 0x5555_1234_5678,
             flags_live: true,
             tentative: false,
-            lossless: false,
+            lossless: None,
             rdpid: true,
         }
     }
@@ -229,7 +232,7 @@ impl Arena {
             minor: handler.minor,
             probe: environment.probe,
             record: if tentative { state::TENTATIVE } else { state::COMMITTED },
-            lossless: environment.lossless.into(),
+            lossless: environment.lossless.is_some().into(),
             dropped: environment.dropped,
             removed: environment.over,
             ..HandlerInfo::default()

@@ -4,6 +4,7 @@ use agent::layout::{
     Context, HEADER, HandlerInfo, Header, RESUME, RING_SIZE, Registers, Resume, STATE, UNSET, state,
 };
 use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use vm::{End, Fault, Machine, Middle, Outcome, Point, Program, Register, State};
 
@@ -310,18 +311,25 @@ unsafe fn slice<'a, T>(address: u64, count: u32) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(address as *const T, count as usize) }
 }
 
+/// Whether the reader that [`wait`] stands for is dead.
+pub(crate) static DEAD: AtomicBool = AtomicBool::new(false);
+
 /// The agent's `wait`: what a reader does is done here.
 ///
 /// # Safety
 ///
 /// The context is claimed by this thread.
-pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) {
+pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) -> u64 {
     // SAFETY: the caller's.
     let context = unsafe { &*context };
     let head = context.head.load(Relaxed);
     assert!(bytes <= RING_SIZE);
     assert!(RING_SIZE - (head - context.tail.0.load(Relaxed)) < bytes, "there was room");
+    if DEAD.load(Relaxed) {
+        return 0;
+    }
     // All is taken.
     context.tail.0.store(head, SeqCst);
     context.seen_tail.store(head, SeqCst);
+    1
 }

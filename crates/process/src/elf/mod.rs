@@ -14,6 +14,7 @@
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region     one stretch taken apart       boundary  does an instruction start here?
 //!   outline    one function taken apart      selection functions by name or pattern
+//!   flow       where control is proven to come to
 //! ```
 
 mod boundary;
@@ -21,6 +22,7 @@ mod debugdata;
 mod demangle;
 mod dynamic;
 mod error;
+mod flow;
 mod frames;
 mod functions;
 mod headers;
@@ -49,6 +51,7 @@ use object::read::elf::{FileHeader, NoteIterator};
 
 pub use self::boundary::Misplaced;
 pub use self::error::ImageError;
+pub use self::flow::{ControlFlow, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
 pub use self::lookup::{Lookup, NameKind};
@@ -88,6 +91,7 @@ pub struct Image {
     starts: OnceLock<Starts>,
     relocations: OnceLock<HashMap<u64, u64>>,
     region: Mutex<Option<Arc<Region>>>,
+    flow: OnceLock<ControlFlow>,
 }
 
 /// Small things a file says of itself.
@@ -140,6 +144,7 @@ impl Image {
             starts: OnceLock::new(),
             relocations: OnceLock::new(),
             region: Mutex::new(None),
+            flow: OnceLock::new(),
         })
     }
 
@@ -211,6 +216,16 @@ impl Image {
             return None;
         }
         self.source.read("code", segment.offset_of_address(vaddr)?, len, len).ok()
+    }
+
+    /// `len` bytes at an address, as they stand in the file; nothing unless one segment holds them all.
+    pub(crate) fn data(&self, vaddr: u64, len: u64) -> Option<Vec<u8>> {
+        let segments = &self.headers.segments;
+        let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
+        if segment.file_end() - vaddr < len {
+            return None;
+        }
+        self.source.read("data", segment.offset_of_address(vaddr)?, len, len).ok()
     }
 
     /// All named places in the code, by address: `.symtab`, `.dynsym`, `.gnu_debugdata` and an installed debug file

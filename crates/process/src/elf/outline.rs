@@ -171,7 +171,7 @@ impl Image {
     }
 
     /// A pointer that stands in the file's data, as it will be when the file is loaded with bias 0.
-    fn pointer_at(&self, vaddr: u64) -> Option<u64> {
+    pub(crate) fn pointer_at(&self, vaddr: u64) -> Option<u64> {
         if let Some(address) = self.relocations().get(&vaddr) {
             return Some(*address);
         }

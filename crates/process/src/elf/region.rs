@@ -269,7 +269,7 @@ pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
 }
 
 /// Whether control never goes on to the next instruction.
-fn ends_flow(instruction: &Instruction) -> bool {
+pub(crate) fn ends_flow(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch
         | FlowControl::IndirectBranch

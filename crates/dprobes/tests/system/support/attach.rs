@@ -2,9 +2,13 @@
 
 use super::run::{Outcome, engine, finish, outcome};
 use super::{Scratch, dprobes, file_offset, memory, site_address};
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A running `dprobes attach`.
@@ -23,6 +27,26 @@ pub(crate) fn attach(pid: u32, program: &str, options: &[&str]) -> Attached {
 /// Attaches to a process with the program in this file.
 pub(crate) fn attach_file(pid: u32, file: &Path, options: &[&str]) -> Attached {
     attach_with(Scratch::new(), pid, file, options)
+}
+
+/// Attaches to a process, with a pipe in place of the file of records, which a thread reads in its own way.
+pub(crate) fn attach_to_pipe<T: Send + 'static>(
+    pid: u32,
+    program: &str,
+    options: &[&str],
+    read: impl FnOnce(File) -> T + Send + 'static,
+) -> (Attached, JoinHandle<T>) {
+    let scratch = Scratch::new();
+    let file = scratch.file("program.rpn", program);
+    let pipe = scratch.path().join("records");
+    let name = CString::new(pipe.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: the name ends in NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let attached = attach_with(scratch, pid, &file, options);
+    // Both ends are open when this returns: then it needs no name any more.
+    let reading = File::open(&pipe).expect("dprobes opens its end");
+    std::fs::remove_file(&pipe).expect("it is there");
+    (attached, std::thread::spawn(move || read(reading)))
 }
 
 fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Attached {

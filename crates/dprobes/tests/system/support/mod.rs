@@ -9,10 +9,10 @@ mod session;
 mod stats;
 mod targets;
 
-pub(crate) use attach::{Attached, attach, attach_file};
+pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe};
 pub(crate) use elf::{file_offset, is_traced, memory, site_address, symbol_address, text_differences};
 pub(crate) use program::counting;
-pub(crate) use run::{Outcome, Run, dprobes, run};
+pub(crate) use run::{Outcome, Run, dprobes, engine, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::Stats;

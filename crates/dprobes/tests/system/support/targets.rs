@@ -86,9 +86,11 @@ impl Scratch {
         &self.0
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file, in a directory of its own if its name has one, and gives its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
+        let directory = path.parent().unwrap_or(&self.0);
+        std::fs::create_dir_all(directory).expect("a scratch directory can be made");
         std::fs::write(&path, text).expect("a scratch file can be written");
         path
     }

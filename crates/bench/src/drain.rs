@@ -1,0 +1,160 @@
+//! How fast records come from a process to a file, as text.
+//!
+//! A process calls a function again and again, whose probe logs two arguments; `dprobes attach` writes the records, with process, time and
+//! processor, to a file. In the end the file is read back: it has every record that the tracer says it has, in their order.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cleanup::Started;
+use crate::jump::{self, Program, Shape};
+
+/// The function that is called.
+const FUNCTION: &str = "work";
+
+/// One way to run.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its name.
+    pub name: &'static str,
+    /// Nanoseconds from one call to the next; 0: as fast as can be.
+    pub gap: u64,
+    /// Threads that call.
+    pub threads: u32,
+    /// Calls, of all threads.
+    pub calls: u64,
+    /// Options of dprobes.
+    pub options: Vec<String>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drained {
+    /// Hits, as the probe counted them.
+    pub hits: u64,
+    /// Records in the file.
+    pub records: u64,
+    /// Records that dprobes says were dropped, and hits that it missed.
+    pub lost: u64,
+    /// Records per second, while the calls were made.
+    pub rate: f64,
+    /// Nanoseconds of processor time of dprobes, for each record.
+    pub reader: f64,
+    /// Nanoseconds of wall clock time of a call.
+    pub call: f64,
+    /// Bytes of the file, for each record.
+    pub bytes: f64,
+}
+
+/// Runs one.
+///
+/// # Errors
+/// A process does not do what it should, or what it says is not what is in the file.
+pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task) -> io::Result<Drained> {
+    let files = Files::new(directory);
+    files.remove()?;
+    let text = format!(
+        "name = \"{}\"\nmodtype = user\nmajor = 7\nmaxhits = 0xffffffffffffffff\noffset = {FUNCTION}\nminor = 5\n\
+         push r, rsi\npush r, rdi\nlog 2\nexit\n",
+        program.path().display()
+    );
+    std::fs::write(&files.program, text)?;
+    let mut subject = program.start()?;
+    let before = subject.bytes(FUNCTION)?;
+    let mut command = Command::new(dprobes);
+    command.args(["attach", "--log", "PID,TSC", "-p", &subject.pid().to_string()]);
+    command.arg("--stats").arg(&files.stats).arg("-o").arg(&files.records).args(&task.options);
+    command.arg(&files.program).stdin(Stdio::null()).stderr(Stdio::null());
+    let used = processor_time();
+    let mut started = Started::new(command.spawn()?);
+    let began = Instant::now();
+    while subject.bytes(FUNCTION)? == before {
+        if started.ended()?.is_some() || began.elapsed() > Duration::from_secs(30) {
+            return Err(io::Error::other("dprobes does not attach"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The threads go on a moment after the last byte is written.
+    std::thread::sleep(Duration::from_millis(50));
+    let shape = Shape { threads: task.threads, gap: task.gap, burst: 0, pause: 0 };
+    let round = subject.round(FUNCTION, task.calls / u64::from(task.threads), shape)?;
+    started.signal(libc::SIGINT);
+    let ending = Instant::now();
+    while started.ended()?.is_none() {
+        if ending.elapsed() > Duration::from_secs(120) {
+            return Err(io::Error::other("dprobes does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let used = processor_time() - used;
+    subject.end()?;
+    let stats: Value = serde_json::from_reader(BufReader::new(File::open(&files.stats)?))?;
+    let number = |name: &str| stats["probes"][0][name].as_u64().unwrap_or(0);
+    let file = File::open(&files.records)?;
+    let bytes = file.metadata()?.len();
+    let found = jump::records_of(BufReader::with_capacity(1 << 20, file))?;
+    files.remove()?;
+    let (hits, logged, lost) = (number("hits"), number("logged"), number("dropped") + number("missed"));
+    if hits != round.calls || logged + lost != hits || found.records != logged {
+        return Err(io::Error::other(format!(
+            "{} calls, {hits} hits, {logged} logged, {lost} lost, {} records in the file",
+            round.calls, found.records
+        )));
+    }
+    if task.threads == 1 && found.breaks > lost {
+        return Err(io::Error::other(format!("{} records are out of order", found.breaks)));
+    }
+    let records = found.records.max(1) as f64;
+    Ok(Drained {
+        hits,
+        records: found.records,
+        lost,
+        rate: found.records as f64 * 1e9 / round.wall.max(1) as f64,
+        reader: used.as_nanos() as f64 / records,
+        call: round.wall as f64 * f64::from(task.threads) / round.calls.max(1) as f64,
+        bytes: bytes as f64 / records,
+    })
+}
+
+/// The files of a run.
+struct Files {
+    program: PathBuf,
+    stats: PathBuf,
+    records: PathBuf,
+}
+
+impl Files {
+    fn new(directory: &Path) -> Files {
+        let [program, stats, records] =
+            ["drain.rpn", "drain.stats", "drain.records"].map(|name| directory.join(name));
+        Files { program, stats, records }
+    }
+
+    /// Removes what an earlier run has left.
+    fn remove(&self) -> io::Result<()> {
+        for file in [&self.program, &self.stats, &self.records] {
+            match std::fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The processor time of all processes that were waited for, and of those that they waited for.
+fn processor_time() -> Duration {
+    // SAFETY: all zeros are a rusage, and it is valid for the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}

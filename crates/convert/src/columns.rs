@@ -1,0 +1,149 @@
+//! The values of templates as the columns of a table.
+
+use std::collections::HashMap;
+
+use trace::template::{Field, Kind, Template, Value};
+
+use crate::known::Known;
+use crate::sheet::Sheet;
+
+/// Columns, at most. Values for which there is none stand in a column of JSON.
+const MOST: usize = 500;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// Unsigned numbers.
+    Unsigned,
+    /// Unsigned numbers that people read in hexadecimal.
+    Hexadecimal,
+    /// Signed numbers.
+    Signed,
+    /// Floating point numbers.
+    Float,
+    /// Texts.
+    Text,
+    /// Bytes.
+    Bytes,
+    /// Lists and structures, as JSON.
+    Json,
+}
+
+impl Scalar {
+    /// What a field of this kind becomes.
+    pub fn of(kind: &Kind) -> Scalar {
+        match kind {
+            Kind::Unsigned(_) => Scalar::Unsigned,
+            Kind::Signed(_) => Scalar::Signed,
+            Kind::Hexadecimal(_) => Scalar::Hexadecimal,
+            Kind::Float(_) => Scalar::Float,
+            Kind::Characters(_) | Kind::Text => Scalar::Text,
+            Kind::Bytes(_) => Scalar::Bytes,
+            Kind::List(_) | Kind::Struct(_) => Scalar::Json,
+        }
+    }
+}
+
+/// A column for a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, unlike that of any other.
+    pub name: String,
+    /// What it holds.
+    pub holds: Scalar,
+}
+
+/// The columns for the fields of all templates that the probes of a trace have.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// For the codes of a template, the column of each of its fields.
+    of: HashMap<(u32, u32), Vec<usize>>,
+}
+
+impl Columns {
+    /// Plans the columns. Fields of the same name share one where they hold the same; another gets the codes of its template added
+    /// to its name. `taken` are the names of other columns.
+    pub fn new(known: &Known, sheet: &Sheet, taken: &[&str]) -> Columns {
+        let mut columns = Columns::default();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        for &(major, minor) in known.codes() {
+            let Some(template) = sheet.get(major, minor) else { continue };
+            if columns.columns.len() + template.fields().len() > MOST {
+                break;
+            }
+            let mut own = Vec::new();
+            for Field { name, kind, .. } in template.fields() {
+                let holds = Scalar::of(kind);
+                let mut name = name.clone();
+                let number = loop {
+                    match numbers.get(&name) {
+                        // No two fields of one template have the same name, so that it is another's.
+                        Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => {
+                            break number;
+                        }
+                        None if !taken.contains(&name.as_str()) => {
+                            let number = columns.columns.len();
+                            numbers.insert(name.clone(), number);
+                            columns.columns.push(Column { name, holds });
+                            break number;
+                        }
+                        _ => name = format!("{name}_{major}_{minor}"),
+                    }
+                };
+                own.push(number);
+            }
+            columns.of.insert((major, minor), own);
+        }
+        columns
+    }
+
+    /// For a template, the column of each of its fields; none if it has no columns.
+    pub fn of(&self, template: &Template) -> Option<&[usize]> {
+        self.of.get(&(template.major, template.minor)).map(Vec::as_slice)
+    }
+}
+
+/// Whether a value is there, so that a column can hold it.
+pub(crate) fn is_there(value: &Value<'_>) -> bool {
+    !matches!(value, Value::Missing | Value::Fault(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::store::{self, Info, Probe, Program};
+
+    #[test]
+    fn fields_of_one_name_share_a_column_where_they_hold_the_same() {
+        let mut info = Info::default();
+        info.programs.push(Program { major: 1, ..Program::default() });
+        for (minor, format) in [(1, "size=%4u pid=%4u"), (2, "size=%8u at 0x%8x"), (3, "size=%s list %r%u")] {
+            info.probes.push(Probe { number: minor, minor, ..Probe::default() });
+            info.templates.push(store::Template {
+                major: 1,
+                minor,
+                description: "d".to_owned(),
+                format: Some(format.to_owned()),
+            });
+        }
+        let sheet = Sheet::new(None, &info);
+        let columns = Columns::new(&Known::new(&info), &sheet, &["pid"]);
+        let named: Vec<(&str, Scalar)> =
+            columns.columns.iter().map(|column| (column.name.as_str(), column.holds)).collect();
+        assert_eq!(
+            named,
+            [
+                ("size", Scalar::Unsigned),
+                ("pid_1_1", Scalar::Unsigned),
+                ("at", Scalar::Hexadecimal),
+                ("size_1_3", Scalar::Text),
+                ("list", Scalar::Json),
+            ]
+        );
+        let of =
+            |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
+        assert_eq!((of(1), of(2), of(3)), (vec![0, 1], vec![0, 2], vec![3, 4]));
+    }
+}

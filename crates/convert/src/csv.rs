@@ -1,0 +1,205 @@
+//! Comma-separated values, as RFC 4180 has them.
+
+use std::io::{self, Write};
+
+use trace::Items;
+use trace::template::Value;
+
+use crate::columns::{Columns, Scalar};
+use crate::event::{Event, Form};
+use crate::known::Known;
+use crate::sheet::Sheet;
+use crate::text::{Clock, decimal, hex, hexadecimal};
+use crate::value::{json, json_fields};
+
+/// Bytes that are kept before they are written.
+const FULL: usize = 1 << 16;
+
+/// The columns that every table has.
+const COLUMNS: [&str; 17] = [
+    "number", "time", "iso", "cpu", "pid", "tid", "uid", "comm", "module", "probe", "symbol", "major",
+    "minor", "ip", "sp", "data", "event",
+];
+
+/// Writes each record as a row.
+///
+/// The first row has the names of the columns. Rows end in CR LF; a field with a comma, a quote or an end of line stands in quotes, in
+/// which a quote is two. A column is empty where the header item was not asked for, or the record's template has no such field. The last
+/// column, `fields`, has the values as JSON where the table has no columns for them.
+#[derive(Debug)]
+pub struct Csv<W: Write> {
+    out: W,
+    rows: Vec<u8>,
+    clock: Clock,
+    columns: Columns,
+    /// Where the value of each column is in `values`, of one record.
+    cells: Vec<(usize, usize)>,
+    values: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl<W: Write> Csv<W> {
+    /// Writes to `out`, in pieces that are large; the first row at once.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Csv<W>> {
+        let mut taken = COLUMNS.to_vec();
+        taken.push("fields");
+        let columns = Columns::new(known, sheet, &taken);
+        let mut rows = Vec::with_capacity(2 * FULL);
+        rows.extend_from_slice(COLUMNS.join(",").as_bytes());
+        for column in &columns.columns {
+            rows.push(b',');
+            cell(column.name.as_bytes(), &mut rows);
+        }
+        rows.extend_from_slice(b",fields\r\n");
+        Ok(Csv {
+            out,
+            rows,
+            clock: Clock::default(),
+            cells: vec![(0, 0); columns.columns.len()],
+            columns,
+            values: Vec::new(),
+            text: Vec::new(),
+        })
+    }
+
+    /// Appends the columns of a record's values.
+    fn values(&mut self, event: &Event<'_>) {
+        let (cells, values, text) = (&mut self.cells, &mut self.values, &mut self.text);
+        let mut rest = None;
+        if let Some(template) = event.template {
+            values.clear();
+            cells.fill((0, 0));
+            match self.columns.of(template) {
+                Some(places) => {
+                    let fields = template.fields().iter().zip(template.values(event.record));
+                    for (&place, (field, value)) in places.iter().zip(fields) {
+                        let start = values.len();
+                        text.clear();
+                        shown(
+                            &value,
+                            Scalar::of(&field.kind),
+                            || {
+                                let mut out = Vec::new();
+                                json(&value, &field.kind, &mut out);
+                                out
+                            },
+                            text,
+                        );
+                        cell(text, values);
+                        cells[place] = (start, values.len());
+                    }
+                }
+                None => rest = Some(template),
+            }
+        } else if !cells.is_empty() {
+            cells.fill((0, 0));
+        }
+        for &(start, end) in &*cells {
+            self.rows.push(b',');
+            self.rows.extend_from_slice(&self.values[start..end]);
+        }
+        self.rows.push(b',');
+        if let Some(template) = rest {
+            self.text.clear();
+            json_fields(template, event.record, &mut self.text);
+            cell(&self.text, &mut self.rows);
+        }
+    }
+}
+
+/// Appends a value as plain text; nothing if it is not there.
+fn shown(value: &Value<'_>, holds: Scalar, json: impl FnOnce() -> Vec<u8>, out: &mut Vec<u8>) {
+    match value {
+        Value::Unsigned(number) if holds == Scalar::Hexadecimal => hexadecimal(*number, out),
+        Value::Unsigned(number) => decimal(*number, out),
+        Value::Signed(number) => decimal(*number, out),
+        // Unlike JSON, a table has words for what is no number.
+        Value::Float(number) if !number.is_finite() => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::Float(number) => crate::text::float(*number, out),
+        Value::Text(text) => out.extend_from_slice(String::from_utf8_lossy(text).as_bytes()),
+        Value::Bytes(bytes) => hex(bytes, out),
+        Value::List(_) | Value::Struct(_) => out.extend_from_slice(&json()),
+        Value::Fault(_) | Value::Missing => {}
+    }
+}
+
+/// Appends a field, in quotes where it has to be.
+fn cell(text: &[u8], out: &mut Vec<u8>) {
+    if !text.iter().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n')) {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for &byte in text {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+impl<W: Write> Form for Csv<W> {
+    fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let (record, place, out) = (event.record, event.place, &mut self.rows);
+        let items = place.items;
+        decimal(event.number, out);
+        out.push(b',');
+        if items.contains(Items::TSC) {
+            decimal(record.time, out);
+            out.push(b',');
+            self.clock.show(record.time, out);
+        } else {
+            out.push(b',');
+        }
+        let numbers = [
+            (Items::CPU, record.cpu),
+            (Items::PID, record.pid),
+            (Items::NONE, record.tid),
+            (Items::UID, record.uid),
+        ];
+        for (item, number) in numbers {
+            out.push(b',');
+            if items.contains(item) {
+                decimal(number, out);
+            }
+        }
+        for text in [&record.name, &place.module, &place.point, &place.symbol] {
+            out.push(b',');
+            cell(text.as_bytes(), out);
+        }
+        out.push(b',');
+        decimal(record.major, out);
+        out.push(b',');
+        decimal(record.minor, out);
+        for (item, address) in [(Items::EIP, record.eip), (Items::ESP, record.esp)] {
+            out.push(b',');
+            if items.contains(item) {
+                hexadecimal(address, out);
+            }
+        }
+        out.push(b',');
+        hex(&record.data, out);
+        out.push(b',');
+        if let Some(template) = event.template {
+            cell(template.description.as_bytes(), out);
+        }
+        self.values(event);
+        self.rows.extend_from_slice(b"\r\n");
+        if self.rows.len() >= FULL {
+            self.out.write_all(&self.rows)?;
+            self.rows.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<Vec<String>> {
+        self.out.write_all(&self.rows)?;
+        self.rows.clear();
+        self.out.flush()?;
+        Ok(Vec::new())
+    }
+}

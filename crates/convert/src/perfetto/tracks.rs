@@ -1,0 +1,161 @@
+//! The tracks: one for each process, thread and counter.
+
+use std::collections::HashMap;
+
+use trace::Record;
+
+use super::field::track;
+use super::wire::{message, number, text};
+
+/// Tracks, at most. Threads beyond that share one.
+const MOST: usize = 1 << 17;
+
+/// The track of all that have none of their own.
+pub(super) const OTHERS: u64 = 1;
+
+/// The tracks that were written.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    /// By process.
+    processes: HashMap<u32, u64>,
+    /// By process and thread: the track, and the thread's name.
+    threads: HashMap<(u32, u32), (u64, String)>,
+    /// By process and name.
+    counters: HashMap<(u32, String), u64>,
+    last: Option<((u32, u32), u64)>,
+    told_others: bool,
+    /// How many there are.
+    count: u64,
+    /// Descriptors that are not written yet: bodies of `TrackDescriptor`.
+    pub(super) new: Vec<Vec<u8>>,
+}
+
+impl Tracks {
+    fn next(&mut self) -> u64 {
+        self.count += 1;
+        OTHERS + self.count
+    }
+
+    fn is_full(&self) -> bool {
+        self.count as usize >= MOST
+    }
+
+    /// The track of a record's thread.
+    pub(super) fn thread(&mut self, record: &Record) -> u64 {
+        let key = (record.pid, record.tid);
+        if let Some((own, name)) = self.threads.get_mut(&key) {
+            let own = *own;
+            if self.last.is_some_and(|(last, _)| last == key) && *name == record.name {
+                return own;
+            }
+            self.last = Some((key, own));
+            if *name != record.name {
+                name.clone_from(&record.name);
+                self.new.push(thread(own, record));
+                if record.tid == record.pid
+                    && let Some(&process) = self.processes.get(&record.pid)
+                {
+                    self.new.push(self::process(process, record));
+                }
+            }
+            return own;
+        }
+        if self.is_full() {
+            if !std::mem::replace(&mut self.told_others, true) {
+                self.new.push(plain(OTHERS, None, b"other threads"));
+            }
+            return OTHERS;
+        }
+        self.process(record);
+        let own = self.next();
+        self.threads.insert(key, (own, record.name.clone()));
+        self.new.push(thread(own, record));
+        own
+    }
+
+    /// The track that a thread was given.
+    pub(super) fn known(&self, pid: u32, tid: u32) -> u64 {
+        self.threads.get(&(pid, tid)).map_or(OTHERS, |(own, _)| *own)
+    }
+
+    /// The track of a record's process.
+    fn process(&mut self, record: &Record) -> u64 {
+        if let Some(&own) = self.processes.get(&record.pid) {
+            return own;
+        }
+        let own = self.next();
+        self.processes.insert(record.pid, own);
+        self.new.push(process(own, record));
+        own
+    }
+
+    /// The track of a counter of a record's process; none if there are too many.
+    pub(super) fn counter(&mut self, record: &Record, name: &str) -> Option<u64> {
+        // Looked up without making a string is not to be had, and counters are few.
+        let key = (record.pid, name.to_owned());
+        if let Some(&own) = self.counters.get(&key) {
+            return Some(own);
+        }
+        if self.is_full() {
+            return None;
+        }
+        let process = self.process(record);
+        let own = self.next();
+        self.counters.insert(key, own);
+        self.new.push(counter(own, Some(process), name));
+        Some(own)
+    }
+
+    /// A new track for a counter of no process.
+    pub(super) fn global(&mut self, name: &str) -> u64 {
+        let own = self.next();
+        self.new.push(counter(own, None, name));
+        own
+    }
+}
+
+fn process(own: u64, record: &Record) -> Vec<u8> {
+    let mut out = Vec::new();
+    number(track::UUID, own, &mut out);
+    message(track::PROCESS, &mut out, |out| {
+        number(track::PROCESS_PID, id(record.pid), out);
+        if !record.name.is_empty() {
+            text(track::PROCESS_NAME, record.name.as_bytes(), out);
+        }
+    });
+    out
+}
+
+fn thread(own: u64, record: &Record) -> Vec<u8> {
+    let mut out = Vec::new();
+    number(track::UUID, own, &mut out);
+    message(track::THREAD, &mut out, |out| {
+        number(track::THREAD_PID, id(record.pid), out);
+        number(track::THREAD_TID, id(record.tid), out);
+        if !record.name.is_empty() {
+            text(track::THREAD_NAME, record.name.as_bytes(), out);
+        }
+    });
+    out
+}
+
+/// A process or thread id as the definitions have it, signed.
+fn id(number: u32) -> u64 {
+    u64::from(number & i32::MAX.cast_unsigned())
+}
+
+fn plain(own: u64, parent: Option<u64>, name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    number(track::UUID, own, &mut out);
+    if let Some(parent) = parent {
+        number(track::PARENT, parent, &mut out);
+    }
+    text(track::NAME, name, &mut out);
+    out
+}
+
+fn counter(own: u64, parent: Option<u64>, name: &str) -> Vec<u8> {
+    let mut out = plain(own, parent, name.as_bytes());
+    message(track::COUNTER, &mut out, |_| {});
+    out
+}

@@ -1,0 +1,83 @@
+//! From a store to a form.
+
+use std::io::{self, Read, Seek};
+
+use trace::store::{Damage, Error, Item, Reader};
+
+use crate::event::{Event, Form};
+use crate::known::Known;
+use crate::order::{Kept, Order};
+use crate::sheet::Sheet;
+
+/// Why a trace was not converted to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The trace cannot be read.
+    #[error("{0}")]
+    Read(#[from] Error),
+    /// The other form cannot be written.
+    #[error("{0}")]
+    Write(io::Error),
+}
+
+/// What was converted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Poured {
+    /// Records.
+    pub records: u64,
+    /// Parts of the trace that could not be read.
+    pub damages: u64,
+    /// What the user should know, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// Hands all records that the reader's filter lets pass to a form, in the order of time. `damaged` is told what cannot be read.
+///
+/// # Errors
+/// Those of reading and writing.
+pub fn pour<S: Read + Seek>(
+    reader: &mut Reader<S>,
+    known: &mut Known,
+    sheet: &Sheet,
+    form: &mut dyn Form,
+    mut damaged: impl FnMut(&Damage),
+) -> Result<Poured, Failure> {
+    let mut poured = Poured::default();
+    let mut order = Order::new(known.disorder);
+    let mut give = |form: &mut dyn Form, number, program, record: &trace::Record| {
+        let place = known.place(program, record.probe, record.eip);
+        let template = sheet.get(record.major, record.minor);
+        form.record(&Event { number, record, place, template }).map_err(Failure::Write)
+    };
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Record(entry) => {
+                poured.records += 1;
+                if order.is_idle() {
+                    give(form, entry.number, entry.program, entry.record)?;
+                    continue;
+                }
+                order.push(&entry);
+                while let Some(Kept { number, program, record }) = order.pop(false) {
+                    give(form, *number, *program, record)?;
+                }
+            }
+            Item::Damage(damage) => {
+                poured.damages += 1;
+                damaged(&damage);
+            }
+            Item::Fact(_) => {}
+        }
+    }
+    while let Some(Kept { number, program, record }) = order.pop(true) {
+        give(form, *number, *program, record)?;
+    }
+    poured.remarks = form.finish().map_err(Failure::Write)?;
+    if order.late > 0 {
+        poured.remarks.push(format!(
+            "{} records stand after later ones: they were further behind than can be kept",
+            order.late
+        ));
+    }
+    Ok(poured)
+}

@@ -1,0 +1,211 @@
+//! Entries and returns of functions, put together.
+//!
+//! Each thread has a stack of the functions that it is in. A return belongs to the innermost entry of the same function whose stack pointer
+//! was the same: at `ret`, the stack pointer is what it was at the function's first instruction. Where stack pointers were not asked for, or
+//! no frame has that one (a Go routine whose stack has moved), it belongs to the innermost entry of the function. Entries that are
+//! further in were left without a return: by an exception, by longjmp, or because the record of the return was dropped. So was an
+//! entry whose place on the stack another entry has taken.
+
+use std::collections::HashMap;
+
+/// Threads that are followed at a time.
+const MOST_THREADS: usize = 1 << 16;
+/// Functions that a thread is in, at most.
+const MOST_FRAMES: usize = 1 << 12;
+/// The same for all threads together.
+const MOST_ALL: usize = 1 << 20;
+
+/// A function that was entered and left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it was entered.
+    pub start: u64,
+    /// How long it took, in nanoseconds.
+    pub length: u64,
+}
+
+/// A function that was entered, and of which no return is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The function.
+    pub function: u32,
+    /// When it was entered.
+    pub start: u64,
+}
+
+/// What one entry or return is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The function begins.
+    Begin,
+    /// The function ends.
+    End(Span),
+    /// A return without an entry; or an entry that is one too many, and not followed.
+    Lone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    function: u32,
+    start: u64,
+    sp: u64,
+}
+
+/// The functions that each thread is in.
+#[derive(Debug, Default)]
+pub struct Spans {
+    threads: HashMap<(u32, u32), Vec<Frame>>,
+    frames: usize,
+    /// Functions that were left without a return, by the last step: innermost first.
+    left: Vec<Left>,
+    /// Entries without a return, so far.
+    pub entries: u64,
+    /// Returns without an entry, so far.
+    pub returns: u64,
+    /// Entries that were not followed: too many at a time.
+    pub beyond: u64,
+}
+
+impl Spans {
+    /// A thread enters a function; its stack pointer is 0 if it is not known.
+    pub fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+        self.left.clear();
+        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
+            self.threads.retain(|_, frames| !frames.is_empty());
+        }
+        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
+            self.beyond += 1;
+            return Step::Lone;
+        }
+        let frames = self.threads.entry((pid, tid)).or_default();
+        if sp != 0
+            && let Some(place) = frames.iter().rposition(|frame| frame.sp == sp)
+        {
+            leave((pid, tid), frames, place, &mut self.left);
+        }
+        self.frames -= self.left.len();
+        self.entries += self.left.len() as u64;
+        if frames.len() >= MOST_FRAMES || self.frames >= MOST_ALL {
+            self.beyond += 1;
+            return Step::Lone;
+        }
+        frames.push(Frame { function, start: time, sp });
+        self.frames += 1;
+        Step::Begin
+    }
+
+    /// A thread leaves a function.
+    pub fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+        self.left.clear();
+        let found = self.threads.get_mut(&(pid, tid)).and_then(|frames| {
+            let same = |frame: &Frame| frame.function == function && frame.sp == sp;
+            let exact = frames.iter().rposition(same);
+            let place = exact.or_else(|| frames.iter().rposition(|frame| frame.function == function));
+            place.map(|place| (frames, place))
+        });
+        let Some((frames, place)) = found else {
+            self.returns += 1;
+            return Step::Lone;
+        };
+        leave((pid, tid), frames, place + 1, &mut self.left);
+        self.frames -= self.left.len();
+        self.entries += self.left.len() as u64;
+        match frames.pop() {
+            Some(frame) => {
+                self.frames -= 1;
+                Step::End(Span { start: frame.start, length: time.saturating_sub(frame.start) })
+            }
+            None => Step::Lone,
+        }
+    }
+
+    /// The functions that the last step has shown to be left without a return, innermost first.
+    pub fn left(&self) -> &[Left] {
+        &self.left
+    }
+
+    /// The end of the trace: the functions that threads are still in, innermost first in each.
+    pub fn end(&mut self) -> Vec<Left> {
+        let mut left = Vec::new();
+        let mut threads: Vec<_> = self.threads.drain().collect();
+        threads.sort_unstable_by_key(|(thread, _)| *thread);
+        for (thread, mut frames) in threads {
+            leave(thread, &mut frames, 0, &mut left);
+        }
+        self.frames = 0;
+        left
+    }
+}
+
+/// Takes the frames from a place on.
+fn leave((pid, tid): (u32, u32), frames: &mut Vec<Frame>, from: usize, left: &mut Vec<Left>) {
+    let gone = frames.drain(from..).rev();
+    left.extend(gone.map(|Frame { function, start, .. }| Left { pid, tid, function, start }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: (u32, u32) = (1, 1);
+    const B: (u32, u32) = (1, 2);
+
+    fn end(start: u64, length: u64) -> Step {
+        Step::End(Span { start, length })
+    }
+
+    #[test]
+    fn threads_and_recursion() {
+        let mut spans = Spans::default();
+        assert_eq!(spans.enter(A, 0, 10, 1000), Step::Begin);
+        assert_eq!(spans.enter(B, 0, 11, 9000), Step::Begin);
+        assert_eq!(spans.enter(A, 0, 12, 900), Step::Begin);
+        assert_eq!(spans.leave(A, 0, 15, 900), end(12, 3));
+        assert_eq!(spans.leave(B, 0, 16, 9000), end(11, 5));
+        assert_eq!(spans.leave(A, 0, 20, 1000), end(10, 10));
+        assert_eq!(spans.leave(A, 0, 21, 1000), Step::Lone);
+        assert_eq!((spans.entries, spans.returns, spans.frames), (0, 1, 0));
+    }
+
+    #[test]
+    fn what_is_left_without_a_return_is_told() {
+        let mut spans = Spans::default();
+        spans.enter(A, 0, 10, 1000);
+        spans.enter(A, 1, 11, 900);
+        spans.enter(A, 2, 12, 800);
+        assert_eq!(spans.leave(A, 0, 20, 1000), end(10, 10));
+        let left: Vec<u32> = spans.left().iter().map(|left| left.function).collect();
+        assert_eq!((left, spans.entries), (vec![2, 1], 2));
+        // The record of a return was dropped; the stack pointer tells.
+        spans.enter(A, 0, 30, 1000);
+        assert_eq!(spans.enter(A, 0, 40, 1000), Step::Begin);
+        assert_eq!(spans.left(), [Left { pid: 1, tid: 1, function: 0, start: 30 }]);
+        assert_eq!(spans.leave(A, 0, 45, 1000), end(40, 5));
+        assert_eq!(spans.frames, 0);
+    }
+
+    #[test]
+    fn without_stack_pointers_the_innermost_is_meant() {
+        let mut spans = Spans::default();
+        spans.enter(A, 0, 10, 0);
+        spans.enter(A, 0, 11, 0);
+        assert_eq!(spans.leave(A, 0, 12, 0), end(11, 1));
+        assert_eq!(spans.leave(A, 0, 13, 0), end(10, 3));
+        spans.enter(A, 7, 20, 0);
+        assert_eq!(spans.end(), [Left { pid: 1, tid: 1, function: 7, start: 20 }]);
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let mut spans = Spans::default();
+        for depth in 0..MOST_FRAMES as u64 {
+            assert_eq!(spans.enter(A, 0, depth, 1_000_000 - depth), Step::Begin);
+        }
+        assert_eq!(spans.enter(A, 0, 1, 1), Step::Lone);
+        assert_eq!(spans.beyond, 1);
+    }
+}

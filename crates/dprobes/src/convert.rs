@@ -1,0 +1,139 @@
+//! `dprobes convert`: a trace store in the forms that other tools read.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use convert::perfetto::Counters;
+use convert::{Csv, Form, Json, Known, Perfetto, Sheet, pour};
+use trace::store::Reader;
+
+use crate::output::tell;
+use crate::selection::Selection;
+use crate::{Failure, templates};
+
+/// Convert a trace store to other forms
+///
+/// JSON lines and CSV for scripts and tables, Perfetto's protocol buffers for ui.perfetto.dev, Parquet for DuckDB and Spark. Records come in
+/// the order of time. With templates, what was logged becomes named and typed values. docs/convert.md has the forms in full.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes convert trace.dpt --to json | jq 'select(.pid == 4711)'
+  dprobes convert trace.dpt --to csv -t templates/ -o trace.csv
+  dprobes convert trace.dpt --to perfetto -o trace.pftrace     then open it in ui.perfetto.dev
+  dprobes convert trace.dpt --to parquet -o trace.parquet      SELECT probe, count(*) FROM 'trace.parquet' GROUP BY 1
+  dprobes convert trace.dpt --to json --from 1.5s --to-time 2s --probe malloc:entry")]
+pub(crate) struct Convert {
+    /// The store
+    #[arg(value_name = "FILE.dpt")]
+    file: PathBuf,
+    /// What it becomes
+    #[arg(long, value_name = "FORM")]
+    to: To,
+    /// Names and types for what was logged: a directory of template files
+    #[arg(short, long, value_name = "DIR")]
+    templates: Option<PathBuf>,
+    /// Where to write it, - for standard output [default: standard output for JSON and CSV; the store's name with .pftrace or .parquet]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// For perfetto: fields that are shown as counters, beside those with `counter` or `gauge` in their names
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    counter: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// The forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// JSON lines: an object for each record
+    Json,
+    /// Comma-separated values (RFC 4180), with a row of names
+    Csv,
+    /// Perfetto's protocol buffers: a track for each thread, slices from entries and returns, counters
+    Perfetto,
+    /// Apache Parquet, a row for each record; not in every build of dprobes
+    Parquet,
+}
+
+impl To {
+    /// What the names of its files end in; none where it goes to standard output.
+    fn extension(self) -> Option<&'static str> {
+        match self {
+            To::Json | To::Csv => None,
+            To::Perfetto => Some("pftrace"),
+            To::Parquet => Some("parquet"),
+        }
+    }
+}
+
+/// Converts a store.
+pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
+    if arguments.to == To::Parquet && !cfg!(feature = "parquet") {
+        return Err(Failure::new(
+            "this dprobes was built without Parquet, which is large; \
+             `cargo build --release --features parquet` (or `cargo install --path crates/dprobes --features parquet`) builds one with it",
+        ));
+    }
+    let path = arguments.file.display();
+    let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
+    let mut reader = Reader::open(&arguments.file).map_err(failed)?;
+    let filter = arguments.selection.filter(reader.info())?;
+    let sheet = Sheet::new(templates::of(arguments.templates.as_deref())?, reader.info());
+    let mut known = Known::new(reader.info());
+    reader.select(filter).map_err(failed)?;
+    let (name, out) = open(arguments)?;
+    let unwritten = |error: &io::Error| Failure::new(format!("{name}: {error}"));
+    let mut form = match form(arguments, &known, &sheet, out) {
+        Ok(form) => form,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+        Err(error) => return Err(unwritten(&error)),
+    };
+    let damaged = |damage: &trace::store::Damage| tell(&format!("warning: {path}: {damage}"));
+    match pour(&mut reader, &mut known, &sheet, &mut *form, damaged) {
+        Ok(poured) => {
+            poured.remarks.iter().for_each(|remark| tell(&format!("note: {remark}")));
+            Ok(if poured.damages > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        // A reader that has seen enough is no error.
+        Err(convert::Failure::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(convert::Failure::Write(error)) => Err(unwritten(&error)),
+        Err(convert::Failure::Read(error)) => Err(failed(error)),
+    }
+}
+
+/// Where it is written, with its name.
+fn open(arguments: &Convert) -> Result<(String, Box<dyn Write + Send>), Failure> {
+    let beside = arguments.to.extension().map(|extension| arguments.file.with_extension(extension));
+    let path = match arguments.output.clone().or(beside) {
+        Some(path) if path != Path::new("-") => path,
+        _ => return Ok(("standard output".to_owned(), Box::new(io::stdout()))),
+    };
+    let name = path.display().to_string();
+    let same = |file: &Path| std::fs::canonicalize(file).ok();
+    if same(&path).is_some_and(|own| Some(own) == same(&arguments.file)) {
+        return Err(Failure::new(format!("{name}: this is the trace itself")));
+    }
+    let file = File::create(&path).map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    Ok((name, Box::new(file)))
+}
+
+fn form(
+    arguments: &Convert,
+    known: &Known,
+    sheet: &Sheet,
+    out: Box<dyn Write + Send>,
+) -> io::Result<Box<dyn Form>> {
+    Ok(match arguments.to {
+        To::Json => Box::new(Json::new(out)),
+        To::Csv => Box::new(Csv::new(out, known, sheet)?),
+        To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
+        #[cfg(feature = "parquet")]
+        To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
+        #[cfg(not(feature = "parquet"))]
+        To::Parquet => return Err(io::ErrorKind::Unsupported.into()),
+    })
+}

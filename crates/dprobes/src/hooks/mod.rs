@@ -1,0 +1,196 @@
+//! The hooks of dprobes itself: the three of a trace daemon (seed 000, section 5, "Generalised Kernel Hook Interface"), and `callk`.
+//!
+//! They are dormant until a plugin arms an exit. [`Hooked`] stands before whatever takes the records: it passes on what
+//! no exit has taken. The sinks know nothing of it.
+
+mod callk;
+mod plugin;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int};
+use std::io;
+use std::rc::Rc;
+
+use engine::{Note, Observer, Placed};
+use hooks::plugin::Event;
+use trace::{Items, Record, raw};
+
+pub(crate) use plugin::Plugins;
+
+hooks::declare_hook! {
+    /// A program is inserted. `event`: what exits want its number to be; it is 0 before.
+    pub(crate) CREATE_EVENT(event: *mut u32, name: *const c_char, format: *const c_char, description: *const c_char)
+}
+
+hooks::declare_hook! {
+    /// A record is made, of an inserted program.
+    pub(crate) LOG_EVENT<'a>(event: u32, record: &'a Event)
+}
+
+hooks::declare_hook! {
+    /// A program is removed. `rc`: what an exit says of it; 0 is success.
+    pub(crate) DESTROY_EVENT(rc: *mut c_int, event: u32)
+}
+
+hooks::declare_hook! {
+    /// A handler has executed `callk`.
+    pub(crate) CALLK(call: *mut hooks::plugin::Callk)
+}
+
+/// What is known of an inserted program.
+#[derive(Clone, Copy, Debug)]
+struct Created {
+    /// The number that exits have given it.
+    event: u32,
+    /// The header items of its records.
+    items: Items,
+}
+
+/// The programs that are inserted, by their numbers. Whoever inserts and removes them shares this with the observer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events(Rc<RefCell<HashMap<usize, Created>>>);
+
+impl Events {
+    /// A program, of which records will have these items, is about to be inserted in a module.
+    pub(crate) fn create(&self, program: usize, module: &str, description: &str, items: Items) {
+        let mut event = 0;
+        // What is logged has no format but that of its bytes.
+        let (name, format, description) = (text(module), c"HEX", text(description));
+        hooks::hook!(CREATE_EVENT, &raw mut event, name.as_ptr(), format.as_ptr(), description.as_ptr());
+        self.0.borrow_mut().insert(program, Created { event, items });
+    }
+
+    /// A program has been removed; all its records were made.
+    pub(crate) fn destroy(&self, program: usize) {
+        let Some(Created { event, .. }) = self.0.borrow_mut().remove(&program) else { return };
+        let mut answer: c_int = 0;
+        hooks::hook!(DESTROY_EVENT, &raw mut answer, event);
+        if answer != 0 {
+            crate::output::tell(&format!("warning: a plugin could not end event {event}: {answer}"));
+        }
+    }
+
+    /// All programs have been removed.
+    pub(crate) fn destroy_all(&self) {
+        let mut programs: Vec<usize> = self.0.borrow().keys().copied().collect();
+        programs.sort_unstable();
+        programs.into_iter().for_each(|program| self.destroy(program));
+    }
+
+    fn get(&self, program: usize) -> Created {
+        let none = Created { event: 0, items: Items::DEFAULT };
+        self.0.borrow().get(&program).copied().unwrap_or(none)
+    }
+}
+
+/// Text as C has it: up to a NUL, if there is one.
+fn text(from: &str) -> CString {
+    CString::new(from.split('\0').next().unwrap_or_default()).unwrap_or_default()
+}
+
+/// What has become of a record at the hook.
+#[derive(Debug)]
+enum Offered {
+    /// It is passed on.
+    Passed,
+    /// An exit has taken it.
+    Taken,
+    /// An exit has taken it and says that it is lost: the exit's code.
+    Lost(isize),
+}
+
+impl hooks::FromCode for Offered {
+    fn from_code(code: isize) -> Offered {
+        if code == 0 { Offered::Taken } else { Offered::Lost(code) }
+    }
+}
+
+/// An observer behind the hooks.
+#[derive(Debug)]
+pub(crate) struct Hooked<O> {
+    /// What takes what no exit has taken.
+    pub(crate) inner: O,
+    /// The programs.
+    pub(crate) events: Events,
+    /// A record as bytes, for exits.
+    bytes: Vec<u8>,
+}
+
+impl<O> Hooked<O> {
+    /// Hooks before an observer.
+    pub(crate) fn new(inner: O) -> Hooked<O> {
+        Hooked { inner, events: Events::default(), bytes: Vec::new() }
+    }
+
+    /// Offers a record to the exits.
+    #[inline]
+    fn offer(&mut self, program: usize, record: &Record) -> Offered {
+        // Nothing of this is done before an exit is armed.
+        hooks::hook_ret!(LOG_EVENT, self.events.get(program).event, &self.event(program, record));
+        Offered::Passed
+    }
+
+    /// A record as exits are shown it.
+    #[cold]
+    fn event(&mut self, program: usize, record: &Record) -> Event {
+        let Created { event, items } = self.events.get(program);
+        self.bytes.clear();
+        raw::write(record, items, &mut self.bytes);
+        let (bytes, log) = (&self.bytes, record.data.len());
+        Event {
+            id: event,
+            size: bytes.len() as u32,
+            data: bytes.as_ptr(),
+            log_size: log as u32,
+            word: record.word as u32,
+            log: bytes[bytes.len() - log..].as_ptr(),
+            major: record.major,
+            minor: record.minor,
+            pid: record.pid,
+            tid: record.tid,
+            cpu: record.cpu,
+            probe: record.probe,
+            time: if items.contains(Items::TSC) { record.time } else { 0 },
+        }
+    }
+}
+
+impl<O: Observer> Observer for Hooked<O> {
+    fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
+        match self.offer(program, record) {
+            Offered::Passed => self.inner.record(program, record),
+            Offered::Taken => Ok(()),
+            Offered::Lost(code) => Err(io::Error::other(format!("a plugin has lost the record: {code}"))),
+        }
+    }
+
+    fn note(&mut self, note: &Note) {
+        self.inner.note(note);
+    }
+
+    fn called(&mut self, call: &mut engine::Callk<'_>) {
+        let event = self.events.get(call.program).event;
+        let mut bridge;
+        hooks::hook!(CALLK, {
+            bridge = callk::Bridge::new(call, event);
+            bridge.show()
+        });
+    }
+
+    fn placed(&mut self, placed: &Placed<'_>) {
+        self.inner.placed(placed);
+    }
+
+    fn dropped(&mut self, program: usize, probe: usize, count: u64) {
+        self.inner.dropped(program, probe, count);
+    }
+
+    fn idle(&mut self) {
+        self.inner.idle();
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+}

@@ -1,0 +1,265 @@
+//! A trace store as it is filled: records, and all that is needed to read them when the program is gone.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::{Counts, Placed, Report, State};
+use trace::store::{self, About, Fact, Loss, Note, Probe, Program, Site, Store, Variables};
+use trace::template::Templates;
+use trace::{Items, Record};
+
+use crate::lines::Places;
+
+/// A store that is being filled.
+pub(crate) struct Recording {
+    /// None once it is finished.
+    store: Option<Store>,
+    places: Places,
+    /// The programs: number, probes, local variables.
+    programs: Vec<(u32, usize, usize)>,
+    /// Records that could not be written.
+    lost: u64,
+    /// What went wrong with a fact; it is told with the next record or at the next flush.
+    failure: Option<io::Error>,
+}
+
+impl Recording {
+    /// Begins a store in an empty file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn start(file: File) -> io::Result<Recording> {
+        let store = Store::new(file, &about())?;
+        Ok(Recording {
+            store: Some(store),
+            places: Places::default(),
+            programs: Vec::new(),
+            lost: 0,
+            failure: None,
+        })
+    }
+
+    /// Takes a program.
+    pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
+        let number = number as u32;
+        self.programs.push((number, object.probes.len(), usize::from(object.vars)));
+        self.fact(Program {
+            number,
+            name: name.to_owned(),
+            module: object.module.clone(),
+            major: object.major,
+            id: object.id,
+            word: object.word().bytes() as u32,
+            items: items.with(Items::MAJOR).with(Items::MINOR),
+        });
+        for (probe, definition) in object.probes.iter().enumerate() {
+            self.fact(Probe {
+                program: number,
+                number: probe as u32,
+                point: definition.point.clone(),
+                minor: definition.minor,
+                group: definition.group.clone(),
+                kind: definition.kind.clone(),
+            });
+        }
+    }
+
+    /// Takes the templates of the records: they can be shown by them where the directory of these is not.
+    pub(crate) fn templates(&mut self, templates: Option<&Templates>) {
+        for (_, template) in templates.into_iter().flat_map(Templates::templates) {
+            self.fact(store::Template {
+                major: template.major,
+                minor: template.minor,
+                description: template.description.clone(),
+                format: template.format.clone(),
+            });
+        }
+    }
+
+    /// Takes a place where a probe was armed.
+    pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
+        let (module, is_new) = self.places.module(placed.module);
+        if is_new {
+            self.fact(store::Module {
+                number: module,
+                path: placed.module.path.display().to_string(),
+                build_id: hex(placed.module.image.build_id().unwrap_or_default()),
+            });
+        }
+        let vaddr = placed.module.vaddr(placed.address);
+        let offset = placed.module.image.offset_of_address(vaddr).unwrap_or(vaddr);
+        self.places.note(module, vaddr, offset);
+        self.fact(Site {
+            time: now(),
+            program: placed.program as u32,
+            probe: placed.probe as u32,
+            pid: placed.pid as u32,
+            module,
+            address: placed.address,
+            offset,
+            symbol: symbol(&placed.module.image, vaddr),
+            engine: if placed.tactic.is_some() { "jump" } else { "trap" }.to_owned(),
+            tactic: placed.tactic.unwrap_or_default().to_owned(),
+        });
+    }
+
+    /// Takes a record.
+    ///
+    /// # Errors
+    /// It could not be written, nor those that were kept with it.
+    pub(crate) fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
+        match &mut self.store {
+            Some(store) => store.record(program as u32, record),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Takes a count of dropped records.
+    pub(crate) fn dropped(&mut self, program: usize, probe: usize, dropped: u64) {
+        self.fact(Loss { time: now(), program: program as u32, probe: probe as u32, dropped });
+    }
+
+    /// Takes a message.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.fact(Note { time: now(), text: text.to_owned() });
+    }
+
+    /// Writes out what has waited long enough.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn idle(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)?;
+        self.store.as_mut().map_or(Ok(()), Store::idle)
+    }
+
+    /// Whether something is kept that is not written yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::waits)
+    }
+
+    /// Takes what was counted, of all programs.
+    pub(crate) fn report(&mut self, report: &Report) {
+        let (mut probes, mut locals) = (report.probes.iter(), report.locals.as_slice());
+        for (number, count, variables) in self.programs.clone() {
+            let counts: Vec<(State, Counts)> =
+                probes.by_ref().take(count).map(|probe| (probe.state, probe.counts)).collect();
+            let (own, rest) = locals.split_at(variables.min(locals.len()));
+            locals = rest;
+            self.ended(number, &counts, own);
+        }
+        self.globals(&report.globals);
+    }
+
+    /// Takes what was counted at the probes of one program, in their order, and its variables.
+    pub(crate) fn ended(&mut self, program: u32, counts: &[(State, Counts)], locals: &[u64]) {
+        for (probe, (state, counts)) in counts.iter().enumerate() {
+            self.fact(store::Counts {
+                program,
+                probe: probe as u32,
+                hits: counts.hits,
+                runs: counts.runs,
+                ignored: counts.ignored,
+                missed: counts.missed,
+                logged: counts.logged,
+                dropped: counts.dropped,
+                state: state.name().to_owned(),
+            });
+        }
+        if !locals.is_empty() {
+            self.fact(Variables { program: Some(program), values: locals.to_vec() });
+        }
+    }
+
+    /// Takes the global variables.
+    pub(crate) fn globals(&mut self, values: &[u64]) {
+        if !values.is_empty() {
+            self.fact(Variables { program: None, values: values.to_vec() });
+        }
+    }
+
+    /// Brings the store to a clean end.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        // Only now: reading a module's debug information may take long, and nobody waits any more.
+        for source in std::mem::take(&mut self.places).sources() {
+            self.fact(source);
+        }
+        let Some(mut store) = self.store.take() else { return Ok(()) };
+        let flushed = store.flush();
+        self.lost += store.lost();
+        store.finish()?;
+        self.failure.take().map_or(flushed, Err)
+    }
+
+    /// Records that were taken and could not be written.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn fact(&mut self, fact: impl Into<Fact>) {
+        let Some(store) = &mut self.store else { return };
+        if let Err(error) = store.fact(&fact.into()) {
+            self.failure.get_or_insert(error);
+        }
+    }
+}
+
+/// The function that an address of an image is in, and how far.
+fn symbol(image: &process::Image, vaddr: u64) -> String {
+    let function = image.function_at(vaddr).filter(|function| function.size == 0 || function.contains(vaddr));
+    match function.map(|function| (function, vaddr - function.vaddr)) {
+        None => String::new(),
+        Some((function, 0)) => function.name.clone(),
+        Some((function, offset)) => format!("{}+{offset:#x}", function.name),
+    }
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+/// Where and how the trace is made.
+fn about() -> About {
+    let mut names = libc::utsname {
+        sysname: [0; 65],
+        nodename: [0; 65],
+        release: [0; 65],
+        version: [0; 65],
+        machine: [0; 65],
+        domainname: [0; 65],
+    };
+    // SAFETY: `names` is valid for the call.
+    unsafe { libc::uname(&mut names) };
+    let text = |name: &[libc::c_char; 65]| {
+        let bytes = name.map(|letter| letter as u8);
+        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    // SAFETY: a call that takes a number and gives one.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let mut monotonic = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `monotonic` is valid for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut monotonic) };
+    let start = now();
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: text(&names.nodename),
+        kernel: format!("{} {}", text(&names.sysname), text(&names.release)),
+        machine: text(&names.machine),
+        processors: u32::try_from(processors).unwrap_or(0),
+        start,
+        monotonic: start as i64 - (monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec),
+        pid: std::process::id(),
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+    }
+}

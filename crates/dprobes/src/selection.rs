@@ -1,0 +1,100 @@
+//! Which records of a trace are asked for.
+
+use clap::Args;
+use process::Pattern;
+use trace::store::{Filter, Info};
+
+use crate::Failure;
+use crate::arguments::{Moment, moment};
+
+/// Which records are read.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// Only records from this time on: from the start of the trace (1.5s, 500ms, 2m), a date and time in UTC, or @SECONDS since 1970
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<Moment>,
+    /// Only records up to this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    to_time: Option<Moment>,
+    /// Only records of these processes
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only records of these threads
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Only records of these probes: a probepoint as `dprobes show --info` shows it, with or without its module (patterns with * ? [ ]), or
+    /// MAJOR,MINOR; may be given several times
+    #[arg(long, value_name = "PROBE")]
+    probe: Vec<String>,
+}
+
+impl Selection {
+    /// As a filter for the records of a trace.
+    ///
+    /// # Errors
+    /// No probe of the trace is called so.
+    pub(crate) fn filter(&self, info: &Info) -> Result<Filter, Failure> {
+        let Selection { from, to_time, pid, tid, probe } = self;
+        filter(&Wanted { from: *from, to: *to_time, pid, tid, probe }, info)
+    }
+}
+
+/// What is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) from: Option<Moment>,
+    pub(crate) to: Option<Moment>,
+    pub(crate) pid: &'a [u32],
+    pub(crate) tid: &'a [u32],
+    pub(crate) probe: &'a [String],
+}
+
+/// The records that are asked for.
+///
+/// # Errors
+/// No probe of the trace is called so.
+pub(crate) fn filter(wanted: &Wanted<'_>, info: &Info) -> Result<Filter, Failure> {
+    let start = info.about.start;
+    let mut filter = Filter {
+        from: wanted.from.map(|moment| moment.time(start)),
+        to: wanted.to.map(|moment| moment.time(start)),
+        pids: wanted.pid.to_vec(),
+        tids: wanted.tid.to_vec(),
+        ..Filter::default()
+    };
+    for probe in wanted.probe {
+        match codes(probe) {
+            Some(codes) => filter.codes.push(codes),
+            None => filter.probes.extend(named(probe, info)?),
+        }
+    }
+    if !filter.codes.is_empty() && !filter.probes.is_empty() {
+        return Err(Failure::new("--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both"));
+    }
+    Ok(filter)
+}
+
+/// Reads `MAJOR,MINOR`.
+fn codes(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(',')?;
+    Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
+}
+
+/// The probes that a name or a pattern means: that of a probepoint, or of a module and a probepoint.
+///
+/// # Errors
+/// None is called so.
+pub(crate) fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
+    let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
+    let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
+    let meant = info.probes.iter().filter(|probe| {
+        let module = info.program(probe.program).map_or("", |program| program.module.as_str());
+        is_it(&probe.point) || is_it(&format!("{module}:{}", probe.point))
+    });
+    let meant: Vec<(u32, u32)> = meant.map(|probe| (probe.program, probe.number)).collect();
+    match meant.is_empty() {
+        true => Err(Failure::new(format!(
+            "no probe `{text}` is in it; `dprobes show --info` shows those that are"
+        ))),
+        false => Ok(meant),
+    }
+}

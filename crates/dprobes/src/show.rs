@@ -1,0 +1,107 @@
+//! `dprobes show`: the records of a trace store as text, and what is known of it.
+
+mod info;
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::process::ExitCode;
+
+use trace::store::{Info, Item, Reader};
+use trace::template::{Template, Templates};
+use trace::{Form, Items, Text};
+
+use crate::arguments::{Show, Shown};
+use crate::output::tell;
+use crate::selection::{Wanted, filter};
+use crate::{Failure, templates};
+
+/// Shows a store.
+pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
+    let path = arguments.file.display();
+    let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
+    let mut reader = Reader::open(&arguments.file).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    if arguments.info {
+        let size = std::fs::metadata(&arguments.file).map_or(0, |metadata| metadata.len());
+        let shown = out.write_all(info::text(&path.to_string(), size, reader.info()).as_bytes());
+        return shown.and_then(|()| out.flush()).map_or_else(ended, |()| Ok(ExitCode::SUCCESS));
+    }
+    let asked = Wanted {
+        from: arguments.from,
+        to: arguments.to,
+        pid: &arguments.pid,
+        tid: &arguments.tid,
+        probe: &arguments.probe,
+    };
+    let filter = filter(&asked, reader.info())?;
+    let wanted = arguments.shown.items();
+    // What a program's records do not have would be shown as zeros.
+    let programs = reader.info().programs.iter();
+    let items: HashMap<u32, Items> =
+        programs.map(|program| (program.number, wanted.and(program.items))).collect();
+    let mut text = text(&arguments.shown, reader.info())?;
+    reader.select(filter).map_err(failed)?;
+    let mut damaged = false;
+    while let Some(item) = reader.next().map_err(failed)? {
+        match item {
+            Item::Record(entry) => {
+                text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
+                if let Err(error) = text.write(entry.record, &mut out) {
+                    return ended(error);
+                }
+            }
+            Item::Damage(damage) => {
+                damaged = true;
+                // After the records that stand before it.
+                if let Err(error) = out.flush() {
+                    return ended(error);
+                }
+                tell(&format!("warning: {path}: {damage}"));
+            }
+            Item::Fact(_) => {}
+        }
+    }
+    match out.flush() {
+        Ok(()) if damaged => Ok(ExitCode::FAILURE),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => ended(error),
+    }
+}
+
+/// What writes the records: by the templates that are asked for, else by those that the store has, unless the bytes are asked for.
+fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
+    let text = Text::new(shown.items(), shown.form());
+    if let Some(templates) = templates::open(shown)? {
+        return Ok(text.with_templates(templates));
+    }
+    if info.templates.is_empty() || shown.form() == Form::Unformatted {
+        return Ok(text);
+    }
+    let compiled = info.templates.iter().map(|stored| {
+        let format = stored.format.as_deref().map(plain);
+        Template::compile(stored.major, stored.minor, &plain(&stored.description), format.as_deref())
+    });
+    let (right, wrong): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    if let Some(Err(problems)) = wrong.first() {
+        let count = crate::summary::count(wrong.len() as u64, "template");
+        let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
+        tell(&format!(
+            "warning: {count} in the store with a mistake; records show as dumps\n{}",
+            first.join("")
+        ));
+    }
+    Ok(text.with_templates(Templates::of(right.into_iter().flatten())))
+}
+
+/// A text of the store without what a terminal might obey.
+fn plain(text: &str) -> String {
+    text.replace(|each: char| each.is_control() && !matches!(each, '\n' | '\t'), ".")
+}
+
+/// What ends the command where its output cannot be written. A reader that has seen enough is no error.
+fn ended(error: io::Error) -> Result<ExitCode, Failure> {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        _ => Err(Failure::new(format!("standard output: {error}"))),
+    }
+}

@@ -1,0 +1,198 @@
+//! What is known of a trace store, as text.
+
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use trace::store::{Counts, Info, Probe};
+
+use crate::summary;
+
+/// Sites, threads and messages that are shown, at most.
+const MOST: usize = 100;
+
+/// What is known of a store, in lines. What a store says is text that may be anything: control characters are shown as such.
+pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
+    let mut text = String::new();
+    head(&mut text, path, size, info);
+    probes(&mut text, info);
+    sites(&mut text, info);
+    losses(&mut text, info);
+    threads(&mut text, info);
+    for variables in &info.variables {
+        match variables.program {
+            None => text.push_str(&summary::variables("gv", &variables.values)),
+            Some(program) => {
+                let values = summary::variables("lv", &variables.values);
+                let module = info.program(program).map_or("?", |program| program.module.as_str());
+                if !values.is_empty() {
+                    text.push_str(&format!("{}:\n{values}", clean(module)));
+                }
+            }
+        }
+    }
+    some(&mut text, "message", &info.notes, |note| {
+        format!("{}  {}", since(info, note.time), clean(&note.text))
+    });
+    text
+}
+
+/// Where and how it was made.
+fn head(text: &mut String, path: &str, size: u64, info: &Info) {
+    let about = &info.about;
+    let records = summary::count(info.records, "record");
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:12}{value}");
+    };
+    line("file", format!("{path}, {}, {records}", summary::count(size, "byte")));
+    if about.version.is_empty() {
+        line("made", "not known: the first block is lost".to_owned());
+    } else {
+        let processors = summary::count(about.processors.into(), "processor");
+        line("made by", format!("dprobes {}, process {}", clean(&about.version), about.pid));
+        line("on", clean(&format!("{}, {}, {}, {processors}", about.host, about.kernel, about.machine)));
+        line("command", clean(&about.command.join(" ")));
+        line("began", date(about.start));
+    }
+    if let Some((least, greatest)) = info.times {
+        line("records", format!("from {} to {}", since(info, least), since(info, greatest)));
+    }
+    let order = match info.disorder {
+        0 => "of time".to_owned(),
+        nanoseconds => {
+            format!("as handed out; up to {:.3} ms older than one before", nanoseconds as f64 / 1e6)
+        }
+    };
+    line("order", order);
+    let end = match info.complete {
+        true => "clean",
+        false => "cut short: counts, variables and lines of sources are not there",
+    };
+    line("end", end.to_owned());
+    if info.omitted > 0 {
+        line(
+            "left out",
+            format!("{}, which are more than can be kept", summary::count(info.omitted, "fact")),
+        );
+    }
+}
+
+/// The probepoints, with what was counted.
+fn probes(text: &mut String, info: &Info) {
+    let name = |probe: &Probe| {
+        let module = info.program(probe.program).map_or("?", |program| program.module.as_str());
+        clean(&format!("{module}:{}", probe.point))
+    };
+    let width = info.probes.iter().map(|probe| name(probe).chars().count()).max().unwrap_or(0).max(10);
+    let mut line = |cells: [String; 8]| {
+        let [point, codes, hits, runs, missed, logged, dropped, state] = cells;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{point:width$}  {codes:>11}  {hits:>10} {runs:>10} {missed:>7} {logged:>10} {dropped:>8}  {state}"
+        );
+    };
+    line(
+        ["probepoint", "major,minor", "hits", "runs", "missed", "logged", "dropped", "state"]
+            .map(str::to_owned),
+    );
+    for probe in &info.probes {
+        let program = info.program(probe.program);
+        let major = program.map_or_else(|| "?".to_owned(), |program| program.major.to_string());
+        let is_it = |counts: &&Counts| (counts.program, counts.probe) == (probe.program, probe.number);
+        let counts = info.counts.iter().find(is_it);
+        let told = |count: fn(&Counts) -> u64| {
+            counts.map_or_else(|| "?".to_owned(), |counts| count(counts).to_string())
+        };
+        line([
+            name(probe),
+            format!("{major},{}", probe.minor),
+            told(|counts| counts.hits),
+            told(|counts| counts.runs),
+            told(|counts| counts.missed),
+            told(|counts| counts.logged),
+            told(|counts| counts.dropped),
+            counts.map_or_else(String::new, |counts| clean(&counts.state)),
+        ]);
+    }
+}
+
+/// Where the probes were.
+fn sites(text: &mut String, info: &Info) {
+    for module in &info.modules {
+        let build_id = if module.build_id.is_empty() { "none" } else { &module.build_id };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "module {} (build-id {})", clean(&module.path), clean(build_id));
+    }
+    some(text, "site", &info.sites, |site| {
+        let source = info.source(site.module, site.offset);
+        let source = source.map(|source| format!(" ({}:{})", source.file, source.line)).unwrap_or_default();
+        let module = info.module(site.module).map_or("?", |module| module.path.as_str());
+        let module = module.rsplit('/').next().unwrap_or(module);
+        let engine = match site.tactic.as_str() {
+            "" => site.engine.clone(),
+            tactic => format!("{}, {tactic}", site.engine),
+        };
+        clean(&format!(
+            "{:#018x}  process {}  {module}+{:#x}  {}{source}  {engine}",
+            site.address, site.pid, site.offset, site.symbol
+        ))
+    });
+}
+
+/// What was lost, and when.
+fn losses(text: &mut String, info: &Info) {
+    let dropped = info.dropped();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{} dropped while it was made", summary::count(dropped, "record"));
+    some(text, "loss", &info.losses, |loss| {
+        let point = info.probe(loss.program, loss.probe).map_or("?", |probe| probe.point.as_str());
+        format!("{}  {} at {}", since(info, loss.time), summary::count(loss.dropped, "record"), clean(point))
+    });
+}
+
+/// Who has logged.
+fn threads(text: &mut String, info: &Info) {
+    some(text, "thread", &info.threads, |thread| {
+        clean(&format!("pid {} tid {} uid {}  {}", thread.pid, thread.tid, thread.uid, thread.name))
+    });
+}
+
+/// A heading and a line for each; for the first of them, if they are too many.
+fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String) {
+    if all.is_empty() {
+        return;
+    }
+    // Writing to a string cannot fail.
+    let count = summary::count(all.len() as u64, noun).replace("losss", "losses");
+    let _ = writeln!(text, "{count}:");
+    for one in all.iter().take(MOST) {
+        let _ = writeln!(text, "  {}", line(one));
+    }
+    if all.len() > MOST {
+        let _ = writeln!(text, "  and {} more", all.len() - MOST);
+    }
+}
+
+/// A time from the start of the trace on, in seconds.
+fn since(info: &Info, time: u64) -> String {
+    let passed = i128::from(time) - i128::from(info.about.start);
+    let sign = if passed < 0 { "-" } else { "+" };
+    let passed = passed.unsigned_abs();
+    format!("{sign}{}.{:09} s", passed / 1_000_000_000, passed % 1_000_000_000)
+}
+
+/// A date and time, in UTC.
+fn date(time: u64) -> String {
+    // Later than year 9999 no date can be shown, and the largest number of nanoseconds is long before.
+    humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(time)).to_string()
+}
+
+/// Text without control characters.
+fn clean(text: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => letter.escape_default().collect::<String>(),
+        false => letter.to_string(),
+    };
+    text.chars().map(shown).collect()
+}

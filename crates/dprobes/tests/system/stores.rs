@@ -1,0 +1,256 @@
+//! Trace stores: what `-o FILE.dpt` keeps is what text would have said, whatever ends the writer.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{Scratch, Session, dprobes, need, run, start_server, variant};
+
+/// Calls of the probed function.
+const CALLS: usize = 500;
+
+/// The program under test, with the lines of its source.
+fn server() -> Option<PathBuf> {
+    variant("server", "server-lines", &["-g"])
+}
+
+/// Logs the argument at the entry, and something longer where it is left.
+fn program(module: &Path) -> String {
+    let name = module.to_str().expect("text");
+    format!(
+        "name = \"{name}\"\nmodtype = user\nmajor = 3\nvars = 1\ngvars = 1\n\
+         offset = server_work\nminor = 1\ninc lv, 0\npush r, rdi\nlog 1\nexit\n\
+         offset = \"server_work\":return\nminor = 2\ninc gv, 0\npush r, rax\npush 7\npush r, rdi\nlog 3\nexit\n"
+    )
+}
+
+/// Runs the program under test with its probes, and these options; says what standard error has.
+fn traced(module: &Path, scratch: &Scratch, options: &[&str]) -> String {
+    let program = scratch.file("program.rpn", &program(module));
+    let mut command = dprobes();
+    command.arg("run").args(options).arg(program).arg("--").arg(module).args(["leaf", &CALLS.to_string()]);
+    let (status, _, stderr) = run(command.current_dir(scratch.path()));
+    assert_eq!(status.code(), Some(5), "{stderr}");
+    stderr
+}
+
+/// What `dprobes show` says: its status, standard output and standard error.
+fn show(scratch: &Scratch, words: &[&str]) -> (Option<i32>, String, String) {
+    let (status, stdout, stderr) = run(dprobes().arg("show").args(words).current_dir(scratch.path()));
+    (status.code(), stdout, stderr)
+}
+
+/// What it says where nothing is wrong.
+#[track_caller]
+fn shown(scratch: &Scratch, words: &[&str]) -> String {
+    let (status, stdout, stderr) = show(scratch, words);
+    assert_eq!((status, stderr.as_str()), (Some(0), ""), "{words:?}");
+    stdout
+}
+
+/// Records without what differs from one run to the next.
+fn normal(records: &str) -> String {
+    let value = |word: &str| match word.split_once('=') {
+        Some((name @ ("cpu" | "pid" | "eip" | "esp" | "tsc"), value)) => {
+            format!(
+                "{name}={}",
+                value.replace(|digit: char| digit.is_ascii_hexdigit(), "?").replace("??", "?")
+            )
+        }
+        _ => word.to_owned(),
+    };
+    records.lines().map(|line| line.split(' ').map(value).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[test]
+fn a_store_says_what_text_would_have_said() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    for options in [&[][..], &["--log", "ALL"], &["-f", "--log", "UID"]] {
+        // All records of one engine stand in the order of the program.
+        traced(&module, &scratch, &[options, &["--engine", "trap", "-o", "text"]].concat());
+        let text = std::fs::read_to_string(scratch.path().join("text")).expect("records");
+        assert_eq!(text.lines().filter(|line| line.contains(" cpu=")).count(), 2 * CALLS);
+        // Which items are shown is said when the store is read.
+        traced(&module, &scratch, &["--engine", "trap", "-o", "trace.dpt"]);
+        let read = shown(&scratch, &[options, &["trace.dpt"]].concat());
+        assert!(normal(&read) == normal(&text), "{options:?}");
+    }
+    // A store need not be called one, and may be asked for fewer items; what it does not have is not shown.
+    traced(&module, &scratch, &["-o", "trace", "--format", "dpt", "--log", "UID"]);
+    let read = shown(&scratch, &["--log", "ALL", "trace"]);
+    let first = read.lines().next().expect("a record");
+    assert!(first.contains(" uid=") && first.contains(" tsc="), "{first}");
+    assert!(!first.contains("pid=") && !first.contains("name=") && !first.contains("esp="), "{first}");
+}
+
+#[test]
+fn a_store_says_where_its_probes_were_and_what_was_counted() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    traced(&module, &scratch, &["-o", "trace.dpt"]);
+    let info = shown(&scratch, &["--info", "trace.dpt"]);
+    let source_path = crate::support::repository().join("tests/targets/server.c");
+    let source = std::fs::read_to_string(&source_path).expect("the target's source");
+    let line =
+        source.lines().position(|line| line.contains("long server_work(long a) {")).expect("it is there") + 1;
+    let path = module.to_str().expect("text");
+    for wanted in [
+        format!("{} records", 2 * CALLS),
+        format!("made by     dprobes {}", env!("CARGO_PKG_VERSION")),
+        "server-lines+0x".to_owned(),
+        " server_work ".to_owned(),
+        "end         clean".to_owned(),
+        format!("{path}:server_work "),
+        format!("{CALLS}        0  armed"),
+        format!("lv[0] = {CALLS} "),
+        format!("gv[0] = {CALLS} "),
+        "0 records dropped".to_owned(),
+        "1 thread:".to_owned(),
+        "  server-lines\n".to_owned(),
+    ] {
+        assert!(info.contains(&wanted), "{wanted}:\n{info}");
+    }
+    // The first instruction may be of the function's own line or of its first statement.
+    let of_line = |line: usize| info.contains(&format!(" server_work ({}:{line})", source_path.display()));
+    assert!(of_line(line) || of_line(line + 1), "line {line}:\n{info}");
+}
+
+#[test]
+fn only_what_is_asked_for_is_shown() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    traced(&module, &scratch, &["--engine", "trap", "-o", "trace.dpt"]);
+    let all = shown(&scratch, &["trace.dpt"]);
+    let entries: String =
+        all.lines().filter(|line| line.contains("(3,1)")).map(|line| format!("{line}\n")).collect();
+    let named = format!("{}:server_work", module.display());
+    for probe in ["3,1", "server_work", &named, "*server-lines:server_wor[k]"] {
+        assert_eq!(shown(&scratch, &["--probe", probe, "trace.dpt"]), entries, "{probe}");
+    }
+    assert_eq!(shown(&scratch, &["--probe", "3,1", "--probe", "3,2", "trace.dpt"]), all);
+    let pid = all.split("pid=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("a pid");
+    assert_eq!(shown(&scratch, &["--pid", pid, "--tid", pid, "trace.dpt"]), all);
+    assert_eq!(shown(&scratch, &["--pid", "1", "trace.dpt"]), "");
+    // A time splits the records in two.
+    let times = shown(&scratch, &["--log", "TSC", "trace.dpt"]);
+    let middle = times.lines().filter(|line| line.contains("tsc=")).nth(CALLS).expect("as many records");
+    let tsc = middle.split("tsc=").nth(1).expect("a time");
+    let (seconds, micro) = tsc.split_once(':').expect("seconds and microseconds");
+    let number = |digits| u64::from_str_radix(digits, 16).expect("hexadecimal");
+    let (before, from) = (number(micro), number(micro) + 1);
+    let until = shown(&scratch, &["--to", &format!("@{}.{before:06}999", number(seconds)), "trace.dpt"]);
+    let after = shown(&scratch, &["--from", &format!("@{}.{from:06}", number(seconds)), "trace.dpt"]);
+    assert!(!until.is_empty() && !after.is_empty());
+    assert!(until + &after == all);
+    assert_eq!(shown(&scratch, &["--from", "1h", "trace.dpt"]), "");
+    let (status, _, stderr) = show(&scratch, &["--probe", "nothing", "trace.dpt"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("no probe `nothing` is in it"), "{stderr}");
+}
+
+#[test]
+fn a_store_whose_writer_was_killed_is_read() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    let program = scratch.file("program.rpn", &program(&module));
+    let mut server = start_server(&module);
+    let mut command = dprobes();
+    command.args(["attach", "-p", &server.pid().to_string(), "-o", "trace.dpt"]).arg(program);
+    command.current_dir(scratch.path()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("dprobes starts");
+    let store = scratch.path().join("trace.dpt");
+    let start = Instant::now();
+    let waited = |what: &str| assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+    // Records are in the file about a second after they were made, though neither is a block full nor the writer asked for it.
+    loop {
+        assert_eq!(server.ask("call 10"), "done 10");
+        let size = std::fs::metadata(&store).map_or(0, |metadata| metadata.len());
+        if size > 0 && show(&scratch, &["trace.dpt"]).1.contains("DProbes(3,2)") {
+            break;
+        }
+        waited("no record is written");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // The tracer is the child of the command.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let children = std::fs::read_to_string(children).expect("the command has a child");
+    let tracer: i32 = children.trim().parse().expect("one child");
+    // SAFETY: kill takes no pointers; the front has not waited for its child yet.
+    unsafe { libc::kill(tracer, libc::SIGKILL) };
+    child.wait().expect("a child can be waited for");
+    let records = shown(&scratch, &["trace.dpt"]);
+    assert!(records.contains("DProbes(3,1)"));
+    let info = shown(&scratch, &["--info", "trace.dpt"]);
+    assert!(info.contains("end         cut short") && info.contains("server_work"), "{info}");
+    // What is left of a block is told.
+    let bytes = std::fs::read(&store).expect("it is there");
+    std::fs::write(&store, &bytes[..bytes.len() - 5]).expect("it can be written");
+    let (status, rest, stderr) = show(&scratch, &["trace.dpt"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("the file ends inside a block"), "{stderr}");
+    assert!(records.starts_with(&rest));
+}
+
+#[test]
+fn a_damaged_store_is_read_around_the_damage() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    traced(&module, &scratch, &["-o", "trace.dpt"]);
+    let store = scratch.path().join("trace.dpt");
+    let whole = shown(&scratch, &["trace.dpt"]);
+    let bytes = std::fs::read(&store).expect("it is there");
+    let middle = bytes.len() / 2;
+    let mut damaged = bytes.clone();
+    damaged[middle] ^= 1;
+    std::fs::write(&store, &damaged).expect("it can be written");
+    let (status, read, stderr) = show(&scratch, &["trace.dpt"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("dprobes: warning: trace.dpt: offset 0x"), "{stderr}");
+    assert!(stderr.contains(" records\n") && read.len() < whole.len(), "{stderr}");
+    std::fs::write(&store, "no store").expect("it can be written");
+    let (status, _, stderr) = show(&scratch, &["trace.dpt"]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("trace.dpt: it is no trace store"), "{stderr}");
+}
+
+#[test]
+fn programs_of_a_session_share_a_store() {
+    let module = need!("stores", server(), "gcc");
+    let session = Session::new();
+    let copy = session.path().join("server");
+    std::fs::copy(&module, &copy).expect("room for a copy");
+    let name = copy.to_str().expect("text");
+    let text = |minor: u32| {
+        format!(
+            "name = \"{name}\"\nmodtype = user\nvars = 1\noffset = server_work + {:#x}\nminor = {minor}\ninc lv, 0\npush r, rdi\nlog 1\nexit\n",
+            if minor == 1 { 0 } else { 7 }
+        )
+    };
+    let mut server = start_server(&copy);
+    let store = session.path().join("trace.dpt");
+    let path = store.to_str().expect("text");
+    let first = session.program("first.rpn", &text(1));
+    session.done(&["insert", &first, "-o", path]);
+    assert_eq!(server.ask("call 20"), "done 20");
+    // The same again, in its place: the store goes on.
+    session.done(&["insert", "--replace", &first, "-o", path]);
+    assert_eq!(server.ask("call 30"), "done 30");
+    session.done(&["remove", "--all"]);
+    let read = |words: &[&str]| {
+        let (status, stdout, stderr) = run(dprobes().arg("show").args(words).arg(path));
+        assert!(status.success(), "{stderr}");
+        stdout
+    };
+    let records = read(&[]);
+    assert_eq!(records.lines().filter(|line| line.contains(" cpu=")).count(), 50);
+    let info = read(&["--info"]);
+    assert!(info.contains("50 records") && info.contains("end         clean"), "{info}");
+    assert!(info.contains("lv[0] = 20 ") && info.contains("lv[0] = 30 "), "{info}");
+    let refused = session.fails(&["insert", &first, "-o", path]);
+    assert!(refused.contains("a trace store is begun in a new file"), "{refused}");
+    assert!(
+        session.fails(&["insert", "-f", &first, "-o", path]).contains("--unformatted-output is for text")
+    );
+    session.done(&["session", "stop"]);
+}

@@ -1,0 +1,92 @@
+//! Threads that wait for room in a ring, or for a context, while the tracer waits for them.
+//!
+//! With `lossless` a thread goes on when there is room, which the tracer makes. Where the tracer waits for such a thread - to deliver
+//! it a signal, or to let it go - it reads on meanwhile. That may not be enough: the room is behind the record of a thread
+//! that waits for the tracer in its turn, or nobody takes the records from the tracer. Then, after a while without any
+//! progress, the threads of that process go on without room, and their records are dropped and counted.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use agent::layout::ABANDONED;
+use process::Stopped;
+
+use super::Part;
+use crate::tracer::Tracer;
+
+/// How long nothing may be read before waiting threads go on without room. A reader of the output may be slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the tracer has waited for a thread.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    since: Instant,
+    /// Records that had been read by then.
+    read: u64,
+    /// Whether it is over.
+    over: bool,
+}
+
+impl Patience {
+    /// It begins.
+    pub(crate) fn new() -> Patience {
+        Patience { since: Instant::now(), read: 0, over: false }
+    }
+
+    /// Whether nothing was read for too long; `read` is how many records ever were.
+    pub(crate) fn is_over(&mut self, read: u64) -> bool {
+        if read != self.read {
+            (self.read, self.since) = (read, Instant::now());
+        }
+        self.since.elapsed() > PATIENCE
+    }
+}
+
+impl Tracer<'_> {
+    /// A thread of an address space has not done yet what the tracer waits for: makes room for it.
+    pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut Patience) {
+        if !self.is_lossless() || !self.drain.is_due() {
+            return;
+        }
+        self.drain(false);
+        if !self.drain.is_busy() {
+            self.observer.idle();
+        }
+        patience.over |= patience.is_over(self.drain.read());
+        if patience.over {
+            self.give_up_waiting(number);
+        }
+    }
+
+    /// What the tracer waited for is done: threads wait again where there is no room.
+    pub(crate) fn no_longer_waiting(&mut self, patience: &Patience) {
+        if patience.over {
+            self.drain.tell_all();
+            if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
+                super::pulse::beat(reader);
+            }
+        }
+    }
+
+    /// Nobody of an address space waits for room just now.
+    pub(crate) fn give_up_waiting(&mut self, number: u32) {
+        if let Some(ground) = self.spaces.get(&number).and_then(|space| space.ground.as_ref()) {
+            ground.contexts.abandon();
+        }
+        // Those who wait for a context look there. The next sign of life takes it back.
+        if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
+            reader.store(ABANDONED, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a thread may wait for room, or for a context: it goes on by itself if it is let.
+    pub(crate) fn may_wait(&self, thread: &Stopped) -> Result<bool, process::Error> {
+        if !self.is_lossless() {
+            return Ok(false);
+        }
+        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let Some(space) = number.and_then(|number| self.spaces.get(&number)) else { return Ok(false) };
+        let part = space.in_jump(&thread.registers()?).map(|(_, part)| part);
+        Ok(matches!(part, Some(Part::Handler | Part::Access { .. })))
+    }
+}

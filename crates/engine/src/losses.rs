@@ -1,0 +1,44 @@
+//! Records that were dropped, told while it happens.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::tracer::Tracer;
+
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What was told.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// By program and probe, how many; those that have dropped none are not there.
+    told: HashMap<(usize, usize), u64>,
+    last: Option<Instant>,
+}
+
+impl Tracer<'_> {
+    /// Tells what was dropped since the last time, if that is long enough ago.
+    pub(crate) fn look_for_losses(&mut self) {
+        if self.losses.last.is_none_or(|last| last.elapsed() >= PAUSE) {
+            self.tell_losses();
+        }
+    }
+
+    /// Tells what was dropped since the last time.
+    pub(crate) fn tell_losses(&mut self) {
+        self.losses.last = Some(Instant::now());
+        for (number, program) in self.programs.iter().enumerate() {
+            for (probe, state) in program.probes.iter().enumerate() {
+                let dropped = state.dropped();
+                if dropped == 0 {
+                    continue;
+                }
+                let told = self.losses.told.entry((number, probe)).or_default();
+                let more = dropped.saturating_sub(std::mem::replace(told, dropped));
+                if more > 0 {
+                    self.observer.dropped(number, probe, more);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What can go wrong, with the numbers that C sees.
+
+use std::fmt;
+
+/// Why an exit or a hook could not be registered, armed or taken away.
+///
+/// The first three are the original's numbers; the others are this library's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Error {
+    /// -1: the hook takes one exit only, or an exit is there that must be the only one, or this one must be and others
+    /// are there.
+    Exclusive = -1,
+    /// -2: another exit of the hook is to be first.
+    FirstTaken = -2,
+    /// -4: another exit of the hook is to be last.
+    LastTaken = -4,
+    /// -16: the hook was never identified, or was deleted.
+    UnknownHook = -16,
+    /// -17: the exit is not registered.
+    NotRegistered = -17,
+    /// -18: the exit is registered already.
+    Registered = -18,
+    /// -19: the exit's record contradicts itself: several priorities, or no function.
+    Invalid = -19,
+    /// -20: exits are registered, and ending was not to be forced.
+    InUse = -20,
+    /// -21: the text of a site could not be written, by no means there is. Nothing was armed.
+    Text = -21,
+}
+
+impl Error {
+    /// The number that C sees.
+    pub fn code(self) -> i32 {
+        self as i32
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::Exclusive => "the hook has an exit that is the only one, or the new one must be and is not",
+            Error::FirstTaken => "another exit of the hook is first",
+            Error::LastTaken => "another exit of the hook is last",
+            Error::UnknownHook => "the hook was not identified, or was deleted",
+            Error::NotRegistered => "the exit is not registered",
+            Error::Registered => "the exit is registered already",
+            Error::Invalid => "the exit has several priorities, or no function",
+            Error::InUse => "exits are still registered",
+            Error::Text => {
+                "the program's text cannot be changed here; build with the feature `tested-sites` for such systems"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,215 @@
+//! A hook that is known: its exits in their order, its sites, and what still waits for threads to leave.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::exit::{Arming, Entry, Priority};
+use crate::head::{ACTIVE, Head};
+use crate::list::{ExitInfo, HookInfo};
+use crate::readers::Grace;
+use crate::registry::place_among;
+use crate::site::Site;
+use crate::state::{Armed, Chain, State};
+use crate::{Error, c, text};
+
+/// A registered exit.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) arming: Option<Arc<Arming>>,
+}
+
+impl Member {
+    pub(crate) fn is_armed(&self) -> bool {
+        self.arming.as_ref().is_some_and(|arming| !arming.has_ended())
+    }
+}
+
+/// What the registry keeps of a hook.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) head: &'static Head,
+    state: &'static State,
+    /// Whether exits may register: it is identified and not deleted.
+    pub(crate) eligible: bool,
+    pub(crate) exits: Vec<Member>,
+    sites: Vec<Site>,
+    /// Whether the sites lead here.
+    active: bool,
+    waiting: Waiting,
+}
+
+// SAFETY: the chains belong to whoever has this.
+unsafe impl Send for Known {}
+
+/// What was taken out and may still be looked at, each with its ticket.
+#[derive(Debug, Default)]
+struct Waiting {
+    chains: Vec<(u64, *mut Chain)>,
+    entries: Vec<(u64, Arc<Entry>)>,
+    /// The last ticket that was drawn.
+    drawn: u64,
+    /// The last whose threads have all left.
+    over: u64,
+    /// The wait that is going on, and the last ticket it is for.
+    grace: Option<(u64, Grace)>,
+}
+
+impl Known {
+    pub(crate) fn new(head: &'static Head) -> Known {
+        let state = head.state().unwrap_or_else(|| {
+            // Never freed: a thread that has come to a site may be about to look at it.
+            let state = Box::leak(Box::new(State::new()));
+            head.state.store(state, Ordering::Release);
+            state
+        });
+        Known {
+            head,
+            state,
+            eligible: true,
+            exits: Vec::new(),
+            sites: Vec::new(),
+            active: false,
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// Adds a site, which becomes active if the others are.
+    pub(crate) fn add_site(&mut self, site: Site) {
+        self.sites.push(site);
+        if self.active {
+            // A site that cannot be written stays dormant, as those of a hook whose arming is refused.
+            let _ = text::set(&[site], true);
+        }
+    }
+
+    pub(crate) fn has_sites(&self) -> bool {
+        !self.sites.is_empty()
+    }
+
+    /// Forgets sites that are going to be unmapped.
+    pub(crate) fn forget_sites(&mut self, sites: &[Site]) {
+        self.sites.retain(|site| !sites.iter().any(|gone| gone.at == site.at));
+    }
+
+    /// Where a new exit stands.
+    pub(crate) fn place_for(&self, entry: &Entry) -> Result<usize, Error> {
+        if !self.eligible {
+            return Err(Error::UnknownHook);
+        }
+        let order: Vec<Priority> = self.exits.iter().map(|member| member.entry.priority).collect();
+        place_among(&order, entry.priority, self.head.is_exclusive())
+    }
+
+    /// Writes into the records of C what number each exit has.
+    pub(crate) fn number_records(&self) {
+        for (place, member) in self.exits.iter().enumerate() {
+            c::show_index(&member.entry, place + 1);
+        }
+    }
+
+    /// Makes the sites lead here.
+    pub(crate) fn activate(&mut self) -> io::Result<()> {
+        if !self.active {
+            text::set(&self.sites, true)?;
+            self.active = true;
+            self.head.flags.fetch_or(ACTIVE, Ordering::SeqCst);
+            self.head.active.store(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Makes the sites dormant if nothing is armed.
+    pub(crate) fn deactivate_if_unused(&mut self) {
+        if self.active && !self.exits.iter().any(|member| member.arming.is_some()) {
+            self.head.active.store(0, Ordering::SeqCst);
+            self.head.flags.fetch_and(!ACTIVE, Ordering::SeqCst);
+            // If that fails, hits find nothing armed: slow, not wrong. The next arming finds the sites as they should be.
+            self.active = text::set(&self.sites, false).is_err();
+        }
+    }
+
+    /// Puts a new chain of what is armed in its place. It does not count yet. The old one.
+    pub(crate) fn prepare(&mut self, version: u64) -> Option<*mut Chain> {
+        let armed = |member: &Member| {
+            let arming = member.arming.as_ref().filter(|arming| !arming.has_ended())?;
+            Some(Armed { entry: Arc::clone(&member.entry), arming: Arc::clone(arming) })
+        };
+        let exits: Box<[Armed]> = self.exits.iter().filter_map(armed).collect();
+        let quiesced = exits.iter().any(|armed| armed.entry.conditions.quiesced);
+        let old = self.state.chain.load(Ordering::SeqCst);
+        let new = Box::new(Chain { version, exits, quiesced, previous: old });
+        self.state.chain.store(Box::into_raw(new), Ordering::SeqCst);
+        (!old.is_null()).then_some(old)
+    }
+
+    /// Keeps a chain that was replaced by one that counts until no thread can look at it. The ticket that is over then.
+    pub(crate) fn retire(&mut self, chain: Option<*mut Chain>) -> u64 {
+        self.waiting.drawn += 1;
+        if let Some(chain) = chain {
+            self.waiting.chains.push((self.waiting.drawn, chain));
+        }
+        self.waiting.drawn
+    }
+
+    /// Keeps an exit's function as long as the chains of the last ticket.
+    pub(crate) fn keep(&mut self, entry: Arc<Entry>) {
+        self.waiting.entries.push((self.waiting.drawn, entry));
+    }
+
+    /// Whether all threads that were inside when a ticket was drawn have left.
+    pub(crate) fn is_over(&mut self, ticket: u64) -> bool {
+        self.waiting.over >= ticket || {
+            self.waiting.look(self.state);
+            self.waiting.over >= ticket
+        }
+    }
+
+    #[allow(clippy::vec_box, reason = "they are given away as they were made")]
+    /// Gives away what no thread can look at any more.
+    pub(crate) fn collect(&mut self, chains: &mut Vec<Box<Chain>>, entries: &mut Vec<Arc<Entry>>) {
+        let waiting = &mut self.waiting;
+        waiting.look(self.state);
+        let over = waiting.over;
+        // SAFETY: `prepare` made it by `Box::into_raw` and has given it out once; no thread can reach it any more.
+        let boxed = |(_, chain)| unsafe { Box::from_raw(chain) };
+        chains.extend(waiting.chains.extract_if(.., |(ticket, _)| *ticket <= over).map(boxed));
+        entries.extend(waiting.entries.extract_if(.., |(ticket, _)| *ticket <= over).map(|(_, entry)| entry));
+    }
+
+    pub(crate) fn info(&self) -> HookInfo {
+        let exits = self.exits.iter().enumerate().map(|(place, member)| ExitInfo {
+            name: member.entry.name.clone(),
+            index: place + 1,
+            priority: member.entry.priority,
+            conditions: member.entry.conditions,
+            armed: member.is_armed(),
+            missed: member.entry.missed.load(Ordering::Relaxed),
+            panics: member.entry.panics.load(Ordering::Relaxed),
+        });
+        HookInfo {
+            name: self.head.name(),
+            parameters: self.head.parameters(),
+            exclusive: self.head.is_exclusive(),
+            active: self.head.is_active(),
+            sites: self.sites.len(),
+            exits: exits.collect(),
+        }
+    }
+}
+
+impl Waiting {
+    /// Looks whether threads have left.
+    fn look(&mut self, state: &State) {
+        if self.over == self.drawn {
+            return;
+        }
+        let (ticket, grace) = self.grace.get_or_insert_with(|| (self.drawn, Grace::begin()));
+        // Twice: changing the phase takes one look.
+        if grace.is_over(&state.readers) || grace.is_over(&state.readers) {
+            self.over = *ticket;
+            self.grace = None;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Generalised hooks: dormant call sites that exits register for and arm (seed 002, "Generalised Kernel Hooks Interface").
+//!
+//! A *hook* is a place in a program where others may want to be called. It is declared once ([`declare_hook!`]) and has one or
+//! more *sites* ([`hook!`], [`hook_ret!`]). Whoever wants to be called registers an *exit* and arms it; the site calls the armed
+//! exits in their order until one ends the chain.
+//!
+//! ```
+//! hooks::declare_hook! {
+//!     /// A number has been drawn.
+//!     DRAWN(number: u32)
+//! }
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//! static SUM: AtomicU32 = AtomicU32::new(0);
+//!
+//! fn draw(number: u32) {
+//!     hooks::hook!(DRAWN, number);
+//! }
+//!
+//! draw(1); // dormant: nothing is called
+//! let exit = DRAWN.exit(|_, (number,)| {
+//!     SUM.fetch_add(number, Ordering::Relaxed);
+//!     hooks::Verdict::Continue
+//! });
+//! let exit = exit.name("sum").register()?;
+//! exit.arm()?;
+//! draw(2);
+//! drop(exit); // disarmed and deregistered: nobody is inside of it any more
+//! draw(4);
+//! assert_eq!(SUM.load(Ordering::Relaxed), 2);
+//! # Ok::<(), hooks::Error>(())
+//! ```
+//!
+//! # What a site is
+//!
+//! One no-operation of 5 bytes, and the armed path out of the way. Arming the first exit of a hook writes a jump to that path over the
+//! no-operation, in all its sites; disarming the last one puts the no-operation back (`text` says how that is safe while other threads
+//! execute it). So a dormant site loads nothing, tests nothing and jumps nowhere.
+//!
+//! A build with the feature `tested-sites`, or for another machine than x86-64, has sites that load a byte, test it, and do not jump.
+//! That is for systems that let no text be changed; on others arming says [`Error::Text`] if that is so.
+//! A site that was compiled as a no-operation cannot test anything: so the choice is the build's.
+//!
+//! # What holds
+//!
+//! * Arming a list is atomic: a hit sees all its exits armed or none ([`arm_all`]).
+//! * Deregistering returns when no thread is inside of the exit; from inside of an exit it does not wait.
+//! * A thread that is inside of an exit never waits for another one here. What it would have to wait for is passed over and counted
+//!   ([`ExitInfo::missed`]).
+//! * A panic of an exit stays in it; the exit is disarmed.
+//! * A hit allocates nothing and takes no lock, unless an exit disarms itself.
+//!
+//! # Where what is
+//!
+//! `macros` and `site` make sites, `text` writes them. `head` is a hook, `exit` an exit, `arguments` what is passed between.
+//! `dispatch` is a hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what there is. `c` is the
+//! interface for C, `plugin` what a program gives to the plugins it loads.
+
+mod arguments;
+mod c;
+mod dispatch;
+mod error;
+mod exit;
+mod head;
+mod known;
+mod list;
+mod macros;
+mod pause;
+pub mod plugin;
+mod readers;
+mod registry;
+mod site;
+mod state;
+mod text;
+mod thread;
+
+pub use arguments::{ARGUMENTS, Argument, Arguments, FromCode, Signature};
+pub use c::{
+    Exit as CExit, Record, hook_delete, hook_exit_arm, hook_exit_deregister, hook_exit_disarm,
+    hook_exit_register, hook_find, hook_hit, hook_identify, hook_initialise, hook_sites_delete,
+    hook_sites_identify, hook_terminate,
+};
+#[doc(hidden)]
+pub use dispatch::{Kind, hit};
+pub use error::Error;
+pub use exit::{Builder, Conditions, Departure, Exit, Invocation, Priority, Verdict, arm_all, disarm_all};
+pub use head::{Head, Hook};
+pub use list::{ExitInfo, HookInfo};
+
+/// The hooks that are known, with their exits.
+pub fn hooks() -> Vec<HookInfo> {
+    registry::list()
+}
+
+/// The first known hook of a name.
+pub fn find(name: &str) -> Option<&'static Head> {
+    registry::find(name)
+}
+
+/// Deletes all hooks (`hook_terminate`).
+///
+/// # Errors
+/// [`Error::InUse`] where exits are registered and it is not to be forced.
+pub fn terminate(force: bool) -> Result<(), Error> {
+    registry::terminate(force)
+}
+
+/// Makes all hooks known again that have sites (`hook_initialise`). They are at the start; this is for after [`terminate`].
+pub fn initialise() {
+    registry::initialise();
+}
+
+/// Where a tested site goes when it is armed.
+#[doc(hidden)]
+#[cold]
+pub fn cold() {}

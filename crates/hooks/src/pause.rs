@@ -1,0 +1,26 @@
+//! Waiting for other threads to leave: short at first, since exits are short, then longer.
+
+use std::time::Duration;
+
+/// Looks this often before it gives the processor away.
+const LOOKS: u32 = 64;
+/// The longest pause.
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// Waits until `done`.
+pub(crate) fn until(mut done: impl FnMut() -> bool) {
+    let mut pause = Duration::from_micros(20);
+    for look in 0_u32.. {
+        if done() {
+            return;
+        }
+        if look < LOOKS {
+            std::hint::spin_loop();
+        } else if look < 2 * LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(pause);
+            pause = LONGEST.min(pause * 2);
+        }
+    }
+}

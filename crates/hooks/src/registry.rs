@@ -1,0 +1,351 @@
+//! All hooks that are known, and their exits: what changes them takes turns here.
+//!
+//! Nothing here is held while an exit runs, so that an exit may register, arm, disarm and deregister any exit.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::exit::{Arming, Departure, Entry, Priority};
+use crate::head::Head;
+use crate::known::{Known, Member};
+use crate::list::HookInfo;
+use crate::site::{self, Site};
+use crate::state::VERSION;
+use crate::{Error, c, pause, text, thread};
+
+#[derive(Debug, Default)]
+struct Registry {
+    hooks: Vec<Known>,
+    /// Where the tables of sites that were read begin.
+    tables: HashSet<usize>,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+/// Whether an exit has disarmed itself since the registry was looked through for such.
+static UNSETTLED: AtomicBool = AtomicBool::new(false);
+
+/// Has the registry to itself. The sites of this program are known by then.
+fn with<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
+    // A panic while it was held came from memory that ran out; each change is complete or not begun.
+    let mut guard = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    let registry = guard.get_or_insert_default();
+    registry.read_table(site::linked());
+    let result = change(registry);
+    leave(guard);
+    settle();
+    result
+}
+
+/// Lets the registry go, and then drops what nobody can see any more: closures may do anything when they are dropped.
+fn leave(mut guard: MutexGuard<'_, Option<Registry>>) {
+    let (mut chains, mut entries) = (Vec::new(), Vec::new());
+    if let Some(registry) = guard.as_mut() {
+        if UNSETTLED.swap(false, Ordering::SeqCst) {
+            registry.disarm_ended();
+        }
+        registry.hooks.iter_mut().for_each(|known| known.collect(&mut chains, &mut entries));
+    }
+    drop(guard);
+    drop((chains, entries));
+}
+
+/// Notes that an exit has disarmed itself.
+pub(crate) fn has_to_settle() {
+    UNSETTLED.store(true, Ordering::SeqCst);
+}
+
+/// Takes exits that have disarmed themselves out of their chains, so that sites may become dormant. Whoever has the registry
+/// just now does it in this thread's place.
+#[inline]
+pub(crate) fn settle() {
+    while UNSETTLED.load(Ordering::SeqCst) {
+        match REGISTRY.try_lock() {
+            Ok(guard) => leave(guard),
+            Err(TryLockError::Poisoned(poisoned)) => leave(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => return,
+        }
+    }
+}
+
+impl Registry {
+    /// Makes the hooks of a table of sites known.
+    fn read_table(&mut self, sites: &'static [Site]) {
+        if sites.is_empty() || !self.tables.insert(sites.as_ptr().addr()) {
+            return;
+        }
+        for site in sites.iter().filter(|site| !text::rehearsal::is_own(site.head)) {
+            // SAFETY: sites name hooks in static memory.
+            let head = unsafe { &*site.head };
+            self.identify(head).add_site(*site);
+        }
+    }
+
+    /// The place of a hook that is known, or was.
+    fn place(&self, head: *const Head) -> Option<usize> {
+        self.hooks.iter().position(|known| std::ptr::eq(known.head, head))
+    }
+
+    fn identify(&mut self, head: &'static Head) -> &mut Known {
+        let place = self.place(head).unwrap_or_else(|| {
+            self.hooks.push(Known::new(head));
+            self.hooks.len() - 1
+        });
+        let known = &mut self.hooks[place];
+        known.eligible = true;
+        known
+    }
+
+    /// The hook and the place of a registered exit.
+    fn find(&self, entry: &Entry) -> Option<(usize, usize)> {
+        let hook = self.place(entry.head)?;
+        let member = self.hooks[hook].exits.iter().position(|member| std::ptr::eq(&*member.entry, entry))?;
+        Some((hook, member))
+    }
+
+    fn find_all(&self, entries: &[&Entry]) -> Result<Vec<(usize, usize)>, Error> {
+        entries.iter().map(|entry| self.find(entry).ok_or(Error::NotRegistered)).collect()
+    }
+
+    fn arm(&mut self, entries: &[&Entry]) -> Result<(), Error> {
+        let found = self.find_all(entries)?;
+        if !text::rehearsal::passes() {
+            return Err(Error::Text);
+        }
+        let hooks = hooks_of(&found);
+        // Sites lead to the hook before any exit is there to be called: they all become visible by one store.
+        for (place, &hook) in hooks.iter().enumerate() {
+            if self.hooks[hook].activate().is_err() {
+                hooks[..place].iter().for_each(|&hook| self.hooks[hook].deactivate_if_unused());
+                return Err(Error::Text);
+            }
+        }
+        for (hook, exit) in found {
+            let member: &mut Member = &mut self.hooks[hook].exits[exit];
+            // One that has just disarmed itself begins anew.
+            if member.arming.as_ref().is_none_or(|arming| arming.has_ended()) {
+                member.arming = Some(Arc::new(Arming::default()));
+            }
+            c::show_armed(&member.entry, true);
+        }
+        self.publish(&hooks);
+        Ok(())
+    }
+
+    fn disarm(&mut self, entries: &[&Entry]) -> Result<(), Error> {
+        let found = self.find_all(entries)?;
+        let hooks = hooks_of(&found);
+        for (hook, exit) in found {
+            let member = &mut self.hooks[hook].exits[exit];
+            member.arming = None;
+            c::show_armed(&member.entry, false);
+        }
+        self.publish(&hooks);
+        Ok(())
+    }
+
+    /// Disarms the exits that have disarmed themselves.
+    fn disarm_ended(&mut self) {
+        let mut hooks = Vec::new();
+        for (hook, known) in self.hooks.iter_mut().enumerate() {
+            for member in &mut known.exits {
+                if member.arming.as_ref().is_some_and(|arming| arming.has_ended()) {
+                    member.arming = None;
+                    c::show_armed(&member.entry, false);
+                    hooks.push(hook);
+                }
+            }
+        }
+        hooks.dedup();
+        self.publish(&hooks);
+    }
+
+    /// Makes what is armed now count, for these hooks at once.
+    fn publish(&mut self, hooks: &[usize]) {
+        if hooks.is_empty() {
+            return;
+        }
+        let version = VERSION.load(Ordering::SeqCst) + 1;
+        let old: Vec<_> = hooks.iter().map(|&hook| self.hooks[hook].prepare(version)).collect();
+        VERSION.store(version, Ordering::SeqCst);
+        for (&hook, old) in hooks.iter().zip(old) {
+            self.hooks[hook].retire(old);
+            self.hooks[hook].deactivate_if_unused();
+        }
+    }
+
+    /// Takes an exit away. The ticket that is over when no thread is inside of it.
+    fn deregister(&mut self, entry: &Entry) -> Result<u64, Error> {
+        let (hook, place) = self.find(entry).ok_or(Error::NotRegistered)?;
+        let known = &mut self.hooks[hook];
+        let member = known.exits.remove(place);
+        c::show_gone(&member.entry);
+        member.entry.gone.store(true, Ordering::SeqCst);
+        known.number_records();
+        if member.arming.is_some() {
+            self.publish(&[hook]);
+        }
+        let known = &mut self.hooks[hook];
+        // A chain that it was in may have been taken out just before.
+        let ticket = known.retire(None);
+        // The last that holds its closure may be this list.
+        known.keep(member.entry);
+        Ok(ticket)
+    }
+}
+
+/// The hooks of exits, each once.
+fn hooks_of(found: &[(usize, usize)]) -> Vec<usize> {
+    let mut hooks: Vec<usize> = found.iter().map(|&(hook, _)| hook).collect();
+    hooks.sort_unstable();
+    hooks.dedup();
+    hooks
+}
+
+/// Makes a hook known.
+pub(crate) fn identify(head: &'static Head) {
+    with(|registry| {
+        registry.identify(head);
+    });
+}
+
+/// Makes the hooks of a table of sites known.
+pub(crate) fn identify_table(sites: &'static [Site]) {
+    with(|registry| registry.read_table(sites));
+}
+
+/// Forgets the hooks of a table of sites whose library is about to be unloaded.
+pub(crate) fn delete_table(sites: &'static [Site]) {
+    for site in sites {
+        // SAFETY: sites name hooks that are there until this returns.
+        let _ = delete(unsafe { &*site.head });
+    }
+    with(|registry| {
+        registry.tables.remove(&sites.as_ptr().addr());
+        for known in &mut registry.hooks {
+            known.forget_sites(sites);
+        }
+        registry.hooks.retain(|known| !sites.iter().any(|site| std::ptr::eq(site.head, known.head)));
+    });
+}
+
+/// Registers an exit; a hook that was never heard of is made known.
+pub(crate) fn register(head: &'static Head, entry: Entry) -> Result<Arc<Entry>, Error> {
+    with(|registry| {
+        let known = match registry.place(head) {
+            Some(place) => &mut registry.hooks[place],
+            None => registry.identify(head),
+        };
+        let place = known.place_for(&entry)?;
+        let entry = Arc::new(entry);
+        known.exits.insert(place, Member { entry: Arc::clone(&entry), arming: None });
+        known.number_records();
+        Ok(entry)
+    })
+}
+
+pub(crate) fn arm(entries: &[&Entry]) -> Result<(), Error> {
+    with(|registry| registry.arm(entries))
+}
+
+pub(crate) fn disarm(entries: &[&Entry]) -> Result<(), Error> {
+    with(|registry| registry.disarm(entries))
+}
+
+/// Whether an exit is armed.
+pub(crate) fn is_armed(entry: &Entry) -> bool {
+    with(|registry| {
+        let found = registry.find(entry);
+        found.is_some_and(|(hook, exit)| registry.hooks[hook].exits[exit].is_armed())
+    })
+}
+
+/// Takes an exit away, and waits until no thread is inside of it unless this thread is inside of one.
+pub(crate) fn deregister(entry: &Entry) -> Result<Departure, Error> {
+    let ticket = with(|registry| registry.deregister(entry))?;
+    Ok(wait(entry.head, ticket))
+}
+
+/// Waits until no thread is left that was inside of a hook when a ticket was drawn.
+fn wait(head: *const Head, ticket: u64) -> Departure {
+    let is_over =
+        || with(|registry| registry.place(head).is_none_or(|hook| registry.hooks[hook].is_over(ticket)));
+    if thread::is_inside() {
+        return if is_over() { Departure::Complete } else { Departure::Pending };
+    }
+    pause::until(is_over);
+    Departure::Complete
+}
+
+/// Takes all exits of a hook away and makes it unknown.
+pub(crate) fn delete(head: &'static Head) -> Result<(), Error> {
+    let ticket = with(|registry| {
+        let hook =
+            registry.place(head).filter(|&hook| registry.hooks[hook].eligible).ok_or(Error::UnknownHook)?;
+        while let Some(member) = registry.hooks[hook].exits.first() {
+            let entry = Arc::clone(&member.entry);
+            registry.deregister(&entry)?;
+        }
+        registry.hooks[hook].eligible = false;
+        Ok(registry.hooks[hook].retire(None))
+    })?;
+    wait(head, ticket);
+    Ok(())
+}
+
+/// Deletes all hooks.
+///
+/// # Errors
+/// [`Error::InUse`]: exits are registered, and it is not to be forced.
+pub(crate) fn terminate(force: bool) -> Result<(), Error> {
+    let heads = with(|registry| {
+        if !force && registry.hooks.iter().any(|known| !known.exits.is_empty()) {
+            return Err(Error::InUse);
+        }
+        Ok(registry.hooks.iter().filter(|known| known.eligible).map(|known| known.head).collect::<Vec<_>>())
+    })?;
+    for head in heads {
+        // Another thread may have deleted it meanwhile.
+        let _ = delete(head);
+    }
+    Ok(())
+}
+
+/// Makes all hooks known again that have sites.
+pub(crate) fn initialise() {
+    with(|registry| {
+        for known in registry.hooks.iter_mut().filter(|known| known.has_sites()) {
+            known.eligible = true;
+        }
+    });
+}
+
+/// The hooks that are known, with their exits.
+pub(crate) fn list() -> Vec<HookInfo> {
+    with(|registry| registry.hooks.iter().filter(|known| known.eligible).map(Known::info).collect())
+}
+
+/// The first hook of a name.
+pub(crate) fn find(name: &str) -> Option<&'static Head> {
+    with(|registry| {
+        let mut known = registry.hooks.iter().filter(|known| known.eligible);
+        known.find(|known| known.head.name() == name).map(|known| known.head)
+    })
+}
+
+/// Whether an exit can stand with those that are there, and where.
+pub(crate) fn place_among(exits: &[Priority], new: Priority, exclusive: bool) -> Result<usize, Error> {
+    let has = |priority| exits.contains(&priority);
+    if !exits.is_empty() && (exclusive || new == Priority::Only || has(Priority::Only)) {
+        return Err(Error::Exclusive);
+    }
+    match new {
+        Priority::First if has(Priority::First) => Err(Error::FirstTaken),
+        Priority::Last if has(Priority::Last) => Err(Error::LastTaken),
+        Priority::First | Priority::Only => Ok(0),
+        Priority::Lifo => Ok(usize::from(has(Priority::First))),
+        Priority::Unspecified => Ok(exits.len() - usize::from(has(Priority::Last))),
+        Priority::Last => Ok(exits.len()),
+    }
+}

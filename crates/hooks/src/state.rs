@@ -1,0 +1,128 @@
+//! What a hook's sites look at when they are hit: the chain of armed exits, who is inside, and the gate.
+//!
+//! A *chain* never changes. Arming and disarming make a new one with the next *version*; the version that counts is one number
+//! for all hooks. A hit reads that number once, then takes the newest chain that is not newer. So exits of several hooks
+//! become armed at once: by the store of the number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::exit::{Arming, Entry};
+use crate::readers::Readers;
+
+/// The version that counts.
+pub(crate) static VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// The armed exits of a hook, in their order.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) version: u64,
+    pub(crate) exits: Box<[Armed]>,
+    /// Whether an exit wants the hook for itself.
+    pub(crate) quiesced: bool,
+    /// The chain before. Looked at only by hits that began before this chain's version counted; as long as there are
+    /// any, it is kept.
+    pub(crate) previous: *const Chain,
+}
+
+/// An exit in a chain.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) arming: Arc<Arming>,
+}
+
+/// What is kept for a hook.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The newest chain; null: nothing has been armed yet.
+    pub(crate) chain: AtomicPtr<Chain>,
+    pub(crate) readers: Readers,
+    pub(crate) gate: Gate,
+}
+
+impl State {
+    pub(crate) fn new() -> State {
+        State {
+            chain: AtomicPtr::new(std::ptr::null_mut()),
+            readers: Readers::default(),
+            gate: Gate { holder: AtomicU32::new(0) },
+        }
+    }
+
+    /// The chain that counts for a hit that begins now. The thread has counted itself into `readers`, and the chain is there as
+    /// long as it is inside.
+    #[inline]
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        let version = VERSION.load(Ordering::SeqCst);
+        let mut chain: *const Chain = self.chain.load(Ordering::SeqCst);
+        // SAFETY: chains are freed only when every thread that was inside since they were taken out has gone, and this one is
+        // inside. The previous chain of one that does not count yet is not taken out before that counts.
+        while let Some(found) = unsafe { chain.as_ref() } {
+            if found.version <= version {
+                return Some(found);
+            }
+            chain = found.previous;
+        }
+        None
+    }
+}
+
+/// Lets one thread have a hook for itself.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// The number of that thread; 0: the gate is open.
+    holder: AtomicU32,
+}
+
+impl Gate {
+    /// Whether a thread may pass.
+    #[inline]
+    pub(crate) fn is_open_for(&self, thread: u32) -> bool {
+        let holder = self.holder.load(Ordering::SeqCst);
+        holder == 0 || holder == thread
+    }
+
+    /// Whether a thread holds the gate.
+    pub(crate) fn is_held_by(&self, thread: u32) -> bool {
+        self.holder.load(Ordering::SeqCst) == thread
+    }
+
+    /// Waits until the gate is open. It may be closed again by then.
+    #[cold]
+    pub(crate) fn wait(&self) {
+        let holder = self.holder.load(Ordering::SeqCst);
+        if holder != 0 {
+            futex(&self.holder, libc::FUTEX_WAIT, holder);
+        }
+    }
+
+    /// Closes the gate for all but this thread, whose number is given, as soon as it is open.
+    pub(crate) fn close(&self, thread: u32) -> Closed<'_> {
+        while self.holder.compare_exchange(0, thread, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.wait();
+        }
+        Closed(self)
+    }
+}
+
+/// A gate that this thread has closed. Dropping opens it.
+#[derive(Debug)]
+pub(crate) struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.holder.store(0, Ordering::SeqCst);
+        futex(&self.0.holder, libc::FUTEX_WAKE, i32::MAX as u32);
+    }
+}
+
+/// Waits at a word while it holds a value, or wakes those that wait.
+fn futex(word: &AtomicU32, operation: i32, value: u32) {
+    let no_time = std::ptr::null::<libc::timespec>();
+    // SAFETY: the word lives longer than the call. A wait that ends early is the caller's to repeat.
+    unsafe {
+        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, no_time);
+    }
+}

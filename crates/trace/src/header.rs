@@ -1,0 +1,63 @@
+//! The header of a record as text, in the order of the template in seed 000, section 5.
+
+use crate::digits::{decimal, hexadecimal, short};
+use crate::{Items, Record};
+
+/// Appends what every line of a record begins with: `DProbes(1,2)`.
+pub(crate) fn codes(record: &Record, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"DProbes(");
+    decimal(record.major, out);
+    out.push(b',');
+    decimal(record.minor, out);
+    out.push(b')');
+}
+
+/// Appends the header's line, without its end.
+pub(crate) fn header(items: Items, record: &Record, out: &mut Vec<u8>) {
+    codes(record, out);
+    place(items, record, out);
+    rest(items, record, out);
+}
+
+/// Appends the processor, the name, the process and the user.
+pub(crate) fn place(items: Items, record: &Record, out: &mut Vec<u8>) {
+    if items.contains(Items::CPU) {
+        out.extend_from_slice(b" cpu=");
+        decimal(record.cpu, out);
+    }
+    if items.contains(Items::PROCNAME) {
+        out.extend_from_slice(b" name=");
+        out.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
+    }
+    if items.contains(Items::PID) {
+        out.extend_from_slice(b" pid=");
+        decimal(record.pid, out);
+    }
+    if items.contains(Items::UID) {
+        out.extend_from_slice(b" uid=");
+        decimal(record.uid, out);
+    }
+}
+
+/// Appends what differs from record to record: where it was, and when.
+pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
+    let word = record.word;
+    if items.contains(Items::CSEIP) {
+        out.extend_from_slice(b" cs=");
+        short(record.cs, out);
+        out.extend_from_slice(b" eip=");
+        hexadecimal(record.eip, word, out);
+    }
+    if items.contains(Items::SSESP) {
+        out.extend_from_slice(b" ss=");
+        short(record.ss, out);
+        out.extend_from_slice(b" esp=");
+        hexadecimal(record.esp, word, out);
+    }
+    if items.contains(Items::TSC) {
+        out.extend_from_slice(b" tsc=");
+        hexadecimal(record.seconds(), word, out);
+        out.push(b':');
+        hexadecimal(record.microseconds().into(), 4, out);
+    }
+}

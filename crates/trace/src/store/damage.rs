@@ -1,0 +1,46 @@
+//! What can be wrong with a store.
+
+use std::fmt;
+use std::io;
+
+/// Why a file is not read at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It cannot be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is no store, or nothing of one is left in it.
+    #[error("it is no trace store: {0}")]
+    NotAStore(String),
+}
+
+/// A part of a store that cannot be read. What comes after it is read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it is, in bytes from the start of the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+    /// Bytes that were passed over.
+    pub skipped: u64,
+    /// Blocks that are lost; none if nothing that follows tells.
+    pub blocks: Option<u64>,
+    /// Records that are lost; none if nothing that follows tells.
+    pub records: Option<u64>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { offset, what, skipped, blocks, records } = self;
+        let count =
+            |number: u64, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+        write!(f, "offset {offset:#x}: {what}; passed over: {}", count(*skipped, "byte"))?;
+        match (blocks, records) {
+            (Some(blocks), Some(records)) => {
+                write!(f, ", with {} and {}", count(*blocks, "block"), count(*records, "record"))
+            }
+            _ => f.write_str("; how many records were in them is not known"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Records on their way out of a block ([`super::encode`] has the layout).
+
+use super::bytes::{Cursor, Wrong};
+use super::encode::{Point, Thread, shape};
+use super::filter::Filter;
+use crate::Record;
+
+/// Bytes that a word may have; 0 in records that never had one.
+const WORDS: [u32; 3] = [0, 4, 8];
+
+/// A point of the block.
+#[derive(Clone, Copy, Debug)]
+struct KnownPoint {
+    point: Point,
+    length: u64,
+    wanted: bool,
+}
+
+/// A thread of the block.
+#[derive(Clone, Debug)]
+struct KnownThread {
+    thread: Thread,
+    cpu: u32,
+    esp: u64,
+    wanted: bool,
+}
+
+/// The place in the records of one block.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    at: usize,
+    last: u64,
+    /// Records that were read.
+    pub(super) count: u32,
+    points: Vec<KnownPoint>,
+    threads: Vec<KnownThread>,
+    /// The thread whose name the record has.
+    named: Option<usize>,
+}
+
+/// What became of reading a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is there, of this program.
+    Record(u32),
+    /// It is not wanted.
+    Passed,
+}
+
+impl Decoder {
+    /// Begins with a block.
+    pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), Wrong> {
+        let mut cursor = Cursor::new(payload, 0);
+        let base = cursor.take(8, "the time that a block counts from")?;
+        self.last = base.iter().rev().fold(0, |time, &byte| time << 8 | u64::from(byte));
+        self.at = cursor.at();
+        self.count = 0;
+        self.points.clear();
+        self.threads.clear();
+        self.named = None;
+        Ok(())
+    }
+
+    /// Whether all of a payload was read.
+    pub(super) fn is_at_end(&self, payload: &[u8]) -> bool {
+        self.at >= payload.len()
+    }
+
+    /// Reads the next record, if it is wanted.
+    pub(super) fn next(
+        &mut self,
+        payload: &[u8],
+        filter: &Filter,
+        record: &mut Record,
+    ) -> Result<Step, Wrong> {
+        let mut cursor = Cursor::new(payload, self.at);
+        let shape = cursor.byte("a record")?;
+        if shape & !shape::ALL != 0 {
+            return Err(Wrong { at: self.at, what: format!("a record of shape {shape:#x}") });
+        }
+        let time = self.last.wrapping_add(cursor.difference("a record's time")? as u64);
+        let point = match shape & shape::POINT {
+            0 => index(&mut cursor, self.points.len(), "a record's point")?,
+            _ => {
+                let point = point(&mut cursor)?;
+                let wanted = filter.wants_point(&point);
+                self.points.push(KnownPoint { point, length: 0, wanted });
+                self.points.len() - 1
+            }
+        };
+        let thread = match shape & shape::THREAD {
+            0 => index(&mut cursor, self.threads.len(), "a record's thread")?,
+            _ => {
+                let thread = thread(&mut cursor)?;
+                let wanted = filter.wants_thread(thread.pid, thread.tid);
+                self.threads.push(KnownThread { thread, cpu: 0, esp: 0, wanted });
+                self.threads.len() - 1
+            }
+        };
+        let (known_point, known_thread) = (&mut self.points[point], &mut self.threads[thread]);
+        if shape & shape::CPU != 0 {
+            known_thread.cpu = cursor.half("a record's cpu")?;
+        }
+        known_thread.esp = known_thread.esp.wrapping_add(cursor.difference("a record's esp")? as u64);
+        if shape & shape::LENGTH != 0 {
+            known_point.length = cursor.number("a record's length")?;
+        }
+        let data = cursor.take(known_point.length, "a record's data")?;
+        self.last = time;
+        self.at = cursor.at();
+        self.count += 1;
+        if !(known_point.wanted && known_thread.wanted && filter.wants_time(time)) {
+            return Ok(Step::Passed);
+        }
+        let Point { program, probe, major, minor, eip, cs, ss, word } = known_point.point;
+        (record.major, record.minor, record.probe) = (major, minor, probe);
+        (record.eip, record.cs, record.ss, record.word) = (eip, cs, ss, word as usize);
+        (record.time, record.cpu, record.esp) = (time, known_thread.cpu, known_thread.esp);
+        if self.named != Some(thread) {
+            let Thread { pid, tid, uid, name } = &known_thread.thread;
+            (record.pid, record.tid, record.uid) = (*pid, *tid, *uid);
+            record.name.clone_from(name);
+            self.named = Some(thread);
+        }
+        record.data.clear();
+        record.data.extend_from_slice(data);
+        Ok(Step::Record(program))
+    }
+}
+
+/// The number of something that the block has.
+#[inline]
+fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, Wrong> {
+    let start = *cursor;
+    let number = cursor.number(what)?;
+    match usize::try_from(number) {
+        Ok(number) if number < count => Ok(number),
+        _ => Err(start.wrong(format!("{what}: number {number} of {count}"))),
+    }
+}
+
+fn point(cursor: &mut Cursor<'_>) -> Result<Point, Wrong> {
+    let mut point = Point {
+        program: cursor.half("a point's program")?,
+        probe: cursor.half("a point's probe")?,
+        major: cursor.half("a point's major code")?,
+        minor: cursor.half("a point's minor code")?,
+        eip: cursor.number("a point's eip")?,
+        cs: cursor.half("a point's cs")?,
+        ss: cursor.half("a point's ss")?,
+        word: 0,
+    };
+    let start = *cursor;
+    point.word = cursor.half("a point's word")?;
+    match WORDS.contains(&point.word) {
+        true => Ok(point),
+        false => Err(start.wrong(format!("a word of {} bytes", point.word))),
+    }
+}
+
+fn thread(cursor: &mut Cursor<'_>) -> Result<Thread, Wrong> {
+    Ok(Thread {
+        pid: cursor.half("a thread's pid")?,
+        tid: cursor.half("a thread's tid")?,
+        uid: cursor.half("a thread's uid")?,
+        name: cursor.text("a thread's name")?.to_owned(),
+    })
+}

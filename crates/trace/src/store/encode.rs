@@ -1,0 +1,266 @@
+//! Records on their way into a block.
+//!
+//! ```text
+//! block   base 8, then records      the time that the first one counts from, little-endian
+//! record  shape 1                   see below
+//!         time                      difference from the record before
+//!         point                     its number in the block; a new one follows in full
+//!         thread                    its number in the block; a new one follows in full
+//!         cpu                       if it is not that of the thread's record before
+//!         esp                       difference from that of the thread's record before
+//!         length                    bytes of the data, if not as many as at the point's record before
+//!         data
+//! point   program, probe, major, minor, eip, cs, ss, word: numbers
+//! thread  pid, tid, uid: numbers, name: a text
+//! ```
+//!
+//! The bits of the shape: 1, the point is new; 2, the thread is new; 4, there is a cpu; 8, there is a length. Points and threads are
+//! numbered from 0 on in the order in which they come, in each block anew: a block needs no other to be understood. What is
+//! before the first record of a thread or point is zero.
+//!
+//! The numbers are those of [`super::bytes`].
+
+use std::collections::HashMap;
+
+use super::bytes::{LONGEST, fold, push_bytes, push_number, put_number};
+use crate::Record;
+
+/// Bits of a shape.
+pub(super) mod shape {
+    /// The point is new.
+    pub(in crate::store) const POINT: u8 = 1;
+    /// The thread is new.
+    pub(in crate::store) const THREAD: u8 = 2;
+    /// There is a processor.
+    pub(in crate::store) const CPU: u8 = 4;
+    /// There is a length.
+    pub(in crate::store) const LENGTH: u8 = 8;
+    /// All that are known.
+    pub(in crate::store) const ALL: u8 = POINT | THREAD | CPU | LENGTH;
+}
+
+/// What the records of one place have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Point {
+    pub(super) program: u32,
+    pub(super) probe: u32,
+    pub(super) major: u32,
+    pub(super) minor: u32,
+    pub(super) eip: u64,
+    pub(super) cs: u32,
+    pub(super) ss: u32,
+    pub(super) word: u32,
+}
+
+/// What the records of one thread have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Thread {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    pub(super) uid: u32,
+    pub(super) name: String,
+}
+
+/// A point that the block has, and what its last record was like.
+#[derive(Debug)]
+struct KnownPoint {
+    point: Point,
+    length: usize,
+}
+
+/// A thread that the block has, and what its last record was like.
+#[derive(Debug)]
+struct KnownThread {
+    thread: Thread,
+    cpu: u32,
+    esp: u64,
+}
+
+/// Numbers that were found last, by a few bits of what they stand for.
+const RECENT: usize = 256;
+
+/// The records of one block.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    /// The payload.
+    pub(super) bytes: Vec<u8>,
+    /// Records in it.
+    pub(super) count: u32,
+    /// The least time, and the greatest.
+    pub(super) least: u64,
+    pub(super) greatest: u64,
+    last: u64,
+    points: Vec<KnownPoint>,
+    threads: Vec<KnownThread>,
+    point_numbers: HashMap<Point, u32>,
+    thread_numbers: HashMap<Thread, u32>,
+    recent_points: Box<[u32; RECENT]>,
+    recent_threads: Box<[u32; RECENT]>,
+}
+
+impl Encoder {
+    /// An empty block.
+    pub(super) fn new() -> Encoder {
+        Encoder {
+            bytes: Vec::new(),
+            count: 0,
+            least: 0,
+            greatest: 0,
+            last: 0,
+            points: Vec::new(),
+            threads: Vec::new(),
+            point_numbers: HashMap::new(),
+            thread_numbers: HashMap::new(),
+            recent_points: Box::new([0; RECENT]),
+            recent_threads: Box::new([0; RECENT]),
+        }
+    }
+
+    /// Begins another block.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+        self.points.clear();
+        self.threads.clear();
+        self.point_numbers.clear();
+        self.thread_numbers.clear();
+    }
+
+    /// Appends a record. Gives its thread, if the block did not have it.
+    pub(super) fn push(&mut self, program: u32, record: &Record) -> Option<&Thread> {
+        if self.count == 0 {
+            self.bytes.extend_from_slice(&record.time.to_le_bytes());
+            (self.last, self.least, self.greatest) = (record.time, record.time, record.time);
+        }
+        self.least = self.least.min(record.time);
+        self.greatest = self.greatest.max(record.time);
+        let mut shape = 0;
+        let point = Point {
+            program,
+            probe: record.probe,
+            major: record.major,
+            minor: record.minor,
+            eip: record.eip,
+            cs: record.cs,
+            ss: record.ss,
+            word: record.word as u32,
+        };
+        let (point_number, new_point) = self.point(&point);
+        let (thread_number, new_thread) = self.thread(record);
+        let known = &mut self.threads[thread_number as usize];
+        let step = record.esp.wrapping_sub(std::mem::replace(&mut known.esp, record.esp)) as i64;
+        let moved = std::mem::replace(&mut known.cpu, record.cpu) != record.cpu;
+        let before = std::mem::replace(&mut self.points[point_number as usize].length, record.data.len());
+        let resized = before != record.data.len();
+        let mut set = |bit, holds| shape |= if holds { bit } else { 0 };
+        set(shape::POINT, new_point);
+        set(shape::THREAD, new_thread);
+        set(shape::CPU, moved);
+        set(shape::LENGTH, resized);
+        let mut head = Head { bytes: [0; Head::SIZE], at: 1 };
+        head.bytes[0] = shape;
+        head.put(fold(record.time.wrapping_sub(std::mem::replace(&mut self.last, record.time)) as i64));
+        match new_point {
+            false => head.put(point_number.into()),
+            true => {
+                head.end(&mut self.bytes);
+                let Point { program, probe, major, minor, eip, cs, ss, word } = point;
+                for half in [program, probe, major, minor] {
+                    push_number(&mut self.bytes, half.into());
+                }
+                push_number(&mut self.bytes, eip);
+                for half in [cs, ss, word] {
+                    push_number(&mut self.bytes, half.into());
+                }
+            }
+        }
+        match new_thread {
+            false => head.put(thread_number.into()),
+            true => {
+                head.end(&mut self.bytes);
+                for half in [record.pid, record.tid, record.uid] {
+                    push_number(&mut self.bytes, half.into());
+                }
+                push_bytes(&mut self.bytes, record.name.as_bytes());
+            }
+        }
+        if moved {
+            head.put(record.cpu.into());
+        }
+        head.put(fold(step));
+        if resized {
+            head.put(record.data.len() as u64);
+        }
+        head.end(&mut self.bytes);
+        self.bytes.extend_from_slice(&record.data);
+        self.count += 1;
+        new_thread.then(|| &self.threads[thread_number as usize].thread)
+    }
+
+    /// The number of a point, and whether it is new.
+    #[inline]
+    fn point(&mut self, point: &Point) -> (u32, bool) {
+        let mixed = (point.eip ^ u64::from(point.probe) << 5 ^ u64::from(point.minor)) as usize;
+        let recent = &mut self.recent_points[(mixed ^ mixed >> 8) % RECENT];
+        if self.points.get(*recent as usize).is_some_and(|known| known.point == *point) {
+            return (*recent, false);
+        }
+        let next = self.points.len() as u32;
+        let number = *self.point_numbers.entry(*point).or_insert(next);
+        *recent = number;
+        if number == next {
+            self.points.push(KnownPoint { point: *point, length: 0 });
+        }
+        (number, number == next)
+    }
+
+    /// The number of a record's thread, and whether it is new.
+    #[inline]
+    fn thread(&mut self, record: &Record) -> (u32, bool) {
+        let recent = &mut self.recent_threads[record.tid as usize % RECENT];
+        let is_it = |known: &KnownThread| {
+            let thread = &known.thread;
+            (thread.tid, thread.pid, thread.uid) == (record.tid, record.pid, record.uid)
+                && thread.name == record.name
+        };
+        if self.threads.get(*recent as usize).is_some_and(is_it) {
+            return (*recent, false);
+        }
+        let thread = Thread { pid: record.pid, tid: record.tid, uid: record.uid, name: record.name.clone() };
+        let next = self.threads.len() as u32;
+        let number = *self.thread_numbers.entry(thread).or_insert_with_key(|thread| {
+            self.threads.push(KnownThread { thread: thread.clone(), cpu: 0, esp: 0 });
+            next
+        });
+        *recent = number;
+        (number, number == next)
+    }
+}
+
+/// The numbers of a record, put together before they are appended.
+struct Head {
+    bytes: [u8; Head::SIZE],
+    at: usize,
+}
+
+impl Head {
+    /// A shape and six numbers.
+    const SIZE: usize = 1 + 6 * LONGEST;
+
+    #[inline]
+    fn put(&mut self, value: u64) {
+        if value < 0x80 && self.at < Head::SIZE {
+            self.bytes[self.at] = value as u8;
+            self.at += 1;
+        } else if let Some(room) = self.bytes[self.at..].first_chunk_mut() {
+            self.at += put_number(room, value);
+        }
+    }
+
+    /// Appends what was put.
+    #[inline]
+    fn end(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes[..self.at]);
+        self.at = 0;
+    }
+}

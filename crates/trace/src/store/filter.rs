@@ -1,0 +1,43 @@
+//! Which records of a store are wanted.
+
+use super::encode::Point;
+
+/// Which records are wanted. What is left as it is by [`Filter::default`] lets all pass; of several conditions, all
+/// must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Not before this time: nanoseconds since 1970.
+    pub from: Option<u64>,
+    /// Not after this time: nanoseconds since 1970.
+    pub to: Option<u64>,
+    /// Only of these processes; empty for all.
+    pub pids: Vec<u32>,
+    /// Only of these threads; empty for all.
+    pub tids: Vec<u32>,
+    /// Only of these probes, by program and number; empty for all.
+    pub probes: Vec<(u32, u32)>,
+    /// Only with these major and minor codes; empty for all.
+    pub codes: Vec<(u32, u32)>,
+}
+
+impl Filter {
+    /// Whether a block may have wanted records, by the times of its records.
+    pub(super) fn wants_times(&self, least: u64, greatest: u64) -> bool {
+        self.from.is_none_or(|from| greatest >= from) && self.to.is_none_or(|to| least <= to)
+    }
+
+    #[inline]
+    pub(super) fn wants_time(&self, time: u64) -> bool {
+        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time <= to)
+    }
+
+    pub(super) fn wants_point(&self, point: &Point) -> bool {
+        let among = |list: &[(u32, u32)], own| list.is_empty() || list.contains(&own);
+        among(&self.probes, (point.program, point.probe)) && among(&self.codes, (point.major, point.minor))
+    }
+
+    pub(super) fn wants_thread(&self, pid: u32, tid: u32) -> bool {
+        let among = |list: &[u32], own| list.is_empty() || list.contains(&own);
+        among(&self.pids, pid) && among(&self.tids, tid)
+    }
+}

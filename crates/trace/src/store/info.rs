@@ -1,0 +1,140 @@
+//! What is known of a store as a whole.
+
+use super::block::{Header, Kind};
+use super::facts::{
+    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
+};
+use super::index::Index;
+
+/// Bytes of memory that facts take, about and at most. What is beyond is counted and passed over.
+const MOST_MEMORY: usize = 64 << 20;
+
+/// What is known of a store: its facts, and sums over its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Info {
+    /// Where and how the trace was made; all empty if that was lost.
+    pub about: About,
+    /// The programs.
+    pub programs: Vec<Program>,
+    /// The probepoints.
+    pub probes: Vec<Probe>,
+    /// The files that probes were placed in.
+    pub modules: Vec<Module>,
+    /// The instructions that were probed.
+    pub sites: Vec<Site>,
+    /// The threads that have logged, each once for each name that it had, the newest last.
+    pub threads: Vec<Thread>,
+    /// The losses as they were told.
+    pub losses: Vec<Loss>,
+    /// What was counted; empty unless the trace came to a clean end.
+    pub counts: Vec<Counts>,
+    /// The variables; empty unless the trace came to a clean end.
+    pub variables: Vec<Variables>,
+    /// The messages to the user.
+    pub notes: Vec<Note>,
+    /// How records are shown.
+    pub templates: Vec<Template>,
+    /// The lines of sources that sites are of; empty unless the trace came to a clean end.
+    pub sources: Vec<Source>,
+    /// Records in the file.
+    pub records: u64,
+    /// The least and the greatest time of a record, in nanoseconds since 1970; none if there is no record.
+    pub times: Option<(u64, u64)>,
+    /// How far a record's time may be before that of one that stands before it, in nanoseconds. Whoever wants records in the
+    /// order of time has to keep as many as come in this time.
+    pub disorder: u64,
+    /// Whether the trace came to a clean end.
+    pub complete: bool,
+    /// Facts that were passed over, because they are more than can be kept.
+    pub omitted: u64,
+    /// About how much memory the facts take.
+    pub(super) memory: usize,
+}
+
+impl Info {
+    /// A program, by its number.
+    pub fn program(&self, number: u32) -> Option<&Program> {
+        self.programs.iter().find(|program| program.number == number)
+    }
+
+    /// A probe, by its program's number and its own.
+    pub fn probe(&self, program: u32, number: u32) -> Option<&Probe> {
+        self.probes.iter().find(|probe| (probe.program, probe.number) == (program, number))
+    }
+
+    /// A module, by its number.
+    pub fn module(&self, number: u32) -> Option<&Module> {
+        self.modules.iter().find(|module| module.number == number)
+    }
+
+    /// The place of a record: that of its probe and address in its process or, where that has none, in another one: a child
+    /// has its parent's. It looks through all of them: whoever asks for every record keeps what was found.
+    pub fn site(&self, pid: u32, program: u32, probe: u32, address: u64) -> Option<&Site> {
+        let is_it = |site: &&Site| (site.program, site.probe, site.address) == (program, probe, address);
+        // What was mapped later is what is there now.
+        let mut found = self.sites.iter().rev().filter(is_it);
+        let first = found.clone().next();
+        found.find(|site| site.pid == pid).or(first)
+    }
+
+    /// The line that an instruction is of, by its module and its offset there.
+    pub fn source(&self, module: u32, offset: u64) -> Option<&Source> {
+        self.sources.iter().find(|source| (source.module, source.offset) == (module, offset))
+    }
+
+    /// The name that a thread had last.
+    pub fn thread(&self, pid: u32, tid: u32) -> Option<&Thread> {
+        self.threads.iter().rev().find(|thread| (thread.pid, thread.tid) == (pid, tid))
+    }
+
+    /// Records that were dropped, all in all, as far as it is known.
+    pub fn dropped(&self) -> u64 {
+        let counted: u64 = self.counts.iter().fold(0, |sum, counts| sum.saturating_add(counts.dropped));
+        let told: u64 = self.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.dropped));
+        counted.max(told)
+    }
+
+    /// Takes a fact.
+    pub(super) fn take(&mut self, fact: Fact) {
+        let memory = self.memory.saturating_add(fact.memory());
+        if memory > MOST_MEMORY {
+            self.omitted += 1;
+            return;
+        }
+        self.memory = memory;
+        match fact {
+            Fact::About(about) => self.about = about,
+            Fact::Program(program) => self.programs.push(program),
+            Fact::Probe(probe) => self.probes.push(probe),
+            Fact::Module(module) => self.modules.push(module),
+            Fact::Site(site) => self.sites.push(site),
+            Fact::Thread(thread) => self.threads.push(thread),
+            Fact::Loss(loss) => self.losses.push(loss),
+            Fact::Counts(counts) => self.counts.push(counts),
+            Fact::Variables(variables) => self.variables.push(variables),
+            Fact::Note(note) => self.notes.push(note),
+            Fact::Template(template) => self.templates.push(template),
+            Fact::Source(source) => self.sources.push(source),
+        }
+    }
+
+    /// Counts a block of which the header was read.
+    pub(super) fn count(&mut self, header: &Header) {
+        self.disorder = self.disorder.max(header.disorder);
+        if header.kind == Kind::Records {
+            self.add(header.records.into(), header.least, header.greatest);
+        }
+    }
+
+    /// Counts what an index lists.
+    pub(super) fn count_all(&mut self, index: &Index) {
+        index.runs.iter().for_each(|run| self.add(run.records, run.least, run.greatest));
+    }
+
+    fn add(&mut self, records: u64, least: u64, greatest: u64) {
+        self.records = self.records.saturating_add(records);
+        let (before, after) = self.times.unwrap_or((least, greatest));
+        self.times = Some((before.min(least), after.max(greatest)));
+    }
+}

@@ -1,0 +1,311 @@
+//! Reading a store.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+
+use super::block::{HEADER, Header, Kind};
+use super::bytes::{Cursor, Wrong};
+use super::damage::{Damage, Error};
+use super::decode::{Decoder, Step};
+use super::facts::Fact;
+use super::filter::Filter;
+use super::index::Index;
+use super::info::Info;
+use super::scan::{Blocks, Found};
+use crate::Record;
+
+/// What comes next in a store.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A record.
+    Record(Entry<'a>),
+    /// A fact. [`Reader::info`] has had them all from the start; here each comes where it was told.
+    Fact(Fact),
+    /// A part that cannot be read, and what is lost with it.
+    Damage(Damage),
+}
+
+/// A record of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its number in the store, from 0 on. Lost records have had theirs.
+    pub number: u64,
+    /// The number of its program.
+    pub program: u32,
+    /// The record.
+    pub record: &'a Record,
+}
+
+/// Where the reader is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Between two blocks.
+    Between,
+    /// In a block of records, at this offset.
+    Records(Header, u64),
+    /// In a block of facts at this offset, so far in its payload.
+    Facts(u64, usize),
+}
+
+/// A store that is being read, one block after the other: in memory are one block, the facts, and one record.
+#[derive(Debug)]
+pub struct Reader<S = File> {
+    blocks: Blocks<S>,
+    place: Place,
+    decoder: Decoder,
+    record: Record,
+    filter: Filter,
+    index: Option<Index>,
+    info: Info,
+}
+
+impl Reader {
+    /// Opens a store.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no store.
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(Error::NotAStore("it is no regular file".to_owned()));
+        }
+        Reader::new(file)
+    }
+}
+
+impl<S: Read + Seek> Reader<S> {
+    /// Opens a store that is anywhere: a file, or bytes in memory. All its facts are read now. Of a store without an index, whose
+    /// writing did not come to a clean end, the headers of all blocks are, too.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no store.
+    pub fn new(source: S) -> Result<Reader<S>, Error> {
+        let mut blocks = Blocks::new(source)?;
+        if let Some(reason) = blocks.is_no_store()? {
+            return Err(Error::NotAStore(reason));
+        }
+        let (index, disorder) = index(&mut blocks)?.unzip();
+        let mut reader = Reader {
+            index,
+            blocks,
+            place: Place::Between,
+            decoder: Decoder::default(),
+            record: Record::default(),
+            filter: Filter::default(),
+            info: Info { disorder: disorder.unwrap_or(0), ..Info::default() },
+        };
+        reader.survey()?;
+        reader.rewind()?;
+        Ok(reader)
+    }
+
+    /// What is known of the store as a whole.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Goes to the start; from now on, only records that the filter lets pass are read. Blocks that have none of them, by
+    /// their times, are passed over unread, and damages in them not told.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn select(&mut self, filter: Filter) -> Result<(), Error> {
+        self.filter = filter;
+        self.rewind()
+    }
+
+    /// Goes to the start. What was written since the store was opened is read, too, if there is no index.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn rewind(&mut self) -> Result<(), Error> {
+        let start = match (&self.index, self.filter.from) {
+            (Some(index), Some(from)) => index.find(from).unwrap_or(self.blocks.length),
+            _ => 0,
+        };
+        self.place = Place::Between;
+        self.blocks.go_to(start)?;
+        Ok(())
+    }
+
+    /// The next item, which stays until the next is asked for; none at the end. No memory is allocated for a record.
+    ///
+    /// # Errors
+    /// The file cannot be read. What is wrong in it is an item.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "items borrow from the reader, as an iterator's cannot"
+    )]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
+        loop {
+            match self.place {
+                Place::Records(header, offset) => {
+                    let payload = &self.blocks.payload;
+                    if self.decoder.is_at_end(payload) {
+                        self.place = Place::Between;
+                        match miscounted(&header, offset, self.decoder.count) {
+                            Some(damage) => return Ok(Some(Item::Damage(damage))),
+                            None => continue,
+                        }
+                    }
+                    let number = header.first.saturating_add(self.decoder.count.into());
+                    match self.decoder.next(payload, &self.filter, &mut self.record) {
+                        Ok(Step::Passed) => {}
+                        Ok(Step::Record(program)) => {
+                            let record = &self.record;
+                            return Ok(Some(Item::Record(Entry { number, program, record })));
+                        }
+                        Err(wrong) => {
+                            self.place = Place::Between;
+                            let damage = inside(&header, offset, wrong, self.decoder.count);
+                            return Ok(Some(Item::Damage(damage)));
+                        }
+                    }
+                }
+                Place::Facts(offset, at) => match next_fact(&self.blocks.payload, at) {
+                    Ok(None) => self.place = Place::Between,
+                    Ok(Some((fact, at))) => {
+                        self.place = Place::Facts(offset, at);
+                        if let Some(fact) = fact {
+                            return Ok(Some(Item::Fact(fact)));
+                        }
+                    }
+                    Err(wrong) => {
+                        self.place = Place::Between;
+                        let skipped =
+                            (self.blocks.payload.len() - wrong.at.min(self.blocks.payload.len())) as u64;
+                        return Ok(Some(Item::Damage(Damage {
+                            offset: offset + (HEADER + wrong.at) as u64,
+                            what: wrong.what,
+                            skipped,
+                            blocks: Some(0),
+                            records: Some(0),
+                        })));
+                    }
+                },
+                Place::Between => {
+                    let filter = &self.filter;
+                    let wanted = |header: &Header| match header.kind {
+                        Kind::Facts => true,
+                        Kind::Records => filter.wants_times(header.least, header.greatest),
+                        Kind::Index | Kind::End => false,
+                    };
+                    match self.blocks.next(wanted)? {
+                        Found::End => return Ok(None),
+                        Found::Damage(damage) => return Ok(Some(Item::Damage(damage))),
+                        Found::Block(header, offset) if header.kind == Kind::Records => {
+                            match self.decoder.begin(&self.blocks.payload) {
+                                Ok(()) => self.place = Place::Records(header, offset),
+                                Err(wrong) => {
+                                    let damage = inside(&header, offset, wrong, 0);
+                                    return Ok(Some(Item::Damage(damage)));
+                                }
+                            }
+                        }
+                        Found::Block(_, offset) => self.place = Place::Facts(offset, 0),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads all facts, by the index or without.
+    fn survey(&mut self) -> Result<(), Error> {
+        if let Some(index) = &self.index {
+            self.info.complete = true;
+            self.info.count_all(index);
+            if index.whole {
+                for &offset in &index.facts {
+                    // One that is damaged is told when the reader comes there.
+                    if self.blocks.read_at(offset)?.is_some_and(|header| header.kind == Kind::Facts) {
+                        take_facts(&self.blocks.payload, &mut self.info);
+                    }
+                }
+                return Ok(());
+            }
+        }
+        let by_index = self.index.is_some();
+        let (mut sound, mut first) = (false, None);
+        loop {
+            let info = &mut self.info;
+            let wanted = |header: &Header| {
+                sound = true;
+                if !by_index {
+                    info.count(header);
+                }
+                header.kind == Kind::Facts
+            };
+            match self.blocks.next(wanted)? {
+                Found::End if sound => return Ok(()),
+                Found::End => {
+                    let what = first.unwrap_or_else(|| "no block is in it".to_owned());
+                    return Err(Error::NotAStore(what));
+                }
+                Found::Damage(damage) => {
+                    first.get_or_insert(damage.what);
+                }
+                Found::Block(..) => take_facts(&self.blocks.payload, &mut self.info),
+            }
+        }
+    }
+}
+
+/// Takes the facts of a block.
+fn take_facts(payload: &[u8], info: &mut Info) {
+    let mut at = 0;
+    while let Ok(Some((fact, next))) = next_fact(payload, at) {
+        if let Some(fact) = fact {
+            info.take(fact);
+        }
+        at = next;
+    }
+}
+
+/// The index of a store that came to a clean end, and the greatest step back in time.
+fn index<S: Read + Seek>(blocks: &mut Blocks<S>) -> Result<Option<(Index, u64)>, Error> {
+    const END: u64 = HEADER as u64 + 8;
+    let Some(last) = blocks.length.checked_sub(END) else { return Ok(None) };
+    let Some(end) = blocks.read_at(last)?.filter(|header| header.kind == Kind::End) else { return Ok(None) };
+    let Some(&offset) = blocks.payload.first_chunk() else { return Ok(None) };
+    let found = blocks.read_at(u64::from_le_bytes(offset))?;
+    if !found.is_some_and(|header| header.kind == Kind::Index && header.store == end.store) {
+        return Ok(None);
+    }
+    // Offsets of the same store that lead nowhere would lead to nothing being read.
+    let index = Index::decode(&blocks.payload).ok().filter(|index| index.is_within(last));
+    blocks.id = index.is_some().then_some(end.store);
+    Ok(index.map(|index| (index, end.disorder)))
+}
+
+/// The next fact of a payload, and where the one after it is; no fact if it is of a kind that is not known.
+fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>, Wrong> {
+    let mut cursor = Cursor::new(payload, at);
+    if cursor.left() == 0 {
+        return Ok(None);
+    }
+    let fact = Fact::decode(&mut cursor)?;
+    Ok(Some((fact, cursor.at())))
+}
+
+/// What is said of a block of records whose payload makes no sense somewhere, after `read` records.
+fn inside(header: &Header, offset: u64, wrong: Wrong, read: u32) -> Damage {
+    Damage {
+        offset: offset + (HEADER + wrong.at) as u64,
+        what: wrong.what,
+        skipped: u64::from(header.length).saturating_sub(wrong.at as u64),
+        blocks: Some(0),
+        records: Some(header.records.saturating_sub(read).into()),
+    }
+}
+
+/// What is said of a block that has more or fewer records than it says.
+fn miscounted(header: &Header, offset: u64, read: u32) -> Option<Damage> {
+    (header.records != read).then(|| Damage {
+        offset: offset + 48,
+        what: format!("a block says that it has {} records, and has {read}", header.records),
+        skipped: 0,
+        blocks: Some(0),
+        records: Some(header.records.saturating_sub(read).into()),
+    })
+}

@@ -1,0 +1,278 @@
+//! From block to block through a file, whatever has become of it.
+//!
+//! Where no sound block is, the next one is looked for by its mark and the store's own number. A block whose header is sound and
+//! whose payload is not is looked through, too: a write that failed half way leaves the start of a block, and what was written
+//! later begins inside it. A file could be made of nothing but such headers; so no more bytes are looked through again than the
+//! file has.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::block::{HEADER, Header, LARGEST, MARK, is_store};
+use super::damage::Damage;
+
+/// Bytes that are looked through at a time.
+const WINDOW: usize = 1 << 16;
+
+/// Where at least one sound block is, if a file is a store whose start was damaged.
+const START: u64 = 4 * LARGEST as u64;
+
+/// What comes next in a file.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A sound block at this offset, with its payload in memory.
+    Block(Header, u64),
+    /// A part that cannot be read.
+    Damage(Damage),
+    /// Nothing.
+    End,
+}
+
+/// A damage whose end is not known yet.
+#[derive(Debug)]
+struct Open {
+    offset: u64,
+    what: String,
+}
+
+/// What the next block should be.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    block: u32,
+    record: u64,
+}
+
+/// The place in a file of blocks.
+#[derive(Debug)]
+pub(super) struct Blocks<S> {
+    source: S,
+    /// Bytes of the file.
+    pub(super) length: u64,
+    /// The store's own number, once it is known.
+    pub(super) id: Option<u32>,
+    position: u64,
+    expected: Option<Expected>,
+    open: Option<Open>,
+    /// A sound block behind a damage that is told first.
+    held: Option<(Header, u64)>,
+    /// The payload of the block that was found last.
+    pub(super) payload: Vec<u8>,
+    /// Bytes that were looked through again.
+    again: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<S: Read + Seek> Blocks<S> {
+    /// At the start of a file.
+    pub(super) fn new(mut source: S) -> io::Result<Blocks<S>> {
+        let length = source.seek(SeekFrom::End(0))?;
+        Ok(Blocks {
+            source,
+            length,
+            id: None,
+            position: 0,
+            expected: Some(Expected { block: 0, record: 0 }),
+            open: None,
+            held: None,
+            payload: Vec::new(),
+            again: 0,
+            window: Vec::new(),
+            window_at: 0,
+        })
+    }
+
+    /// Why the file is no store, if there is nothing at its start that looks like one.
+    pub(super) fn is_no_store(&mut self) -> io::Result<Option<String>> {
+        if self.length == 0 {
+            return Ok(Some("it is empty".to_owned()));
+        }
+        let mut start = [0; MARK.len()];
+        if self.length >= start.len() as u64 {
+            self.source.seek(SeekFrom::Start(0))?;
+            self.source.read_exact(&mut start)?;
+        }
+        if is_store(&start) {
+            return Ok(None);
+        }
+        // Its first block may have been damaged.
+        self.length = self.length.min(START);
+        let mut sound = false;
+        let mut look = |_: &Header| {
+            sound = true;
+            false
+        };
+        while !matches!(self.next(&mut look)?, Found::End) {}
+        self.go_to(0)?;
+        Ok((!sound).then(|| "it does not begin as one, and no block of one is near its start".to_owned()))
+    }
+
+    /// Goes to a place; what is expected there is not known, but at the start of the file. The file may have grown.
+    pub(super) fn go_to(&mut self, position: u64) -> io::Result<()> {
+        self.length = self.source.seek(SeekFrom::End(0))?;
+        self.position = position;
+        self.expected = (position == 0).then_some(Expected { block: 0, record: 0 });
+        (self.open, self.held) = (None, None);
+        self.again = 0;
+        self.window.clear();
+        Ok(())
+    }
+
+    /// The next sound block that is wanted, or the next damage.
+    pub(super) fn next(&mut self, mut wanted: impl FnMut(&Header) -> bool) -> io::Result<Found> {
+        loop {
+            if let Some((header, offset)) = self.held.take() {
+                return Ok(Found::Block(header, offset));
+            }
+            if self.position >= self.length {
+                return Ok(self.close(None).map_or(Found::End, Found::Damage));
+            }
+            let offset = self.position;
+            match self.block(offset, &mut wanted)? {
+                Ok((header, read)) => {
+                    self.position = offset + header.size();
+                    let damage = self.close(Some((&header, offset)));
+                    self.id = Some(header.store);
+                    self.expected =
+                        Some(Expected { block: header.number.wrapping_add(1), record: header.after() });
+                    match damage {
+                        Some(damage) => {
+                            self.held = read.then_some((header, offset));
+                            return Ok(Found::Damage(damage));
+                        }
+                        None if read => return Ok(Found::Block(header, offset)),
+                        None => {}
+                    }
+                }
+                Err((at, what, size)) => {
+                    self.open.get_or_insert(Open { offset: offset + at, what });
+                    let again = self.again.saturating_add(size);
+                    self.position = match again <= self.length {
+                        true => {
+                            self.again = again;
+                            self.find(offset + 1)?
+                        }
+                        false => offset.saturating_add(size).max(offset + 1),
+                    };
+                }
+            }
+        }
+    }
+
+    /// The block at an offset, and whether its payload was read. If it is not sound: where in it, what is wrong, and how
+    /// many bytes of it are looked through again.
+    #[expect(clippy::type_complexity, reason = "of one caller")]
+    fn block(
+        &mut self,
+        offset: u64,
+        wanted: &mut impl FnMut(&Header) -> bool,
+    ) -> io::Result<Result<(Header, bool), (u64, String, u64)>> {
+        let header = match self.header(offset)? {
+            Ok(header) => header,
+            Err(wrong) => return Ok(Err((wrong.0, wrong.1, 0))),
+        };
+        let there = self.length - offset;
+        if there < header.size() {
+            let what = format!("the file ends inside a block: {there} bytes of {} are there", header.size());
+            return Ok(Err((0, what, there)));
+        }
+        if !wanted(&header) {
+            return Ok(Ok((header, false)));
+        }
+        self.payload.resize(header.length as usize, 0);
+        self.source.seek(SeekFrom::Start(offset + HEADER as u64))?;
+        self.source.read_exact(&mut self.payload)?;
+        Ok(match crc32fast::hash(&self.payload) == header.checksum {
+            true => Ok((header, true)),
+            false => Err((0, "the checksum of a block is wrong".to_owned(), header.size())),
+        })
+    }
+
+    /// A sound header of this store, which stands at an offset, and is not of a block that was before.
+    fn header(&mut self, offset: u64) -> io::Result<Result<Header, (u64, String)>> {
+        let there = self.length - offset;
+        if there < HEADER as u64 {
+            return Ok(Err((0, format!("the file ends inside the header of a block, after {there} bytes"))));
+        }
+        let mut bytes = [0; HEADER];
+        let start = offset.wrapping_sub(self.window_at) as usize;
+        match self.window.get(start..start.saturating_add(HEADER)) {
+            Some(known) => bytes.copy_from_slice(known),
+            None => {
+                self.source.seek(SeekFrom::Start(offset))?;
+                self.source.read_exact(&mut bytes)?;
+            }
+        }
+        Ok(match Header::decode(&bytes) {
+            Err(wrong) => Err((wrong.at as u64, wrong.what)),
+            Ok(header) if self.id.is_some_and(|id| id != header.store) => {
+                Err((4, "a block of another store".to_owned()))
+            }
+            Ok(header) if self.expected.is_some_and(|expected| header.number < expected.block) => {
+                Err((52, "a block that should stand before".to_owned()))
+            }
+            Ok(header) => Ok(header),
+        })
+    }
+
+    /// Where a block may begin, from an offset on: the end of the file if nowhere.
+    fn find(&mut self, from: u64) -> io::Result<u64> {
+        let mut mark = MARK.to_vec();
+        mark.extend(self.id.iter().flat_map(|id| id.to_le_bytes()));
+        let mut at = from;
+        loop {
+            let start = at.wrapping_sub(self.window_at) as usize;
+            if let Some(rest) = self.window.get(start..) {
+                if let Some(place) = rest.windows(mark.len()).position(|bytes| bytes == mark) {
+                    return Ok(at + place as u64);
+                }
+                // A mark may begin in the last bytes, and end in the next window.
+                at += (rest.len() + 1).saturating_sub(mark.len()) as u64;
+            }
+            let left = self.length.saturating_sub(at);
+            if left < HEADER as u64 {
+                return Ok(self.length);
+            }
+            self.window.resize(left.min(WINDOW as u64) as usize, 0);
+            self.window_at = at;
+            self.source.seek(SeekFrom::Start(at))?;
+            self.source.read_exact(&mut self.window)?;
+        }
+    }
+
+    /// Ends a damage that is open, before a sound block or the end of the file.
+    fn close(&mut self, block: Option<(&Header, u64)>) -> Option<Damage> {
+        let lost = |header: &Header| {
+            let expected = self.expected?;
+            let blocks = header.number.saturating_sub(expected.block);
+            Some((u64::from(blocks), header.first.saturating_sub(expected.record)))
+        };
+        let lost = block.and_then(|(header, _)| lost(header));
+        let end = block.map_or(self.length, |(_, offset)| offset);
+        let gone = lost.is_some_and(|lost| lost != (0, 0));
+        if self.open.is_none() && !gone {
+            return None;
+        }
+        let open = self.open.take().unwrap_or_else(|| Open {
+            offset: end,
+            what: "blocks are missing, which could not be written".to_owned(),
+        });
+        Some(Damage {
+            offset: open.offset,
+            what: open.what,
+            skipped: end.saturating_sub(open.offset),
+            blocks: lost.map(|(blocks, _)| blocks),
+            records: lost.map(|(_, records)| records),
+        })
+    }
+
+    /// Reads the sound block at an offset, without going there.
+    pub(super) fn read_at(&mut self, offset: u64) -> io::Result<Option<Header>> {
+        if offset >= self.length {
+            return Ok(None);
+        }
+        let expected = self.expected.take();
+        let block = self.block(offset, &mut |_| true)?;
+        self.expected = expected;
+        Ok(block.ok().map(|(header, _)| header))
+    }
+}

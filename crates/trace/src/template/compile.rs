@@ -1,0 +1,370 @@
+//! From the text of `fmt` statements to items.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::control::{Control, Item, Part, Width};
+use super::fields::{self, Field};
+use super::lex::Quoted;
+use super::problem::{Mistake, Problem, Source};
+
+/// Groups within groups, at most.
+const DEPTH: usize = 16;
+
+/// Bytes of the widest integer that is shown as a number, and of the widest that is shown in hexadecimal: a zmm register.
+const INTEGER: u16 = 8;
+const HEXADECIMAL: u16 = 64;
+
+/// What was expected where no control is.
+const CONTROLS: &str = "one of c d f i p r s u x z expected, or %% for the character";
+
+/// The template of one kind of record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// The major code.
+    pub major: u32,
+    /// The minor code.
+    pub minor: u32,
+    /// The description, one line.
+    pub description: String,
+    /// The text of its `fmt` statements, together and with its escapes undone: it can be kept with records and compiled again. None
+    /// where it has no `fmt`.
+    pub format: Option<String>,
+    pub(super) items: Box<[Item]>,
+    pub(super) fields: Vec<Field>,
+}
+
+impl Template {
+    /// Compiles a template that is in no file.
+    ///
+    /// # Errors
+    /// What is wrong with the format. The columns of these problems count from its start.
+    pub fn compile(
+        major: u32,
+        minor: u32,
+        description: &str,
+        format: Option<&str>,
+    ) -> Result<Template, Vec<Problem>> {
+        let mut mistakes = Vec::new();
+        let text = format.map(Quoted::from);
+        let template = Template::read(major, minor, description.to_owned(), text, &mut mistakes);
+        match mistakes.is_empty() {
+            true => Ok(template),
+            false => {
+                let name = format!("template {major},{minor}");
+                Err(Source::new(Path::new(&name), format.unwrap_or_default()).problems(mistakes))
+            }
+        }
+    }
+
+    /// Compiles a template. Without any `fmt`, the data is shown as a dump.
+    pub(super) fn read(
+        major: u32,
+        minor: u32,
+        description: String,
+        format: Option<Quoted>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Template {
+        let items = match &format {
+            Some(text) => compile(text, mistakes),
+            None => vec![Item::Control(Control::Dump)],
+        };
+        let format = format.map(|text| String::from_utf8_lossy(&text.bytes).into_owned());
+        Template { major, minor, description, format, fields: fields::of(&items), items: items.into() }
+    }
+
+    /// What the data of a record holds, in its order. [`Template::values`] gives as many values.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+}
+
+/// Compiles the text of a template's `fmt` statements. What is wrong is told; the rest is compiled all the same, to find more.
+fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
+    let mut compiler = Compiler { text, at: 0, mistakes };
+    let mut items = Vec::new();
+    loop {
+        compiler.sequence(&mut items, 0);
+        match compiler.next() {
+            None => return items,
+            // A sequence ends before a `)` that it has not opened.
+            Some(_) => {
+                let range = compiler.range(compiler.at - 1);
+                compiler.tell(range, "this `)` ends no group", "`%)` expected for the character itself");
+            }
+        }
+    }
+}
+
+struct Compiler<'a> {
+    text: &'a Quoted,
+    at: usize,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+/// A width as it is written.
+struct Written {
+    width: Option<Width>,
+    range: Range<usize>,
+}
+
+impl Compiler<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.bytes.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let next = self.peek();
+        self.at += usize::from(next.is_some());
+        next
+    }
+
+    fn next_if(&mut self, wanted: impl FnOnce(u8) -> bool) -> Option<u8> {
+        self.peek().filter(|&next| wanted(next)).inspect(|_| self.at += 1)
+    }
+
+    /// Where in the file the text from one of its bytes to the last one read stands.
+    fn range(&self, from: usize) -> Range<usize> {
+        let place = |at: usize| self.text.places.get(at).copied();
+        let start = place(from).or_else(|| self.text.places.last().map(|last| last + 1)).unwrap_or(0);
+        let end = place(self.at.saturating_sub(1)).map_or(start, |last| last + 1);
+        start..end.max(start)
+    }
+
+    fn tell(&mut self, range: Range<usize>, message: impl Into<String>, expected: impl Into<String>) {
+        self.mistakes.push(Mistake::new(range, message, expected));
+    }
+
+    /// Items up to the end, or to a `)`.
+    fn sequence(&mut self, items: &mut Vec<Item>, depth: usize) {
+        let mut literal = Vec::new();
+        // Whether a control stood there that takes all there is.
+        let mut taken_all = false;
+        while let Some(next) = self.next_if(|next| next != b')') {
+            match next {
+                b'%' => {
+                    if let Some(character) = self.next_if(|next| matches!(next, b'%' | b'(' | b')')) {
+                        literal.push(character);
+                        continue;
+                    }
+                    let start = self.at - 1;
+                    let Some(item) = self.control(start, depth) else { continue };
+                    let range = self.range(start);
+                    if taken_all {
+                        self.tell(range, "the `%z` before leaves no data", "only text expected after it");
+                    }
+                    taken_all |= item == Item::Control(Control::Dump);
+                    if !literal.is_empty() {
+                        items.push(Item::Literal(std::mem::take(&mut literal).into()));
+                    }
+                    items.push(item);
+                }
+                b'(' => {
+                    let range = self.range(self.at - 1);
+                    self.tell(range, "this `(` begins no group", "`%(` expected for the character itself");
+                }
+                other => literal.push(other),
+            }
+        }
+        if !literal.is_empty() {
+            items.push(Item::Literal(literal.into()));
+        }
+    }
+
+    /// What follows a `%`, which stands at `start`, and is not a character that means itself.
+    fn control(&mut self, start: usize, depth: usize) -> Option<Item> {
+        let written = self.width()?;
+        match self.peek() {
+            Some(b'p') => {
+                self.at += 1;
+                self.without_width(&written, "p")?;
+                self.prefixed(start, depth)
+            }
+            Some(b'r') => {
+                self.at += 1;
+                self.without_width(&written, "r")?;
+                self.repeated(start, depth)
+            }
+            _ => self.simple(start, &written).map(Item::Control),
+        }
+    }
+
+    /// A width, if there is one.
+    fn width(&mut self) -> Option<Written> {
+        let first = self.at;
+        if self.peek() == Some(b'w')
+            && matches!(self.text.bytes.get(self.at + 1), Some(b'd' | b'u' | b'x' | b'i'))
+        {
+            self.at += 1;
+            return Some(Written { width: Some(Width::Word), range: self.range(first) });
+        }
+        let mut value: Option<u32> = None;
+        while let Some(digit) = self.next_if(|next| next.is_ascii_digit()) {
+            let digit = u32::from(digit - b'0');
+            value = Some(value.unwrap_or(0).saturating_mul(10).saturating_add(digit));
+        }
+        let range = self.range(first);
+        match value.map(u16::try_from) {
+            None => Some(Written { width: None, range }),
+            Some(Ok(width @ 1..)) => Some(Written { width: Some(Width::Bytes(width)), range }),
+            _ => {
+                self.tell(range, "no control takes so many bytes", "a number from 1 to 65535 expected");
+                // What it would have been is passed over.
+                self.next_if(|next| next.is_ascii_alphabetic());
+                None
+            }
+        }
+    }
+
+    fn without_width(&mut self, written: &Written, control: &str) -> Option<()> {
+        if written.width.is_some() {
+            self.tell(written.range.clone(), format!("`%{control}` takes no width"), "nothing expected here");
+            return None;
+        }
+        Some(())
+    }
+
+    /// A control that is neither `p` nor `r`.
+    fn simple(&mut self, start: usize, written: &Written) -> Option<Control> {
+        let Some(letter) = self.next() else {
+            let range = self.range(start);
+            self.tell(range, "the text ends within a control", CONTROLS);
+            return None;
+        };
+        let width = written.width.unwrap_or(Width::Bytes(1));
+        let control = match letter {
+            b'c' => Control::Characters(width),
+            b'i' => Control::Skip(width),
+            b'd' => Control::Signed(self.up_to(width, INTEGER, written, "d")?),
+            b'u' => Control::Unsigned(self.up_to(width, INTEGER, written, "u")?),
+            b'x' => Control::Hexadecimal(self.up_to(width, HEXADECIMAL, written, "x")?),
+            b'f' if matches!(width, Width::Bytes(4 | 8 | 10)) => Control::Float(width),
+            b'f' => {
+                let range = self.range(start);
+                self.tell(
+                    range,
+                    "no floating point number has this width",
+                    "`%4f`, `%8f` or `%10f` expected",
+                );
+                return None;
+            }
+            b's' | b'z' => {
+                let (name, control) =
+                    if letter == b's' { ("s", Control::Text) } else { ("z", Control::Dump) };
+                self.without_width(written, name)?;
+                control
+            }
+            other => {
+                // The rest of a character of several bytes is not another mistake.
+                while self.next_if(|next| !other.is_ascii() && next & 0xc0 == 0x80).is_some() {}
+                let range = self.range(start);
+                let (message, expected) = match other {
+                    b'(' | b')' => ("a group stands after `%r` or `%p` only", "`%r(` or `%p(` expected"),
+                    _ => {
+                        ("this is no control", "one of c d f i p r s u x z expected, or %% for the character")
+                    }
+                };
+                self.tell(range, message, expected);
+                return None;
+            }
+        };
+        Some(control)
+    }
+
+    fn up_to(&mut self, width: Width, most: u16, written: &Written, name: &str) -> Option<Width> {
+        if matches!(width, Width::Bytes(bytes) if bytes > most) {
+            self.tell(
+                written.range.clone(),
+                format!("`%{name}` takes no number of so many bytes"),
+                format!("1 to {most} expected"),
+            );
+            return None;
+        }
+        Some(width)
+    }
+
+    /// What stands after `%p`.
+    fn prefixed(&mut self, start: usize, depth: usize) -> Option<Item> {
+        match self.peek() {
+            Some(b'(') => Some(Item::Group(self.group(start, depth)?)),
+            Some(refused @ (b'r' | b'u' | b'p')) => {
+                self.at += 1;
+                let range = self.range(start);
+                let refused = char::from(refused);
+                let mistake = Mistake::new(
+                    range,
+                    format!("`%p` is not combined with `{refused}`"),
+                    "one of c d f i s x z expected, or a group",
+                );
+                self.mistakes.push(match refused {
+                    'u' => mistake.help("a group may hold it: `%p(%4u)`"),
+                    'r' => mistake.help("`%r` reads a prefix itself"),
+                    _ => mistake,
+                });
+                None
+            }
+            Some(next) if next.is_ascii_alphanumeric() => {
+                let written = self.width()?;
+                match self.peek() {
+                    Some(b'u' | b'r' | b'p') => self.prefixed(start, depth),
+                    _ => self.simple(start, &written).map(Item::Prefixed),
+                }
+            }
+            _ => Some(Item::Prefix),
+        }
+    }
+
+    /// What stands after `%r`.
+    fn repeated(&mut self, start: usize, depth: usize) -> Option<Item> {
+        if depth >= DEPTH {
+            self.too_deep(start);
+            return None;
+        }
+        let part = match self.peek() {
+            Some(b'(') => self.group(start, depth)?,
+            Some(next) if next.is_ascii_alphanumeric() => Part::new(vec![self.control(start, depth + 1)?]),
+            _ => {
+                let range = self.range(start);
+                self.tell(
+                    range,
+                    "`%r` repeats nothing",
+                    "a control or a group expected after it, as in `%r4x` or `%r(%4x )`",
+                );
+                return None;
+            }
+        };
+        let takes_data = part.items.iter().any(|item| !matches!(item, Item::Literal(_)));
+        if !takes_data {
+            let range = self.range(start);
+            self.tell(
+                range,
+                "nothing in this group takes data: it would be repeated without end",
+                "a control expected in it",
+            );
+            return None;
+        }
+        Some(Item::Repeated(part))
+    }
+
+    /// A group in parentheses, before which the compiler stands.
+    fn group(&mut self, start: usize, depth: usize) -> Option<Part> {
+        self.at += 1;
+        if depth >= DEPTH {
+            self.too_deep(start);
+            return None;
+        }
+        let opening = self.range(start);
+        let mut items = Vec::new();
+        self.sequence(&mut items, depth + 1);
+        if self.next().is_none() {
+            self.tell(opening, "this group does not end", "`)` expected after it");
+            return None;
+        }
+        Some(Part::new(items))
+    }
+
+    fn too_deep(&mut self, start: usize) {
+        let range = self.range(start);
+        self.tell(range, "groups within groups are too deep", format!("{DEPTH} of them at most"));
+    }
+}

@@ -1,0 +1,243 @@
+//! The templates of a directory, kept in memory, by the codes of the records they are for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::compile::Template;
+use super::dump::dump;
+use super::index::{Entry, Index};
+use super::load::{self, Stamp};
+use super::parse::TemplateFile;
+use super::problem::{Problem, Source};
+use super::write::Formatted;
+use crate::header::header;
+use crate::{Items, Record};
+
+/// Why there are no templates at all.
+#[derive(Debug)]
+pub struct OpenError {
+    /// The directory.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the templates of `{}` cannot be read: {}", self.path.display(), self.cause)
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// A file as it was read.
+#[derive(Clone, Debug)]
+struct Loaded {
+    entry: Entry,
+    stamp: Stamp,
+    file: TemplateFile,
+}
+
+/// The templates of a directory.
+///
+/// ```no_run
+/// use dprobes_trace::template::Templates;
+/// use dprobes_trace::{Items, Record};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut templates = Templates::open("/usr/share/templates".as_ref())?;
+/// let mut text = Vec::new();
+/// templates.format(Items::DEFAULT, &Record::default(), &mut text);
+/// if templates.refresh()? {
+///     templates.problems().for_each(|problem| eprintln!("{problem}"));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Templates {
+    path: PathBuf,
+    index: Index,
+    /// How the index was when it was read.
+    stamp: Stamp,
+    files: Vec<Loaded>,
+    /// Where the template of a major and a minor code is: its file, and its number there.
+    places: HashMap<(u32, u32), (usize, usize)>,
+    /// What is wrong between files.
+    conflicts: Vec<Problem>,
+}
+
+impl Templates {
+    /// Reads all templates of a directory: the library's *initialise*. `path` is a directory with a file `directory` that names the
+    /// template files, such a file itself, or a directory of `*.fmt` files. Mistakes in files are [`Templates::problems`]; the
+    /// templates without mistakes are there.
+    ///
+    /// # Errors
+    /// The path is not there or cannot be read, or there is no template file.
+    pub fn open(path: &Path) -> Result<Templates, OpenError> {
+        let failed = |cause| OpenError { path: path.to_owned(), cause };
+        let index = Index::read(path).map_err(failed)?;
+        // Taken before the files are read: what changes meanwhile is read again.
+        let stamp = Stamp::of(&index.from);
+        let files = index.entries.iter().cloned().map(Loaded::read).collect();
+        let mut templates = Templates {
+            path: path.to_owned(),
+            index,
+            stamp,
+            files,
+            places: HashMap::new(),
+            conflicts: Vec::new(),
+        };
+        templates.place();
+        Ok(templates)
+    }
+
+    /// Templates that are in no directory: those that a trace was stored with. Of two for the same codes, the last counts.
+    pub fn of(templates: impl IntoIterator<Item = Template>) -> Templates {
+        let file = TemplateFile { templates: templates.into_iter().collect(), ..TemplateFile::default() };
+        let codes = file.templates.iter().map(|template| (template.major, template.minor));
+        let places = codes.zip((0..).map(|number| (0, number))).collect();
+        let entry = Entry { path: PathBuf::new(), major: None };
+        Templates {
+            path: PathBuf::new(),
+            index: Index::default(),
+            stamp: Stamp::default(),
+            files: vec![Loaded { entry, stamp: Stamp::default(), file }],
+            places,
+            conflicts: Vec::new(),
+        }
+    }
+
+    /// Reads again what has been changed since it was read, if anything has: whether it was. What costs is one look at each file.
+    ///
+    /// # Errors
+    /// The directory cannot be read any more. The templates stay as they were.
+    pub fn refresh(&mut self) -> Result<bool, OpenError> {
+        if Stamp::of(&self.index.from) != self.stamp {
+            let again = Templates::open(&self.path)?;
+            *self = again;
+            return Ok(true);
+        }
+        let mut is_changed = false;
+        for loaded in &mut self.files {
+            if Stamp::of(&loaded.entry.path) != loaded.stamp {
+                *loaded = Loaded::read(loaded.entry.clone());
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.place();
+        }
+        Ok(is_changed)
+    }
+
+    /// Whatever is wrong with the directory and its files.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        let files = self.files.iter().flat_map(|loaded| &loaded.file.problems);
+        self.index.problems.iter().chain(&self.conflicts).chain(files)
+    }
+
+    /// The templates, by file and in the order of each.
+    pub fn templates(&self) -> impl Iterator<Item = (&Path, &Template)> {
+        let files = self.files.iter().enumerate();
+        files.flat_map(move |(number, loaded)| {
+            let own = loaded.file.templates.iter();
+            own.filter(move |template| {
+                self.places.get(&(template.major, template.minor)).is_some_and(|&(file, _)| file == number)
+            })
+            .map(|template| (loaded.entry.path.as_path(), template))
+        })
+    }
+
+    /// How many template files there are.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The template for records with these codes.
+    pub fn get(&self, major: u32, minor: u32) -> Option<&Template> {
+        let &(file, number) = self.places.get(&(major, minor))?;
+        self.files.get(file)?.file.templates.get(number)
+    }
+
+    /// Appends a record as text: its header with these items and the template's description, then its data as the template has
+    /// it; as a dump, where there is no template. It ends with a newline, beside those of the template itself.
+    ///
+    /// ```text
+    /// DProbes(1,1) cpu=0 pid=4711: large request
+    /// size=8192
+    /// ```
+    pub fn format(&self, items: Items, record: &Record, out: &mut Vec<u8>) -> Formatted {
+        header(items, record, out);
+        let template = self.get(record.major, record.minor);
+        if let Some(template) = template.filter(|template| !template.description.is_empty()) {
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(template.description.as_bytes());
+        }
+        out.push(b'\n');
+        let start = out.len();
+        let formatted = match template {
+            Some(template) => template.format(record, out),
+            None => {
+                dump(&record.data, out);
+                Formatted::default()
+            }
+        };
+        if out.len() > start {
+            out.push(b'\n');
+        }
+        formatted
+    }
+
+    /// Finds the place of each template. Of two files for one major code, the first counts.
+    fn place(&mut self) {
+        self.places.clear();
+        self.conflicts.clear();
+        let mut majors: HashMap<u32, usize> = HashMap::new();
+        for (number, loaded) in self.files.iter().enumerate() {
+            let Some(major) = loaded.file.major else { continue };
+            if let Some(wanted) = loaded.entry.major.filter(|&wanted| wanted != major) {
+                self.conflicts.push(Problem::of_file(
+                    &loaded.entry.path,
+                    format!(
+                        "its major code is {major}, but {} has it for {wanted}",
+                        self.index.from.display()
+                    ),
+                ));
+                continue;
+            }
+            if let Some(&first) = majors.get(&major) {
+                let first = self.files[first].entry.path.display();
+                self.conflicts.push(Problem::of_file(
+                    &loaded.entry.path,
+                    format!("its major code, {major}, is that of {first} too, which is used; each has a file of its own"),
+                ));
+                continue;
+            }
+            majors.insert(major, number);
+            for (place, template) in loaded.file.templates.iter().enumerate() {
+                self.places.insert((template.major, template.minor), (number, place));
+            }
+        }
+    }
+}
+
+impl Loaded {
+    fn read(entry: Entry) -> Loaded {
+        let stamp = Stamp::of(&entry.path);
+        let file = match load::text(&entry.path) {
+            Ok((text, mistakes)) => TemplateFile::read(&Source::new(&entry.path, &text), mistakes),
+            Err(error) => TemplateFile {
+                problems: vec![Problem::of_file(&entry.path, error.to_string())],
+                ..TemplateFile::default()
+            },
+        };
+        Loaded { entry, stamp, file }
+    }
+}

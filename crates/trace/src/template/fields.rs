@@ -1,0 +1,203 @@
+//! What a template says of a record's data: the names and types of its values.
+//!
+//! A template names no values, but the text before a control does: `size=%8u from 0x%8x` has the fields `size` and `from`.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::compile::Template;
+use super::control::{Control, Item, Part, Width};
+
+/// Characters of a label. Of a longer text, the last word is taken.
+const LABEL: usize = 40;
+
+/// A value that every record of a template has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// A name, in letters, digits and `_`, and unlike the others of its template or group: from the label, or `field3` for the third.
+    pub name: String,
+    /// The text before it that says what it is, as it stands in the template; empty where there is none.
+    pub label: String,
+    /// What it is, and how wide.
+    pub kind: Kind,
+}
+
+/// What a field is. All numbers are little-endian.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An unsigned integer of at most 8 bytes.
+    Unsigned(Width),
+    /// A signed integer of at most 8 bytes.
+    Signed(Width),
+    /// An unsigned integer of at most 8 bytes that is shown in hexadecimal: an address, flags.
+    Hexadecimal(Width),
+    /// A floating point number of 4, 8 or 10 bytes.
+    Float(Width),
+    /// So many characters.
+    Characters(u16),
+    /// A string, of any length.
+    Text,
+    /// Bytes: so many, or any number.
+    Bytes(Option<u16>),
+    /// So many elements of one kind as the record says.
+    List(Box<Kind>),
+    /// Several values that belong together.
+    Struct(Vec<Field>),
+}
+
+impl fmt::Display for Template {
+    /// The template as a list of what its records hold: `9,1 write: fd i32, length x64, codes [u16]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{} {}:", self.major, self.minor, self.description)?;
+        for (number, field) in self.fields().iter().enumerate() {
+            write!(f, "{} {field}", if number == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Field {
+    /// Its name and its kind.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.kind)
+    }
+}
+
+impl fmt::Display for Kind {
+    /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list in brackets, a structure in braces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Unsigned(width) => write!(f, "u{width}"),
+            Kind::Signed(width) => write!(f, "i{width}"),
+            Kind::Hexadecimal(width) => write!(f, "x{width}"),
+            Kind::Float(width) => write!(f, "f{width}"),
+            Kind::Characters(count) => write!(f, "char[{count}]"),
+            Kind::Text => f.write_str("text"),
+            Kind::Bytes(Some(count)) => write!(f, "bytes[{count}]"),
+            Kind::Bytes(None) => f.write_str("bytes"),
+            Kind::List(element) => write!(f, "[{element}]"),
+            Kind::Struct(fields) => {
+                for (number, field) in fields.iter().enumerate() {
+                    write!(f, "{} {field}", if number == 0 { "{" } else { "," })?;
+                }
+                f.write_str(" }")
+            }
+        }
+    }
+}
+
+/// The fields of items.
+pub(super) fn of(items: &[Item]) -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::new();
+    let mut names = Names::default();
+    let mut before: &[u8] = &[];
+    for item in items {
+        if let Some((inner, kind)) = kind(item) {
+            let own = label(&String::from_utf8_lossy(before));
+            // A label within a group of one value is nearer than one before it.
+            let label = if inner.is_empty() { own } else { inner };
+            fields.push(Field { name: names.name(&label, fields.len() + 1), label, kind });
+        }
+        before = match item {
+            Item::Literal(text) => text,
+            // What is only passed over stands between a label and its value.
+            Item::Prefix | Item::Control(Control::Skip(_)) => before,
+            _ => &[],
+        };
+    }
+    fields
+}
+
+/// What an item is, and the label that stands within it.
+fn kind(item: &Item) -> Option<(String, Kind)> {
+    match item {
+        Item::Literal(_) | Item::Prefix => None,
+        Item::Control(control) | Item::Prefixed(control) => Some((String::new(), simple(*control)?)),
+        Item::Group(part) => together(part),
+        Item::Repeated(part) => {
+            let (label, kind) = together(part)?;
+            Some((label, Kind::List(Box::new(kind))))
+        }
+    }
+}
+
+/// What a group is: its only value, or all of them.
+fn together(part: &Part) -> Option<(String, Kind)> {
+    let mut fields = of(&part.items);
+    match fields.len() {
+        0 => None,
+        1 => fields.pop().map(|field| (field.label, field.kind)),
+        _ => Some((String::new(), Kind::Struct(fields))),
+    }
+}
+
+fn simple(control: Control) -> Option<Kind> {
+    Some(match control {
+        Control::Skip(_) => return None,
+        Control::Characters(width) => Kind::Characters(width.bytes(8) as u16),
+        Control::Signed(width) => Kind::Signed(width),
+        Control::Unsigned(width) => Kind::Unsigned(width),
+        Control::Hexadecimal(Width::Bytes(bytes @ 9..)) => Kind::Bytes(Some(bytes)),
+        Control::Hexadecimal(width) => Kind::Hexadecimal(width),
+        Control::Float(width) => Kind::Float(width),
+        Control::Text => Kind::Text,
+        Control::Dump => Kind::Bytes(None),
+    })
+}
+
+/// The end of a text that says what the value after it is: `, return code=0x` says `return code`.
+fn label(text: &str) -> String {
+    let mut text = text;
+    loop {
+        let shorter =
+            text.trim_end_matches(|last: char| last.is_whitespace() || "=:'\"`([{<#".contains(last));
+        let shorter = match shorter.strip_suffix("0x").or_else(|| shorter.strip_suffix("0X")) {
+            Some(number) if !number.ends_with(|last: char| last.is_alphanumeric()) => number,
+            _ => shorter,
+        };
+        if shorter.len() == text.len() {
+            break;
+        }
+        text = shorter;
+    }
+    let ends = |each: char| each.is_control() || ",;:|=()[]{}<>\"'`".contains(each);
+    let last = text.rsplit(ends).next().unwrap_or_default().trim();
+    match last.chars().nth(LABEL) {
+        Some(_) => last.rsplit(' ').next().unwrap_or_default().chars().take(LABEL).collect(),
+        None => last.to_owned(),
+    }
+}
+
+/// The names that have been given.
+#[derive(Default)]
+struct Names {
+    /// How often each was wanted.
+    wanted: HashMap<String, usize>,
+}
+
+impl Names {
+    /// A name for the value at a place, from its label.
+    fn name(&mut self, label: &str, place: usize) -> String {
+        let mut name = String::new();
+        for each in label.chars() {
+            match each {
+                'A'..='Z' | 'a'..='z' | '0'..='9' | '_' => name.push(each),
+                _ if name.ends_with('_') => {}
+                _ => name.push('_'),
+            }
+        }
+        let name = match name.trim_matches('_') {
+            "" => format!("field{place}"),
+            name if name.starts_with(|first: char| first.is_ascii_digit()) => format!("_{name}"),
+            name => name.to_owned(),
+        };
+        let mut unique = name.clone();
+        // A name with a number may be another's label: it is taken too, so that each number is tried once.
+        while let Some(count) = self.wanted.get_mut(&unique) {
+            *count += 1;
+            unique = format!("{name}_{count}");
+        }
+        self.wanted.insert(unique.clone(), 1);
+        unique
+    }
+}

@@ -1,0 +1,135 @@
+//! The template directory: which file has the templates of a major code.
+//!
+//! ```text
+//! directory = ("major" "=" number "file" "=" string)*        with a comma after each statement, or none
+//! ```
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::load;
+use super::problem::{Mistake, Problem, Source};
+use super::statement::{Keyword, Kind, Value, statements};
+
+/// The name of the file that is the template directory, in a directory of files.
+const NAME: &str = "directory";
+
+/// How the names of template files end, where no such file names them.
+const EXTENSION: &str = "fmt";
+
+/// Template files, at most: one for each module.
+const MOST_FILES: usize = 4096;
+
+const KEYWORDS: &[Keyword] = &[("major", Kind::Number), ("file", Kind::Text)];
+
+/// A file of templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    /// The major code it is named for; none where the file alone says it.
+    pub(super) major: Option<u32>,
+}
+
+/// The files of a directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    pub(super) entries: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+    /// What these are from: if it changes, they do.
+    pub(super) from: PathBuf,
+}
+
+impl Index {
+    /// The template files that a path stands for: a template directory, a directory of files that has one, or one in which each
+    /// template file stands for itself.
+    ///
+    /// # Errors
+    /// The path is not there or cannot be read, or there is no template file.
+    pub(super) fn read(path: &Path) -> io::Result<Index> {
+        if !path.metadata()?.is_dir() {
+            return Index::named(path);
+        }
+        let own = path.join(NAME);
+        match own.try_exists()? {
+            true => Index::named(&own),
+            false => Index::found(path),
+        }
+    }
+
+    /// Those that a template directory names.
+    fn named(file: &Path) -> io::Result<Index> {
+        let (text, mut mistakes) = load::text(file)?;
+        let source = Source::new(file, &text);
+        let home = file.parent().unwrap_or(Path::new(""));
+        let mut entries = Vec::new();
+        let mut lines: HashMap<u32, usize> = HashMap::new();
+        let mut major = None;
+        for statement in statements(&text, KEYWORDS, &mut mistakes) {
+            match statement.value {
+                Value::Number(number) => {
+                    if let Some((_, at)) = major.replace((number, statement.at)) {
+                        mistakes.push(Mistake::new(
+                            at,
+                            "this major code has no file",
+                            "`file=` expected after it",
+                        ));
+                    }
+                    let line = source.line(statement.value_at.start);
+                    if let Some(number) = number
+                        && let Some(line) = lines.insert(number, line)
+                    {
+                        let message = format!("major code {number} has a file already");
+                        let expected = format!("the first is in line {line}");
+                        mistakes.push(Mistake::new(statement.value_at, message, expected));
+                    }
+                }
+                Value::Text(name) => match major.take() {
+                    None => mistakes.push(Mistake::new(
+                        statement.at,
+                        "this file is for no major code",
+                        "`major=` expected before it",
+                    )),
+                    Some((None, _)) => {}
+                    Some((major, _)) => {
+                        let path = home.join(String::from_utf8_lossy(&name.bytes).as_ref());
+                        entries.push(Entry { path, major });
+                    }
+                },
+            }
+        }
+        if let Some((_, at)) = major {
+            mistakes.push(Mistake::new(at, "this major code has no file", "`file=` expected after it"));
+        }
+        let index = Index { entries, problems: source.problems(mistakes), from: file.to_owned() };
+        Ok(index.limited())
+    }
+
+    /// Those that are in a directory.
+    fn found(directory: &Path) -> io::Result<Index> {
+        let mut entries = Vec::new();
+        for file in directory.read_dir()? {
+            let path = file?.path();
+            if path.extension() == Some(OsStr::new(EXTENSION)) {
+                entries.push(Entry { path, major: None });
+            }
+        }
+        if entries.is_empty() {
+            return Err(io::Error::other(format!(
+                "there is no template file in it: neither `{NAME}`, which names them, nor one that ends in `.{EXTENSION}`"
+            )));
+        }
+        entries.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(Index { entries, problems: Vec::new(), from: directory.to_owned() }.limited())
+    }
+
+    fn limited(mut self) -> Index {
+        if self.entries.len() > MOST_FILES {
+            let message = format!("of {} template files, {MOST_FILES} are read", self.entries.len());
+            self.problems.push(Problem::of_file(&self.from, message));
+            self.entries.truncate(MOST_FILES);
+        }
+        self
+    }
+}

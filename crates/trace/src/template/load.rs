@@ -1,0 +1,60 @@
+//! Files as they are read, and as they were when they were read.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::problem::Mistake;
+
+/// Bytes of a template file, at most.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What tells that a file has been changed, or is another one. None: it could not be had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp(Option<[i64; 6]>);
+
+impl Stamp {
+    /// That of a path as it is now.
+    pub(super) fn of(path: &Path) -> Stamp {
+        Stamp(path.metadata().ok().map(|metadata| Stamp::numbers(&metadata)))
+    }
+
+    fn numbers(metadata: &Metadata) -> [i64; 6] {
+        [
+            metadata.dev().cast_signed(),
+            metadata.ino().cast_signed(),
+            metadata.size().cast_signed(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            // Tools that copy a file's time with it do not copy this one.
+            metadata.ctime_nsec(),
+        ]
+    }
+}
+
+/// A file's text, and a mistake if it is none.
+///
+/// # Errors
+/// It cannot be read, is no file, or too large.
+pub(super) fn text(path: &Path) -> io::Result<(String, Vec<Mistake>)> {
+    // Another kind of file might never end, or never begin.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!(
+            "is larger than {MOST_BYTES} bytes, and a template file is not"
+        )));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => (text, Vec::new()),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let mistake = Mistake::new(at..at + 1, "the file is not in UTF-8", "text in UTF-8 expected");
+            (String::from_utf8_lossy(error.as_bytes()).into_owned(), vec![mistake])
+        }
+    })
+}

@@ -1,0 +1,153 @@
+//! What is wrong with a template file, and where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// Problems of one file that are told.
+const MOST_PROBLEMS: usize = 100;
+
+/// A mistake in a template file, or a file that cannot be had. It is displayed with the line it is in, in the manner of rustc.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1; 0 where the whole file is meant.
+    pub line: usize,
+    /// The column, from 1, in characters; 0 where the whole file is meant.
+    pub column: usize,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What was expected at the place.
+    pub expected: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// The text of the line, and what is marked in it, in bytes.
+    text: String,
+    mark: Range<usize>,
+}
+
+/// A mistake as it is found: cheap, since a hostile file may have any number.
+#[derive(Clone, Debug)]
+pub(super) struct Mistake {
+    /// Where it is, in bytes.
+    pub(super) range: Range<usize>,
+    pub(super) message: String,
+    pub(super) expected: String,
+    pub(super) help: Option<&'static str>,
+}
+
+impl Mistake {
+    pub(super) fn new(
+        range: Range<usize>,
+        message: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Mistake {
+        Mistake { range, message: message.into(), expected: expected.into(), help: None }
+    }
+
+    /// Says what to do.
+    pub(super) fn help(self, help: &'static str) -> Mistake {
+        Mistake { help: Some(help), ..self }
+    }
+}
+
+/// A file's text, and its name.
+#[derive(Clone, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+    /// Where its lines start.
+    lines: Vec<usize>,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(file: &'a Path, text: &'a str) -> Source<'a> {
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        Source { file, text, lines: std::iter::once(0).chain(starts).collect() }
+    }
+
+    /// The line, from 1, that a byte is in.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.lines.partition_point(|&start| start <= at)
+    }
+
+    /// The first of these mistakes, in the file's order, as problems.
+    pub(super) fn problems(&self, mut mistakes: Vec<Mistake>) -> Vec<Problem> {
+        mistakes.sort_by_key(|mistake| mistake.range.start);
+        mistakes.into_iter().take(MOST_PROBLEMS).map(|mistake| self.problem(mistake)).collect()
+    }
+
+    fn problem(&self, mistake: Mistake) -> Problem {
+        let Mistake { range, message, expected, help } = mistake;
+        let at = self.boundary(range.start);
+        let line = self.line(at);
+        let start = self.lines[line - 1];
+        let text = self.text[start..].lines().next().unwrap_or_default();
+        // A place at the end of a line, or in the carriage return there, is marked behind its text.
+        let mark = (at - start).min(text.len());
+        let end = (self.boundary(range.end).max(at) - start).clamp(mark, text.len());
+        Problem {
+            file: self.file.to_owned(),
+            line,
+            column: text[..mark].chars().count() + 1,
+            message,
+            expected,
+            help: help.map(str::to_owned),
+            text: text.to_owned(),
+            mark: mark..end,
+        }
+    }
+
+    /// The start of the character that a byte belongs to.
+    fn boundary(&self, at: usize) -> usize {
+        let at = at.min(self.text.len());
+        (0..=at).rev().find(|&at| self.text.is_char_boundary(at)).unwrap_or(0)
+    }
+}
+
+impl Problem {
+    /// A problem with a file as a whole.
+    pub(super) fn of_file(file: &Path, message: impl Into<String>) -> Problem {
+        Problem {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            message: message.into(),
+            expected: String::new(),
+            help: None,
+            text: String::new(),
+            mark: 0..0,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// The message with its line, without a newline at the end:
+    ///
+    /// ```text
+    /// error: no control is called `q`
+    ///  --> malloc.fmt:4:10
+    ///   |
+    /// 4 | fmt="size %q"
+    ///   |           ^^ one of c d f i p r s u x z expected
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.to_string_lossy();
+        if self.line == 0 {
+            return write!(f, "error: {file}: {}", self.message);
+        }
+        let mark = AnnotationKind::Primary.span(self.mark.clone()).label(self.expected.as_str());
+        let snippet = Snippet::source(self.text.as_str()).line_start(self.line).path(file).annotation(mark);
+        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str())).element(snippet);
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        f.write_str(&Renderer::plain().decor_style(DecorStyle::Ascii).render(&[group]))
+    }
+}
+
+impl std::error::Error for Problem {}

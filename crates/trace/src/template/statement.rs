@@ -1,0 +1,148 @@
+//! Statements of the form `keyword=value`, of which template files and their directory consist.
+
+use std::ops::Range;
+
+use super::lex::{Quoted, Token, Word, words};
+use super::problem::Mistake;
+
+/// A keyword, and what its value is.
+pub(super) type Keyword = (&'static str, Kind);
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Number,
+    Text,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// None: it is wrong, which has been told.
+    Number(Option<u32>),
+    Text(Quoted),
+}
+
+/// A statement that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    pub(super) keyword: &'static str,
+    /// Where the keyword stands.
+    pub(super) at: Range<usize>,
+    pub(super) value: Value,
+    /// Where the value stands.
+    pub(super) value_at: Range<usize>,
+}
+
+/// The statements of a text. What is none is told and passed over, up to the next `keyword=`.
+pub(super) fn statements(text: &str, keywords: &[Keyword], mistakes: &mut Vec<Mistake>) -> Vec<Statement> {
+    let words = words(text, mistakes);
+    let mut reader = Reader { end: text.trim_end().len(), words: &words, keywords, mistakes };
+    let mut statements = Vec::new();
+    while !reader.words.is_empty() {
+        let before = reader.words.len();
+        match reader.statement() {
+            Some(statement) => statements.push(statement),
+            None => reader.recover(before),
+        }
+    }
+    statements
+}
+
+struct Reader<'a> {
+    /// Where the text ends.
+    end: usize,
+    words: &'a [Word],
+    keywords: &'a [Keyword],
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<&Word> {
+        let (first, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(first)
+    }
+
+    /// Where the next word stands, or the end of the text.
+    fn here(&self) -> Range<usize> {
+        self.words.first().map_or(self.end..self.end, |word| word.range.clone())
+    }
+
+    fn wrong(&mut self, at: Range<usize>, message: String, expected: impl Into<String>) {
+        self.mistakes.push(Mistake::new(at, message, expected));
+    }
+
+    /// The names of the keywords, as they are told.
+    fn known(&self) -> String {
+        let names: Vec<String> = self.keywords.iter().map(|(name, _)| format!("`{name}=`")).collect();
+        format!("{} expected", names.join(" or "))
+    }
+
+    /// The statement that begins here. None: there is none, which has been told.
+    fn statement(&mut self) -> Option<Statement> {
+        let at = self.here();
+        let Some(Word { token: Token::Name(name), .. }) = self.words.first() else {
+            let known = self.known();
+            self.wrong(at, "no statement begins so".to_owned(), known);
+            return None;
+        };
+        let Some(&(keyword, kind)) = self.keywords.iter().find(|(keyword, _)| keyword == name) else {
+            let (message, known) = (format!("`{name}` is no keyword"), self.known());
+            self.wrong(at, message, known);
+            return None;
+        };
+        self.next();
+        if !matches!(self.words.first(), Some(Word { token: Token::Equals, .. })) {
+            self.wrong(self.here(), format!("`{keyword}` has no value"), "`=` expected");
+            return None;
+        }
+        self.next();
+        let value_at = self.here();
+        let value = match (kind, self.words.first().map(|word| &word.token)) {
+            (Kind::Number, Some(&Token::Number(number))) => {
+                self.next();
+                Value::Number(number)
+            }
+            (Kind::Text, Some(Token::Text(_))) => Value::Text(self.texts()),
+            (Kind::Number, _) => {
+                self.wrong(
+                    value_at,
+                    format!("`{keyword}` has no value"),
+                    "a number expected, as in 12 or 0x0c",
+                );
+                return None;
+            }
+            (Kind::Text, _) => {
+                self.wrong(value_at, format!("`{keyword}` has no value"), "a string in quotes expected");
+                return None;
+            }
+        };
+        if matches!(self.words.first(), Some(Word { token: Token::Comma, .. })) {
+            self.next();
+        }
+        Some(Statement { keyword, at, value, value_at })
+    }
+
+    /// Strings that stand one after another are one.
+    fn texts(&mut self) -> Quoted {
+        let mut whole = Quoted::default();
+        while let Some(Word { token: Token::Text(text), .. }) = self.words.first() {
+            whole.append(text.clone());
+            self.next();
+        }
+        whole
+    }
+
+    /// Goes on to the next name that has a `=`, but not to where a wrong statement began with so many words left.
+    fn recover(&mut self, before: usize) {
+        if self.words.len() == before {
+            self.next();
+        }
+        let begins = |words: &[Word]| {
+            matches!(words, [Word { token: Token::Name(_), .. }, Word { token: Token::Equals, .. }, ..])
+        };
+        let next = (0..self.words.len()).find(|&at| begins(&self.words[at..]));
+        self.words = &self.words[next.unwrap_or(self.words.len())..];
+    }
+}

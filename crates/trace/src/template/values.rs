@@ -1,0 +1,179 @@
+//! A record's data as typed values, for those who write it in other forms.
+
+use super::compile::Template;
+use super::control::Control;
+use super::walk::{Data, Trouble, Visitor, walk};
+use crate::Record;
+
+/// Values that repetitions may make of one record; no more are begun then.
+const MOST_VALUES: usize = 1 << 18;
+
+/// A value of a record, of the kind that the [`Field`](super::Field) at its place has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Of `%u`, and of `%x` up to 8 bytes.
+    Unsigned(u64),
+    /// Of `%d`.
+    Signed(i64),
+    /// Of `%f`.
+    Float(f64),
+    /// Of `%s` and `%c`: bytes, which need be no text.
+    Text(&'a [u8]),
+    /// Of `%z`, and of `%x` beyond 8 bytes: as they stand in the record.
+    Bytes(&'a [u8]),
+    /// Of `%r`: its elements. What is wrong with one of them is in its place.
+    List(Vec<Value<'a>>),
+    /// Of a group of several values.
+    Struct(Vec<Value<'a>>),
+    /// What could not be logged: the address (or the selector) that could not be read.
+    Fault(u64),
+    /// What is not there, because the data has ended or is of an unknown kind.
+    Missing,
+}
+
+/// The values of one record, in the order of the template's fields. There are as many as fields.
+#[derive(Clone, Debug)]
+pub struct Values<'a>(std::vec::IntoIter<Value<'a>>);
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Values<'_> {}
+
+impl Template {
+    /// The values of a record, as many as there are [`Template::fields`].
+    pub fn values<'a>(&self, record: &'a Record) -> Values<'a> {
+        let mut data = Data::new(&record.data, record.word);
+        let mut collector =
+            Collector { values: Vec::with_capacity(self.fields.len()), ..Collector::default() };
+        // What breaks the walk leaves values missing.
+        let _ = walk(&self.items, &mut data, &mut collector);
+        collector.values.resize(self.fields.len(), Value::Missing);
+        Values(collector.values.into_iter())
+    }
+}
+
+#[derive(Default)]
+struct Collector<'a> {
+    /// The values of all groups and lists that have begun.
+    values: Vec<Value<'a>>,
+    /// Where each of these begins.
+    starts: Vec<usize>,
+    /// How many values have been made.
+    made: usize,
+}
+
+impl<'a> Collector<'a> {
+    fn push(&mut self, value: Value<'a>) {
+        self.made += 1;
+        self.values.push(value);
+    }
+
+    fn start(&mut self) -> usize {
+        self.starts.pop().unwrap_or_default()
+    }
+}
+
+impl<'a> Visitor<'a> for Collector<'a> {
+    fn literal(&mut self, _text: &[u8]) {}
+
+    fn value(&mut self, control: Control, bytes: &'a [u8]) {
+        self.push(match control {
+            Control::Characters(_) | Control::Text => Value::Text(bytes),
+            Control::Signed(_) => Value::Signed(signed(bytes)),
+            Control::Unsigned(_) => Value::Unsigned(integer(bytes)),
+            Control::Hexadecimal(_) if bytes.len() <= 8 => Value::Unsigned(integer(bytes)),
+            Control::Float(_) => Value::Float(float(bytes)),
+            Control::Hexadecimal(_) | Control::Dump | Control::Skip(_) => Value::Bytes(bytes),
+        });
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'a>, is_field: bool) {
+        if is_field {
+            self.push(match trouble {
+                Trouble::Fault(number) | Trouble::Selector(number) => Value::Fault(integer(number)),
+                _ => Value::Missing,
+            });
+        }
+    }
+
+    fn begin_group(&mut self) {
+        self.starts.push(self.values.len());
+    }
+
+    fn end_group(&mut self, fields: usize) {
+        let start = self.start();
+        self.made += start + fields - self.values.len();
+        self.values.resize(start + fields, Value::Missing);
+        if fields > 1 {
+            let group = self.values.drain(start..).collect();
+            self.values.push(Value::Struct(group));
+        }
+    }
+
+    fn begin_list(&mut self) {
+        self.starts.push(self.values.len());
+    }
+
+    fn end_list(&mut self, fields: usize) {
+        let start = self.start();
+        if fields > 0 {
+            let list = self.values.drain(start..).collect();
+            self.values.push(Value::List(list));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.made >= MOST_VALUES
+    }
+}
+
+/// A little-endian number, of which 8 bytes count.
+pub(super) fn integer(bytes: &[u8]) -> u64 {
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(bytes) => u64::from_le_bytes(bytes),
+        Err(_) => bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    }
+}
+
+/// The same, with its sign.
+pub(super) fn signed(bytes: &[u8]) -> i64 {
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    (integer(bytes) << unused).cast_signed() >> unused
+}
+
+/// A floating point number of 4, 8 or 10 bytes. One of 10 bytes, the x87's, is rounded to 8.
+pub(super) fn float(bytes: &[u8]) -> f64 {
+    match bytes {
+        [significand @ .., low, high] if bytes.len() == 10 => {
+            extended(integer(significand), u16::from_le_bytes([*low, *high]))
+        }
+        _ if bytes.len() == 8 => f64::from_bits(integer(bytes)),
+        _ => f32::from_bits(integer(bytes) as u32).into(),
+    }
+}
+
+/// An x87 number: its significand, with the whole part in the highest bit, and its sign and exponent.
+fn extended(significand: u64, high: u16) -> f64 {
+    let sign = if high & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let size = match high & 0x7fff {
+        0x7fff if significand << 1 == 0 => f64::INFINITY,
+        0x7fff => f64::NAN,
+        biased => {
+            let exponent = i32::from(biased) - 16383 - 63;
+            // In two steps: the power alone may be too small for a double where the number is not.
+            let half = exponent / 2;
+            significand as f64 * 2f64.powi(half) * 2f64.powi(exponent - half)
+        }
+    };
+    sign * size
+}

@@ -1,0 +1,254 @@
+//! What bytes of a record each item takes, and what happens where they are too few.
+//!
+//! This is the one place that knows; what is made of the bytes is a [`Visitor`]'s.
+//!
+//! A prefix is three bytes: a token, and a length of 16 bits.
+//!
+//! | token | the length counts | what follows |
+//! |---|---|---|
+//! | 0 | bytes | memory |
+//! | 1 | bytes | a string, which ends earlier where it has a NUL |
+//! | 5, 6, 7 | words | variables, elements of the stack |
+//! | 0xff | bytes | the address that could not be read |
+//! | 0xfe | bytes | the selector that could not be used |
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use super::control::{Control, Item, Part};
+
+/// Bytes of a prefix.
+const PREFIX: usize = 3;
+
+/// What takes the bytes of a record.
+pub(super) trait Visitor<'a> {
+    /// Text of the template.
+    fn literal(&mut self, text: &[u8]);
+    /// Bytes, as many as the control takes; of a text without its NUL. Never those of a skip.
+    fn value(&mut self, control: Control, bytes: &'a [u8]);
+    /// Something in the place of a value (`is_field`), or beside the values.
+    fn trouble(&mut self, trouble: Trouble<'a>, is_field: bool);
+    /// A group begins: so many values that belong together.
+    fn begin_group(&mut self);
+    /// It ends. It may have had fewer values.
+    fn end_group(&mut self, fields: usize);
+    /// A repetition begins, whose elements are groups.
+    fn begin_list(&mut self);
+    /// It ends.
+    fn end_list(&mut self, fields: usize);
+    /// Whether no more is to come: the visitor has taken all it may.
+    fn is_full(&self) -> bool;
+}
+
+/// What is wrong with the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble<'a> {
+    /// The address of memory that could not be read.
+    Fault(&'a [u8]),
+    /// The selector of a segment that could not be used.
+    Selector(&'a [u8]),
+    /// A prefix that nothing is known of, and what it announces.
+    Unknown { token: u8, length: usize },
+    /// Fewer bytes than are wanted.
+    Short { wanted: usize, left: &'a [u8] },
+    /// Fewer bytes than a prefix announces.
+    Cut { announced: usize, there: usize },
+}
+
+/// Data, of which a part has been taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data<'a> {
+    rest: &'a [u8],
+    /// Bytes in a word of the probed program.
+    word: usize,
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn new(rest: &'a [u8], word: usize) -> Data<'a> {
+        Data { rest, word }
+    }
+
+    /// The bytes that have not been taken.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn take_rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// Takes a text: up to its NUL, which is taken too, or all there is.
+    fn take_text(&mut self) -> &'a [u8] {
+        match self.rest.iter().position(|&byte| byte == 0) {
+            Some(end) => {
+                let text = &self.rest[..end];
+                self.rest = &self.rest[end + 1..];
+                text
+            }
+            None => self.take_rest(),
+        }
+    }
+}
+
+/// What a prefix announces.
+struct Announced<'a> {
+    /// The data, as far as it is there.
+    data: Data<'a>,
+    /// How long it should be.
+    length: usize,
+    is_whole: bool,
+}
+
+/// Walks through items and data. It breaks where the data has ended, or the visitor is full.
+pub(super) fn walk<'a>(items: &[Item], data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    for item in items {
+        match item {
+            Item::Literal(text) => to.literal(text),
+            Item::Control(control) => take(*control, data, to)?,
+            Item::Prefix => _ = announced(data, to, false)?,
+            Item::Prefixed(control) => prefixed(*control, data, to)?,
+            Item::Group(part) => group(part, data, to)?,
+            Item::Repeated(part) => repeated(part, data, to)?,
+        }
+    }
+    Continue(())
+}
+
+/// A control on the data as it is.
+fn take<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    let width = match control {
+        Control::Characters(width)
+        | Control::Signed(width)
+        | Control::Float(width)
+        | Control::Skip(width)
+        | Control::Unsigned(width)
+        | Control::Hexadecimal(width) => width.bytes(data.word),
+        Control::Text if data.left() > 0 => {
+            to.value(control, data.take_text());
+            return Continue(());
+        }
+        // There is no text without a byte.
+        Control::Text => 1,
+        Control::Dump => {
+            to.value(control, data.take_rest());
+            return Continue(());
+        }
+    };
+    match data.take(width) {
+        Some(bytes) if control.is_field() => to.value(control, bytes),
+        Some(_) => {}
+        None => return short(width, data, to, control.is_field()),
+    }
+    Continue(())
+}
+
+/// Tells that the data has ended.
+fn short<'a>(
+    wanted: usize,
+    data: &mut Data<'a>,
+    to: &mut impl Visitor<'a>,
+    is_field: bool,
+) -> ControlFlow<()> {
+    to.trouble(Trouble::Short { wanted, left: data.take_rest() }, is_field);
+    Break(())
+}
+
+/// Reads a prefix, and takes what it announces where that is no data: then nothing is announced, and the trouble has been told, in
+/// the place of a value if it is one (`is_field`). Of data, nothing has been taken.
+fn announced<'a>(
+    data: &mut Data<'a>,
+    to: &mut impl Visitor<'a>,
+    is_field: bool,
+) -> ControlFlow<(), Option<Announced<'a>>> {
+    let Some(&[token, low, high]) = data.take(PREFIX) else {
+        short(PREFIX, data, to, is_field)?;
+        return Continue(None);
+    };
+    let count = usize::from(u16::from_le_bytes([low, high]));
+    let length = if matches!(token, 5..=7) { count * if data.word == 4 { 4 } else { 8 } } else { count };
+    let there = length.min(data.left());
+    if matches!(token, 0 | 1 | 5..=7) {
+        let own = &data.rest[..there];
+        let nul = own.iter().position(|&byte| byte == 0).filter(|_| token == 1);
+        let own = nul.map_or(own, |nul| &own[..=nul]);
+        let is_whole = nul.is_some() || there == length;
+        return Continue(Some(Announced { data: Data { rest: own, ..*data }, length, is_whole }));
+    }
+    let bytes = data.take(there).unwrap_or_default();
+    let trouble = match token {
+        0xff => Trouble::Fault(bytes),
+        0xfe => Trouble::Selector(bytes),
+        _ => Trouble::Unknown { token, length },
+    };
+    to.trouble(trouble, is_field);
+    if there < length {
+        return cut(length, there, to).map_continue(|()| None);
+    }
+    Continue(None)
+}
+
+/// Tells that a prefix has announced more than there is; after that comes nothing.
+fn cut<'a>(announced: usize, there: usize, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    to.trouble(Trouble::Cut { announced, there }, false);
+    Break(())
+}
+
+/// A control on what a prefix announces. Only a string takes all of that; after another control the next item goes on where it
+/// has left off. Data that is too short for the control ends with the prefix, not with the record.
+fn prefixed<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    let Some(mut own) = announced(data, to, control.is_field())? else { return Continue(()) };
+    let there = own.data.left();
+    match control {
+        // An empty string is one here.
+        Control::Text => {
+            to.value(control, own.data.take_text());
+            own.data.take_rest();
+        }
+        _ => _ = take(control, &mut own.data, to),
+    }
+    data.take(there - own.data.left());
+    if own.data.left() > 0 { Continue(()) } else { finish(&own, there, to) }
+}
+
+/// A group on what a prefix announces, which is taken whole.
+fn group<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
+    let there = own.data.left();
+    data.take(there);
+    to.begin_group();
+    // Data that is too short for the group ends with the prefix, not with the record.
+    let _ = walk(&part.items, &mut own.data, to);
+    to.end_group(part.fields);
+    finish(&own, there, to)
+}
+
+/// A part, as often as what a prefix announces is long.
+fn repeated<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
+    let there = own.data.left();
+    data.take(there);
+    to.begin_list();
+    let mut flow = Continue(());
+    // Every part has an item that takes data, or breaks where there is too little: the loop ends.
+    while flow.is_continue() && own.data.left() > 0 && !to.is_full() {
+        to.begin_group();
+        flow = walk(&part.items, &mut own.data, to);
+        to.end_group(part.fields);
+    }
+    to.end_list(part.fields);
+    finish(&own, there, to)
+}
+
+/// Goes on after what a prefix has announced.
+fn finish<'a>(own: &Announced<'a>, there: usize, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+    match own.is_whole {
+        _ if to.is_full() => Break(()),
+        true => Continue(()),
+        false => cut(own.length, there, to),
+    }
+}

@@ -1,0 +1,158 @@
+//! A record as the text that a template gives it.
+
+use std::io::Write;
+
+use super::compile::Template;
+use super::control::Control;
+use super::dump::dump;
+use super::values::{float, integer, signed};
+use super::walk::{Data, Trouble, Visitor, walk};
+use crate::Record;
+use crate::digits::{decimal, graphic, hexadecimal, little_endian};
+
+/// Bytes of text that repetitions may make of one record; no more are begun then. A record is 32 KiB at most, but the text of a group
+/// may be any.
+const MOST_TEXT: usize = 1 << 20;
+
+/// How the data of a record met its template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Formatted {
+    /// Whether there is a template for the record. Without one, its data is a dump.
+    pub by_template: bool,
+    /// Whether the data ended before the template, or was cut short. The text says where.
+    pub is_short: bool,
+    /// Bytes at the end of the data that the template does not take. They are not shown.
+    pub unused: usize,
+}
+
+impl Template {
+    /// Appends the data of a record as this template has it, without a header or a newline at its end.
+    pub fn format(&self, record: &Record, out: &mut Vec<u8>) -> Formatted {
+        let mut data = Data::new(&record.data, record.word);
+        let limit = out.len().saturating_add(MOST_TEXT);
+        let mut writer = Writer { out, limit, is_short: false };
+        let flow = walk(&self.items, &mut data, &mut writer);
+        let is_cut = flow.is_break() && writer.is_full();
+        if is_cut {
+            writer.literal(b"<the text is cut here: it would be too long>");
+        }
+        Formatted { by_template: true, is_short: writer.is_short, unused: data.left() }
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    /// How long the text may become.
+    limit: usize,
+    is_short: bool,
+}
+
+impl<'a> Visitor<'a> for Writer<'_> {
+    fn literal(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
+    }
+
+    fn value(&mut self, control: Control, bytes: &'a [u8]) {
+        match control {
+            Control::Characters(_) => self.out.extend(bytes.iter().copied().map(graphic)),
+            Control::Signed(_) => decimal(signed(bytes), self.out),
+            Control::Unsigned(_) => decimal(integer(bytes), self.out),
+            Control::Hexadecimal(_) => little_endian(bytes, self.out),
+            Control::Float(_) => self.float(bytes),
+            Control::Text => self.text(bytes),
+            Control::Dump => dump(bytes, self.out),
+            Control::Skip(_) => {}
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'a>, _is_field: bool) {
+        match trouble {
+            Trouble::Fault(address) => {
+                self.literal(b"<fault at 0x");
+                little_endian(address, self.out);
+                self.literal(b">");
+            }
+            Trouble::Selector(selector) => {
+                self.literal(b"<invalid selector 0x");
+                little_endian(selector, self.out);
+                self.literal(b">");
+            }
+            Trouble::Unknown { token, length } => {
+                self.literal(b"<");
+                self.count(length);
+                self.literal(b" of an unknown kind 0x");
+                hexadecimal(token.into(), 1, self.out);
+                self.literal(b">");
+            }
+            Trouble::Short { wanted, left } => {
+                self.is_short = true;
+                self.literal(b"<the data ends here: ");
+                self.count(wanted);
+                self.literal(b" wanted, ");
+                decimal(left.len(), self.out);
+                self.literal(if left.is_empty() { b" left" } else { b" left:" });
+                // No control but `c` and `i` wants many; the first few tell enough.
+                for byte in left.iter().take(64) {
+                    self.out.push(b' ');
+                    little_endian(&[*byte], self.out);
+                }
+                self.literal(if left.len() > 64 { b" ...>" } else { b">" });
+            }
+            Trouble::Cut { announced, there } => {
+                self.is_short = true;
+                self.literal(b"<the data ends here: ");
+                self.count(announced);
+                self.literal(b" announced, ");
+                decimal(there, self.out);
+                self.literal(b" there>");
+            }
+        }
+    }
+
+    fn begin_group(&mut self) {}
+
+    fn end_group(&mut self, _fields: usize) {}
+
+    fn begin_list(&mut self) {}
+
+    fn end_list(&mut self, _fields: usize) {}
+
+    fn is_full(&self) -> bool {
+        self.out.len() >= self.limit
+    }
+}
+
+impl Writer<'_> {
+    fn count(&mut self, bytes: usize) {
+        decimal(bytes, self.out);
+        self.out.extend_from_slice(if bytes == 1 { b" byte" } else { b" bytes" });
+    }
+
+    /// Text: itself, with a period for each control character and each byte that is part of none.
+    fn text(&mut self, bytes: &[u8]) {
+        if bytes.iter().all(|byte| (0x20..0x7f).contains(byte)) {
+            return self.out.extend_from_slice(bytes);
+        }
+        for chunk in bytes.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                let shown = if character.is_control() { '.' } else { character };
+                self.out.extend_from_slice(shown.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            self.out.extend(chunk.invalid().iter().map(|_| b'.'));
+        }
+    }
+
+    /// A number with as many digits as tell it from its neighbours; with an exponent where there would be many zeros.
+    fn float(&mut self, bytes: &[u8]) {
+        let is_plain = |size: f64| size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size);
+        // Writing to a vector does not fail.
+        let _ = match <[u8; 4]>::try_from(bytes).map(f32::from_le_bytes) {
+            Ok(value) if is_plain(f64::from(value).abs()) => write!(self.out, "{value}"),
+            Ok(value) => write!(self.out, "{value:e}"),
+            Err(_) => match float(bytes) {
+                value if is_plain(value.abs()) => write!(self.out, "{value}"),
+                value => write!(self.out, "{value:e}"),
+            },
+        };
+    }
+}
