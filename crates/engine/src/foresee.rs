@@ -79,7 +79,7 @@ impl Tracer<'_> {
             let checked = self.checked.iter().position(|(other, _)| *other == here);
             let mut plan = match checked {
                 Some(checked) => self.checked.swap_remove(checked).1,
-                None => place::plan(program, &self.programs[program], &module, space.text(), checks),
+                None => place::plan(program, &self.programs[program], &module, &space.text(), checks),
             };
             let planned = std::mem::take(&mut plan.planned);
             note_offsets(&mut self.programs, &module, &planned);

@@ -83,6 +83,7 @@ mod space;
 mod tracer;
 mod tracked;
 mod versions;
+mod window;
 
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;

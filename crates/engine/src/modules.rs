@@ -16,10 +16,11 @@ use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
 use crate::placed::{About, probes_of};
 use crate::program::{Engine, Program, State};
-use crate::site::{Planned, Use};
+use crate::site::{Armed, Planned, Use};
 use crate::slots::{self, Area};
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
+use crate::window::Window;
 
 /// What is to be armed in one module.
 struct Work {
@@ -132,7 +133,7 @@ impl Tracer<'_> {
         let memory = process::Memory::open(pid)?;
         let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
         let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
-        let text = Text { memory: &memory, sites: space.map(|space| &space.sites) };
+        let text = Text::new(&memory, space.map(|space| &space.sites));
         let modules = process::modules(pid, &mut self.images)?;
         let checks = self.checks(pid);
         let program = &self.programs[number];
@@ -141,7 +142,8 @@ impl Tracer<'_> {
         }
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
         let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
-        let plan = |module: &Module| (module_key(module), place::plan(number, program, module, text, checks));
+        let plan =
+            |module: &Module| (module_key(module), place::plan(number, program, module, &text, checks));
         Ok(named.map(plan).collect())
     }
 
@@ -170,19 +172,16 @@ impl Tracer<'_> {
     /// anew in the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let keys: Vec<ModuleKey> = modules.iter().map(module_key).collect();
-        space.placed.retain(|(_, placed)| keys.contains(placed));
-        let gone: Vec<u64> = space
-            .sites
-            .iter()
-            .filter(|(address, armed)| {
-                let mapped = modules
-                    .iter()
-                    .any(|module| module.contains(**address) && module_key(module) == armed.site().module);
-                !mapped || !armed.refresh(&space.code.memory, &space.sites).unwrap_or(false)
-            })
-            .map(|(&address, _)| address)
-            .collect();
+        let by_key: HashMap<ModuleKey, &Module> =
+            modules.iter().map(|module| (module_key(module), module)).collect();
+        space.placed.retain(|(_, placed)| by_key.contains_key(placed));
+        let window = Window::new(&space.code.memory);
+        let is_gone = |(address, armed): &(&u64, &Armed)| {
+            let module = by_key.get(&armed.site().module);
+            !module.is_some_and(|module| module.contains(**address))
+                || !armed.refresh(&window, &space.sites).unwrap_or(false)
+        };
+        let gone: Vec<u64> = space.sites.iter().filter(is_gone).map(|(&address, _)| address).collect();
         if !gone.is_empty() {
             space.generation += 1;
         }
@@ -234,7 +233,7 @@ impl Tracer<'_> {
                         }
                     }
                     None => {
-                        let plan = place::plan(program_number, program, module, space.text(), checks);
+                        let plan = place::plan(program_number, program, module, &space.text(), checks);
                         Work::new(module, Some(program_number), plan)
                     }
                 });
@@ -249,7 +248,7 @@ impl Tracer<'_> {
         match self.spaces.get_mut(&number) {
             Some(space) if !space.watched => {
                 space.watched = true;
-                own_sites(tid, modules, space.text(), space.starting, checks)
+                own_sites(tid, modules, &space.text(), space.starting, checks)
             }
             _ => Vec::new(),
         }
@@ -506,7 +505,7 @@ impl Tracer<'_> {
 
 /// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
 /// at its first instruction.
-fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
+fn own_sites(tid: i32, modules: &[Module], text: &Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
     let main = main_module(tid, modules);
     let mut works = Vec::new();

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
 use crate::slots::Area;
+use crate::window::Window;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
@@ -103,11 +104,13 @@ impl Space {
     /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
+        let window = Window::new(&code.memory);
         let (sites, missing): (Sites, Sites) = self
             .sites
             .iter()
             .map(|(&address, armed)| (address, armed.copy(&code)))
-            .partition(|(_, armed)| armed.is_in(&code.memory));
+            .partition(|(_, armed)| armed.is_in(&window));
+        drop(window);
         // Its one thread is stopped.
         let held = Held::of_one();
         let mut batch = Batch::default();
@@ -143,7 +146,8 @@ impl Space {
             for (address, armed) in missing {
                 copy.sites.insert(address, armed);
             }
-            copy.disarm_all(&held);
+            let batch = copy.all_out();
+            copy.disarm_all(batch, &held);
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
@@ -169,7 +173,7 @@ impl Space {
 
     /// The code as the program wrote it.
     pub(crate) fn text(&self) -> Text<'_> {
-        Text { memory: &self.code.memory, sites: Some(&self.sites) }
+        Text::new(&self.code.memory, Some(&self.sites))
     }
 
     /// The site at an address, armed or not any more.
@@ -245,10 +249,29 @@ impl Space {
         drop(entered);
     }
 
-    /// Takes all sites out.
-    pub(crate) fn disarm_all(&mut self, held: &Held) {
+    /// What is to be written to take all sites out.
+    pub(crate) fn all_out(&self) -> Batch {
+        let mut batch = Batch::default();
+        self.sites.values().for_each(|armed| armed.each_change(|change| batch.take_out(*change)));
+        batch.sort();
+        batch
+    }
+
+    /// Takes all sites out, by what [`Space::all_out`] has given.
+    pub(crate) fn disarm_all(&mut self, batch: Batch, held: &Held) {
+        // It fails only where the process is gone or has unmapped the page.
+        let _ = site::write(batch, &self.code, held);
+        self.generation += 1;
         self.planner = None;
-        self.take_out(self.sites.keys().copied().collect::<Vec<_>>(), held);
+        self.jumps.forget_all_ways();
+        let sites = std::mem::take(&mut self.sites);
+        self.disarmed.reserve(sites.len());
+        for (address, armed) in sites {
+            if let Some(jump) = armed.jump() {
+                self.jumps.retire(jump.trampoline);
+            }
+            self.disarmed.insert(address, armed.forget());
+        }
     }
 
     /// The addresses of the sites that trap in some code, ascending.

@@ -37,7 +37,7 @@ pub(crate) enum Carried {
     /// It was carried out; these sites did not become jumps.
     Out(Vec<Left>),
     /// The process is not what it was made for, and for what reason.
-    Outdated(Draft, String),
+    Outdated(Box<Draft>, String),
 }
 
 impl Tracer<'_> {
@@ -59,10 +59,14 @@ impl Tracer<'_> {
             || space.ground.is_some() == draft.lays_ground
             || !draft.has_seen_traps(space)
         {
-            return Ok((thread, stop, Ok(Carried::Outdated(draft, "its probes have changed".to_owned()))));
+            return Ok((
+                thread,
+                stop,
+                Ok(Carried::Outdated(Box::new(draft), "its probes have changed".to_owned())),
+            ));
         }
         let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
-        let outdated = |draft, reason| Ok(Carried::Outdated(draft, reason));
+        let outdated = |draft, reason| Ok(Carried::Outdated(Box::new(draft), reason));
         if let Err(reason) = mapped {
             return Ok((thread, stop, outdated(draft, reason)));
         }
@@ -110,12 +114,10 @@ impl Tracer<'_> {
         }
         let pieces: Vec<(u64, u64)> = draft.area.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            if mapped.is_ok() {
-                space.mappings += pieces.len();
-                draft.area.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
-                draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
-            }
+        if let Some(space) = self.spaces.get_mut(&number).filter(|_| mapped.is_ok()) {
+            space.mappings += pieces.len();
+            draft.area.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
+            draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
         }
         Ok((thread, stop, mapped))
     }

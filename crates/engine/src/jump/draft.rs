@@ -4,32 +4,28 @@
 //! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
 //! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Range, RangeInclusive};
 
-use patch::tactic::{Code, Jump as Shape, Limits, Plan, Planner, Site, Space as Free, Write};
+use patch::tactic::{Limits, Plan, Planner, Write};
 use process::{Mapping, Module, Status};
 
+use super::around::{Around, NEAR, free};
+use super::emit::{Emitted, emit};
 use super::handlers::Ready;
-use super::proof;
 use super::room::{ALIGNMENT, Room};
-use super::shape;
-use super::tail::{self, Behind};
+use super::tail;
 use super::text::Text;
 use super::writing::Writing;
-use super::{Ground, Layout, Left, New, Trampoline};
+use super::{Ground, Left, New};
 use crate::change::Change;
 use crate::mapping;
 use crate::place::critical_sections;
-use crate::site::{Armed, Jump, Planned, Sites, Use};
+use crate::site::{Jump, Planned};
 use crate::slots::{self, Growth};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// How far a jump leads.
-const REACH: u64 = 1 << 31;
-/// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
-const NEAR: u64 = 1 << 30;
 /// The smallest area that is mapped for trampolines, in bytes.
 const AREA: u64 = 1 << 16;
 /// How far below the code trampolines are put rather than above it.
@@ -66,7 +62,7 @@ impl Basis {
     }
 
     /// What of a process's address space is taken, by address.
-    fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
+    pub(crate) fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
         let mut taken = mapping::taken(tid, mappings);
         taken.extend(&self.reserved);
         taken.sort_by_key(|&(start, ..)| start);
@@ -136,25 +132,15 @@ impl Draft {
     }
 }
 
+/// A site, and why it is to have no jump, if that is known.
+type Wanted = (Planned, Option<String>);
+
 /// The sites of one mapping.
 struct Group {
     text: Text,
     ready: BTreeMap<u64, Ready>,
     /// Those that are to trap, and why.
     others: Vec<(Planned, String)>,
-}
-
-/// What a plan for one mapping has to know beside its sites.
-struct Around<'a> {
-    space: &'a Space,
-    module: &'a Module,
-    /// Where instructions are entered in their middle.
-    entered: Vec<u64>,
-    /// Code that has to be executed where it is: restartable sequences.
-    kept: Vec<Range<u64>>,
-    free: Vec<Range<u64>>,
-    trampolines: Range<u64>,
-    limits: Limits,
 }
 
 impl Tracer<'_> {
@@ -253,7 +239,7 @@ impl Tracer<'_> {
         };
         let all = wanted.into_iter().map(|site| (site, None));
         let all = all.chain(others.into_iter().map(|(site, reason)| (site, Some(reason))));
-        let mut by_mapping: BTreeMap<u64, (Range<u64>, Vec<(Planned, Option<String>)>)> = BTreeMap::new();
+        let mut by_mapping: BTreeMap<u64, (Range<u64>, Vec<Wanted>)> = BTreeMap::new();
         for (site, reason) in all {
             let range = range_of(site.0.address);
             by_mapping.entry(range.start).or_insert_with(|| (range, Vec::new())).1.push((site, reason));
@@ -273,11 +259,11 @@ impl Tracer<'_> {
                 let (address, ground) = (site.0.address, &mut known.ground);
                 let original = site.0.displaced.original();
                 let made = match (reason, ground) {
-                    (Some(reason), _) => Err((site, reason)),
+                    (Some(reason), _) => Err(Box::new((site, reason))),
                     _ if group.text.ahead(address, original.len()) != original => {
-                        Err((site, "its code has changed meanwhile".to_owned()))
+                        Err(Box::new((site, "its code has changed meanwhile".to_owned())))
                     }
-                    (None, None) => Err((site, "there is no ground".to_owned())),
+                    (None, None) => Err(Box::new((site, "there is no ground".to_owned()))),
                     (None, Some(ground)) => {
                         let ahead = group.text.ahead(address, AHEAD);
                         self.make_ready(number, site, ground, mappings, ahead)
@@ -285,7 +271,7 @@ impl Tracer<'_> {
                 };
                 match made {
                     Ok(ready) => drop(group.ready.insert(address, ready)),
-                    Err(other) => group.others.push(other),
+                    Err(other) => group.others.push(*other),
                 }
             }
             groups.push(group);
@@ -429,170 +415,5 @@ impl Draft {
         let reason = "others of its program cannot be armed";
         left.extend(self.into_sites().map(|site| Left { site, reason: reason.to_owned(), can_trap }));
         left
-    }
-}
-
-impl Around<'_> {
-    fn plan(
-        &self,
-        planner: &mut Planner,
-        text: &Text,
-        ready: &BTreeMap<u64, Ready>,
-        others: &[(Planned, String)],
-    ) -> Plan {
-        let site = |planned: &Planned, jump| Site {
-            address: planned.0.address,
-            length: planned.0.displaced.length(),
-            jump,
-        };
-        let mut sites: Vec<Site> = ready.values().map(|ready| site(&ready.planned, true)).collect();
-        sites.extend(others.iter().map(|(planned, _)| site(planned, false)));
-        sites.extend(self.space.traps_in(text.range()).map(|address| {
-            let length = self.space.sites.get(&address).map_or(1, |armed| armed.site().displaced.length());
-            Site { address, length, jump: false }
-        }));
-        sites.sort_by_key(|site| (site.address, site.jump));
-        sites.dedup_by_key(|site| site.address);
-        let (image, start) = (&self.module.image, text.range().start);
-        let code = Code {
-            address: start,
-            bytes: text.bytes(),
-            instructions: &proof::instructions(image, self.module.bias, text.bytes(), start, &sites),
-            entered: &self.entered,
-            kept: &self.kept,
-            flow: None,
-        };
-        planner.plan(&code, &Free { free: &self.free, trampolines: self.trampolines.clone() }, &sites)
-    }
-}
-
-/// What is free for landing pads around some code, and where the trampolines are.
-fn free(
-    known: &Basis,
-    area: Option<(u64, u64)>,
-    tid: i32,
-    mappings: &[Mapping],
-    text: &Text,
-) -> (Vec<Range<u64>>, Range<u64>) {
-    let range = text.range();
-    let reach = range.start.saturating_sub(REACH)..range.end.saturating_add(REACH);
-    // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
-    let near = |&(base, size): &(u64, u64)| {
-        base + size > range.start.saturating_sub(NEAR) && base < range.end.saturating_add(NEAR)
-    };
-    let areas = area.into_iter().chain(known.room.areas().filter(near));
-    let trampolines = areas.fold(0..0, |all: Range<u64>, (base, size)| match all.is_empty() {
-        true => base..base + size,
-        false => all.start.min(base)..all.end.max(base + size),
-    });
-    let free = slots::free(&known.taken(tid, mappings), &reach);
-    let free = free.into_iter().flat_map(|range| {
-        let below = range.start..range.end.min(trampolines.start);
-        let above = range.start.max(trampolines.end)..range.end;
-        [below, above].into_iter().filter(|rest| !rest.is_empty())
-    });
-    let free: Vec<Range<u64>> = free.collect();
-    (free, trampolines)
-}
-
-/// The jumps of a plan, and the code that they lead to.
-#[derive(Default)]
-struct Emitted {
-    /// Each with its site, unless that is one of those that are ready.
-    jumps: Vec<(Option<Planned>, Jump)>,
-    trampolines: Vec<Trampoline>,
-    code: Vec<(u64, Vec<u8>)>,
-    pads: Vec<Write>,
-    ways: Vec<(u64, u64, u64)>,
-}
-
-impl Emitted {
-    /// Puts a trampoline somewhere: where it begins, and where its entry is.
-    fn put(
-        &mut self,
-        layout: Layout<'_>,
-        room: &mut Room,
-        within: &Range<u64>,
-    ) -> Result<(u64, u64), String> {
-        let (trampoline, bytes) = layout.put(room, within)?;
-        let place = (trampoline.start(), trampoline.entry());
-        self.code.push((trampoline.start(), bytes));
-        self.trampolines.push(trampoline);
-        Ok(place)
-    }
-}
-
-/// Emits the trampolines of a plan's jumps.
-fn emit(
-    around: &Around<'_>,
-    plan: &Plan,
-    text: &Text,
-    ready: &BTreeMap<u64, Ready>,
-    room: &mut Room,
-) -> Result<Emitted, String> {
-    let (space, within) = (around.space, &around.trampolines);
-    let mut emitted = Emitted::default();
-    let jump_at = |address: &u64| space.sites.get(address).and_then(Armed::jump);
-    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| jump_at(address).is_some()) {
-        return Err(format!("the jump at {address:#x} would have to become a trap"));
-    }
-    let shapes: HashMap<u64, &Shape> = plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
-    let trapped: HashSet<u64> = plan.traps.iter().map(|(address, _)| *address).collect();
-    let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
-    for shape in &plan.jumps {
-        let address = shape.address;
-        let mut planned = None;
-        let next = address + shape.length as u64;
-        let tail = || tail::tail(text, next, shape::end(shape), &around.kept, &behind);
-        let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
-            (Some(ready), _) => emitted.put(Layout { tail: &tail(), ..ready.layout() }, room, within)?,
-            (None, Some(armed)) => {
-                let jump = armed.jump().ok_or("a trap is in the way")?;
-                let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
-                planned = Some(Planned(armed.site().clone()));
-                (trampoline.start(), trampoline.entry())
-            }
-            (None, None) => {
-                let neighbour = text.neighbour(around.module, shape)?;
-                let displaced = &neighbour.0.displaced;
-                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail() };
-                let place = emitted.put(layout, room, within)?;
-                planned = Some(neighbour);
-                place
-            }
-        };
-        let written = text.written(shape, entry).ok_or("a trampoline is out of reach")?;
-        emitted.ways.extend(shape::ways(address, &written).map(|at| (at, address, start)));
-        let jump = Jump {
-            changes: written.changes,
-            trampoline: start,
-            tactic: shape::name(shape.tactic),
-            shape: shape.clone(),
-        };
-        emitted.pads.extend(written.pad);
-        emitted.jumps.push((planned, jump));
-    }
-    Ok(emitted)
-}
-
-/// What is, or will be, behind a site.
-struct Following<'a> {
-    sites: &'a Sites,
-    ready: &'a BTreeMap<u64, Ready>,
-    shapes: &'a HashMap<u64, &'a Shape>,
-    trapped: &'a HashSet<u64>,
-}
-
-impl Behind for Following<'_> {
-    fn stays(&self, address: u64) -> bool {
-        let probed = |armed: &Armed| armed.site().uses.iter().any(|wanted| *wanted != Use::Neighbour);
-        self.ready.contains_key(&address)
-            || self.trapped.contains(&address)
-            || self.sites.get(&address).is_some_and(probed)
-    }
-
-    fn jump_end(&self, address: u64) -> Option<u64> {
-        let there = || Some(&self.sites.get(&address)?.jump()?.shape);
-        Some(shape::end(self.shapes.get(&address).copied().or_else(there)?))
     }
 }

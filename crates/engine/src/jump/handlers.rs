@@ -42,10 +42,10 @@ impl Tracer<'_> {
         ground: &mut Ground,
         mappings: &[Mapping],
         ahead: &[u8],
-    ) -> Result<Ready, (Planned, String)> {
+    ) -> Result<Ready, Box<(Planned, String)>> {
         match self.compile_all(number, &planned, ground, mappings, ahead) {
             Ok((handlers, commit)) => Ok(Ready { planned, handlers, commit }),
-            Err(reason) => Err((planned, reason)),
+            Err(reason) => Err(Box::new((planned, reason))),
         }
     }
 

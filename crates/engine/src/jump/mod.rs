@@ -13,6 +13,7 @@
 //! `draft` works out how, while the program runs, and `carry` does it, while all threads are held. `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
 
 mod arm;
+mod around;
 mod back;
 mod carry;
 mod cells;
@@ -21,6 +22,7 @@ mod compile;
 mod contexts;
 mod draft;
 mod drain;
+mod emit;
 mod ground;
 mod handlers;
 mod identity;
@@ -175,6 +177,11 @@ impl Jumps {
                 ways.remove(&at);
             }
         }
+    }
+
+    /// Forgets the ways of all jumps, in which no thread is.
+    pub(crate) fn forget_all_ways(&mut self) {
+        self.ways = Rc::default();
     }
 
     /// Memory for landing pads has been mapped.

@@ -150,7 +150,7 @@ mod tests {
     const FUNCTION: [u8; 8] = [0x53, 0x8d, 0x04, 0x7f, 0x5b, 0x01, 0xf0, 0xc3];
 
     fn followers(bytes: &[u8], length: u64, kept: &[Range<u64>], around: &Around) -> Vec<u64> {
-        let text = Text { start: SITE, bytes: bytes.to_vec() };
+        let text = Text::new(SITE, bytes);
         let tail = tail(&text, SITE + length, SITE + 5, kept, around);
         tail.iter().map(|follower| follower.address() - SITE).collect()
     }
@@ -192,7 +192,7 @@ mod tests {
 
     /// The trampoline of the function's first instruction, without a handler.
     fn trampoline(commit: Option<Vec<u8>>) -> (Trampoline, Vec<u8>) {
-        let text = Text { start: SITE, bytes: FUNCTION.to_vec() };
+        let text = Text::new(SITE, &FUNCTION);
         let tail = tail(&text, SITE + 1, SITE + 5, &[], &Around::default());
         let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");
         let layout = Layout { displaced: &displaced, handlers: Vec::new(), commit, tail: &tail };

@@ -35,6 +35,12 @@ pub(crate) struct Written {
 }
 
 impl Text {
+    /// Code at an address.
+    #[cfg(test)]
+    pub(crate) fn new(start: u64, bytes: &[u8]) -> Text {
+        Text { start, bytes: bytes.to_vec() }
+    }
+
     /// Reads the code of a mapping.
     pub(crate) fn read(space: &Space, mapping: &Range<u64>) -> Option<Text> {
         let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
