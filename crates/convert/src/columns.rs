@@ -114,7 +114,7 @@ mod tests {
     fn fields_of_one_name_share_a_column_where_they_hold_the_same() {
         let mut info = Info::default();
         info.programs.push(Program { major: 1, ..Program::default() });
-        for (minor, format) in [(1, "size=%4u pid=%4u"), (2, "size=%8u at 0x%8x"), (3, "size=%s list %r%u")] {
+        for (minor, format) in [(1, "size=%4u pid=%4u"), (2, "size=%8u at 0x%8x"), (3, "size=%s list %ru")] {
             info.probes.push(Probe { number: minor, minor, ..Probe::default() });
             info.templates.push(store::Template {
                 major: 1,
