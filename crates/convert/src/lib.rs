@@ -1,7 +1,7 @@
 //! Traces in other forms: for the tools in which people look at traces, and for the eye.
 //!
 //! ```text
-//! store::Reader -> Order -> Event -> Form: Json, Csv, Perfetto, Report (and Parquet, in a crate of its own)
+//! store::Reader -> Order -> Event -> Form: Json, Csv, Ctf, Perfetto, Report (and Parquet, in a crate of its own)
 //!                            ^
 //!                 Known, Sheet: where the probe is, what its bytes mean
 //! ```
@@ -20,6 +20,7 @@
 
 mod columns;
 mod csv;
+mod ctf;
 mod event;
 mod json;
 mod known;
@@ -35,6 +36,7 @@ mod value;
 
 pub use columns::{Column, Columns, Scalar};
 pub use csv::Csv;
+pub use ctf::Ctf;
 pub use event::{Event, Form};
 pub use json::Json;
 pub use known::{Known, Place, Side};

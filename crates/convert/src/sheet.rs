@@ -20,6 +20,12 @@ impl Sheet {
         Sheet { directory, own: Templates::of(own) }
     }
 
+    /// All templates. Of two for the same codes, the one that is used comes last.
+    pub fn all(&self) -> impl Iterator<Item = &Template> {
+        let directory = self.directory.iter().flat_map(Templates::templates);
+        self.own.templates().chain(directory).map(|(_, template)| template)
+    }
+
     /// The template for records with these codes.
     pub fn get(&self, major: u32, minor: u32) -> Option<&Template> {
         let directory = self.directory.as_ref().and_then(|directory| directory.get(major, minor));

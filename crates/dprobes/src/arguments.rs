@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Probe a running process
     Attach(Attach),
+    /// Show what probes count, live in the terminal
+    Top(crate::top::Top),
     /// Compile a probe program and report what is wrong with it
     Check(Check),
     /// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
@@ -723,7 +725,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a time; a bare number means seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));
     }

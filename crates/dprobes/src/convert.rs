@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use convert::perfetto::Counters;
-use convert::{Csv, Form, Json, Known, Perfetto, Sheet, pour};
-use trace::store::Reader;
+use convert::{Csv, Ctf, Form, Json, Known, Perfetto, Sheet, pour};
+use trace::store::{Info, Reader};
 
 use crate::output::tell;
 use crate::selection::Selection;
@@ -16,14 +16,15 @@ use crate::{Failure, templates};
 
 /// Convert a trace store to other forms
 ///
-/// JSON lines and CSV for scripts and tables, Perfetto's protocol buffers for ui.perfetto.dev, Parquet for DuckDB and Spark. Records come in
-/// the order of time. With templates, what was logged becomes named and typed values. docs/convert.md has the forms in full.
+/// JSON lines and CSV for scripts and tables, the Common Trace Format for babeltrace2 and Trace Compass, Perfetto's protocol buffers for
+/// ui.perfetto.dev, Parquet for DuckDB and Spark. Records come in the order of time. With templates, what was logged becomes named and typed values. docs/convert.md has the forms in full.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   dprobes convert trace.dpt --to json | jq 'select(.pid == 4711)'
   dprobes convert trace.dpt --to csv -t templates/ -o trace.csv
   dprobes convert trace.dpt --to perfetto -o trace.pftrace     then open it in ui.perfetto.dev
+  dprobes convert trace.dpt --to ctf -o trace.ctf && babeltrace2 trace.ctf
   dprobes convert trace.dpt --to parquet -o trace.parquet      SELECT probe, count(*) FROM 'trace.parquet' GROUP BY 1
   dprobes convert trace.dpt --to json --from 1.5s --to-time 2s --probe malloc:entry")]
 pub(crate) struct Convert {
@@ -36,7 +37,7 @@ pub(crate) struct Convert {
     /// Names and types for what was logged: a directory of template files
     #[arg(short, long, value_name = "DIR")]
     templates: Option<PathBuf>,
-    /// Where to write it, - for standard output [default: standard output for JSON and CSV; the store's name with .pftrace or .parquet]
+    /// Where to write it, - for standard output [default: standard output for JSON and CSV; the store's name with .ctf, .pftrace or .parquet]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// For perfetto: fields that are shown as counters, beside those with `counter` or `gauge` in their names
@@ -53,6 +54,8 @@ enum To {
     Json,
     /// Comma-separated values (RFC 4180), with a row of names
     Csv,
+    /// The Common Trace Format 1.8, a directory: for babeltrace2 and Trace Compass
+    Ctf,
     /// Perfetto's protocol buffers: a track for each thread, slices from entries and returns, counters
     Perfetto,
     /// Apache Parquet, a row for each record; not in every build of dprobes
@@ -64,6 +67,7 @@ impl To {
     fn extension(self) -> Option<&'static str> {
         match self {
             To::Json | To::Csv => None,
+            To::Ctf => Some("ctf"),
             To::Perfetto => Some("pftrace"),
             To::Parquet => Some("parquet"),
         }
@@ -85,9 +89,10 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     let sheet = Sheet::new(templates::of(arguments.templates.as_deref())?, reader.info());
     let mut known = Known::new(reader.info());
     reader.select(filter).map_err(failed)?;
-    let (name, out) = open(arguments)?;
+    let to = target(arguments)?;
+    let name = to.as_deref().map_or("standard output".to_owned(), |path| path.display().to_string());
     let unwritten = |error: &io::Error| Failure::new(format!("{name}: {error}"));
-    let mut form = match form(arguments, &known, &sheet, out) {
+    let mut form = match form(arguments, to.as_deref(), reader.info(), &known, &sheet) {
         Ok(form) => form,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(unwritten(&error)),
@@ -105,35 +110,47 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Where it is written, with its name.
-fn open(arguments: &Convert) -> Result<(String, Box<dyn Write + Send>), Failure> {
+/// Where it is written; none for standard output.
+fn target(arguments: &Convert) -> Result<Option<PathBuf>, Failure> {
     let beside = arguments.to.extension().map(|extension| arguments.file.with_extension(extension));
-    let path = match arguments.output.clone().or(beside) {
-        Some(path) if path != Path::new("-") => path,
-        _ => return Ok(("standard output".to_owned(), Box::new(io::stdout()))),
+    let Some(path) = arguments.output.clone().or(beside).filter(|path| path != Path::new("-")) else {
+        return match arguments.to {
+            To::Ctf => {
+                Err(Failure::new("a trace in the Common Trace Format is a directory: -o DIR names it"))
+            }
+            _ => Ok(None),
+        };
     };
-    let name = path.display().to_string();
     let same = |file: &Path| std::fs::canonicalize(file).ok();
     if same(&path).is_some_and(|own| Some(own) == same(&arguments.file)) {
-        return Err(Failure::new(format!("{name}: this is the trace itself")));
+        return Err(Failure::new(format!("{}: this is the trace itself", path.display())));
     }
-    let file = File::create(&path).map_err(|error| Failure::new(format!("{name}: {error}")))?;
-    Ok((name, Box::new(file)))
+    Ok(Some(path))
 }
 
 fn form(
     arguments: &Convert,
+    to: Option<&Path>,
+    info: &Info,
     known: &Known,
     sheet: &Sheet,
-    out: Box<dyn Write + Send>,
 ) -> io::Result<Box<dyn Form>> {
+    if let (To::Ctf, Some(directory)) = (arguments.to, to) {
+        return Ok(Box::new(Ctf::new(directory, info, sheet)?));
+    }
+    let out: Box<dyn Write + Send> = match to {
+        Some(path) => Box::new(File::create(path)?),
+        None => Box::new(io::stdout()),
+    };
     Ok(match arguments.to {
         To::Json => Box::new(Json::new(out)),
         To::Csv => Box::new(Csv::new(out, known, sheet)?),
         To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
         #[cfg(feature = "parquet")]
         To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
+        // A build without it has refused it; a directory is written above.
         #[cfg(not(feature = "parquet"))]
-        To::Parquet => return Err(io::ErrorKind::Unsupported.into()),
+        To::Parquet => return Err(ErrorKind::Unsupported.into()),
+        To::Ctf => return Err(ErrorKind::Unsupported.into()),
     })
 }

@@ -43,6 +43,15 @@ impl Front {
 /// Splits this process, which must have one thread. Returns in the tracer; the front lives until the tracer has
 /// ended, and ends as it did.
 pub(crate) fn split() -> Result<Front, Failure> {
+    Ok(split_beside((), |(), _| Box::new(|| {}))?.0)
+}
+
+/// The same, with something that the front does beside waiting: `beside` is called in it, with the tracer's process id, and what it gives when
+/// the tracer has ended. `parts` are for both: each process has its own.
+pub(crate) fn split_beside<T>(
+    parts: T,
+    beside: impl FnOnce(T, i32) -> Box<dyn FnOnce()>,
+) -> Result<(Front, T), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(format!("{what}: {error}"));
     let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
     let (death, alive) = io::pipe().map_err(|error| failed("pipe", error))?;
@@ -60,7 +69,7 @@ pub(crate) fn split() -> Result<Front, Failure> {
                 libc::setpgid(0, 0);
                 // A background process that writes to the terminal is not to be stopped for it.
                 libc::signal(libc::SIGTTOU, libc::SIG_IGN);
-                Ok(front)
+                Ok((front, parts))
             }
             tracer => {
                 TRACER.store(tracer, Ordering::Relaxed);
@@ -69,7 +78,8 @@ pub(crate) fn split() -> Result<Front, Failure> {
                 }
                 let Front { ledger, _alive: alive, .. } = front;
                 drop(alive);
-                wait_for(tracer, death, &ledger)
+                let ending = beside(parts, tracer);
+                wait_for(tracer, death, &ledger, ending)
             }
         }
     }
@@ -86,7 +96,7 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 }
 
 /// Waits for the tracer and ends as it does.
-fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger) -> ! {
+fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger, ending: Box<dyn FnOnce()>) -> ! {
     // Nothing is ever written: this returns when the tracer is dead or dying. It goes on after a signal.
     let _ = death.read_to_end(&mut Vec::new());
     let restored = ledger.restore();
@@ -98,9 +108,11 @@ fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger) -> ! {
             break;
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            ending();
             std::process::exit(1);
         }
     }
+    ending();
     if restored.restored > 0 {
         crate::output::tell(&format!(
             "warning: the tracer was killed; the bytes of {} put back",

@@ -31,6 +31,7 @@ mod summary;
 mod symbols;
 mod targets;
 mod templates;
+mod top;
 mod usage;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Options, Report, State, Surroundings, Tracer, Versions};
+use engine::{Error, Observer, Options, Report, State, Surroundings, Tracer, Versions};
 use process::{Machine, Pattern};
 use trace::sink::Target;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     drop(watch);
     output.events.destroy_all();
     drop(plugins);
-    end(&report, &mut output.inner, &arguments.tracing).map_err(own)?;
+    end(&report, Some(&mut output.inner), &arguments.tracing).map_err(own)?;
     let status = match ended {
         Some(status) => status,
         // The front was killed: the command lives on, without probes.
@@ -78,13 +78,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
-    if arguments.pid as u32 == std::process::id() {
-        // The tracer cannot tell: it is another process.
-        return Err(Failure::new(format!(
-            "process {} cannot be traced: it is dprobes itself",
-            arguments.pid
-        )));
-    }
+    is_not_itself(arguments.pid)?;
     points::check(&arguments.probes.at, arguments.pid)?;
     let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
@@ -102,21 +96,29 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     output.events.destroy_all();
     drop(plugins);
     result.map_err(Failure::new)?;
-    end(&report, &mut output.inner, &arguments.tracing)?;
+    end(&report, Some(&mut output.inner), &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses this process as one to be probed. The tracer cannot tell: it is another process.
+pub(crate) fn is_not_itself(pid: i32) -> Result<(), Failure> {
+    match pid as u32 == std::process::id() {
+        true => Err(Failure::new(format!("process {pid} cannot be traced: it is dprobes itself"))),
+        false => Ok(()),
+    }
+}
+
 /// A program of a command line.
-struct Loaded {
+pub(crate) struct Loaded {
     /// The name of its file.
     name: String,
-    program: Versions,
+    pub(crate) program: Versions,
     /// How it is used.
-    options: Options,
+    pub(crate) options: Options,
 }
 
 /// The programs of a command line, and how they are used.
-fn load(
+pub(crate) fn load(
     probes: &Probes,
     select: &Select,
     tracing: &Tracing,
@@ -132,7 +134,7 @@ fn load(
 }
 
 /// The output, and the check that the statistics' file can be written before anything is done.
-fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
+pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
@@ -148,7 +150,7 @@ fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Out
 }
 
 /// The output behind the hooks, which are told of the programs.
-fn behind_hooks(output: Output, programs: &[Loaded]) -> Hooked<Output> {
+pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooked<O> {
     let output = Hooked::new(output);
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
         output.events.create(number, &program.main().module, name, options.items);
@@ -172,8 +174,10 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
 }
 
 /// Shows the summary and writes the statistics.
-fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Failure> {
-    output.end(report);
+pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracing) -> Result<(), Failure> {
+    if let Some(output) = output {
+        output.end(report);
+    }
     for probe in &report.probes {
         let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
         if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {
@@ -189,14 +193,14 @@ fn end(report: &Report, output: &mut Output, tracing: &Tracing) -> Result<(), Fa
 }
 
 /// Sends a signal to the started command.
-fn kill(pid: i32, signal: i32) {
+pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: a plain system call; the process is this one's child and has not been waited for.
     unsafe { libc::kill(pid, signal) };
 }
 
 /// Waits for the started command, which is not traced any more: its wait status. A second signal that asks for
 /// the end does not wait.
-fn reap(pid: i32) -> i32 {
+pub(crate) fn reap(pid: i32) -> i32 {
     let before = control::signals();
     loop {
         let mut status = 0;

@@ -12,7 +12,6 @@ use process::{Status, Stop, Stopped};
 
 use crate::jump::Patience;
 use crate::observer::Note;
-use crate::program::State;
 use crate::report::Report;
 use crate::space::Space;
 use crate::tracer::{Control, Tracer};
@@ -65,11 +64,7 @@ impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
     pub fn finish(&mut self, control: &Control) -> Report {
         self.look_for_over();
-        let report_states: Vec<Vec<State>> = self
-            .programs
-            .iter()
-            .map(|program| program.probes.iter().map(|probe| probe.state).collect())
-            .collect();
+        let report_states = self.states();
         self.leave_all(control);
         self.tell_losses();
         self.holds.released();

@@ -8,6 +8,8 @@ use process::Module;
 use trace::Record;
 use vm::{Lent, Machine};
 
+use crate::report::Report;
+
 /// Takes what the engine has to say, as it happens.
 pub trait Observer {
     /// Takes a record of a program, by its number, whose instruction has completed.
@@ -38,6 +40,14 @@ pub trait Observer {
     fn is_ready(&mut self) -> bool {
         true
     }
+
+    /// Whether the counts so far are wanted now. It is asked after every event: what it costs is paid for each trap.
+    fn wants_counts(&self) -> bool {
+        false
+    }
+
+    /// Takes the counts so far, when they are wanted. Probes go on counting meanwhile.
+    fn counted(&mut self, _report: &Report) {}
 
     /// Whether something is kept that is to be written out before long: then [`Observer::idle`] is called several times a second.
     fn waits(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::hold::HoldTimes;
 use crate::places::PlaceReport;
-use crate::program::{Counts, SiteCounts, State, values_of};
+use crate::program::{Counts, Program, SiteCounts, State, values_of};
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.
@@ -48,6 +48,20 @@ pub struct ProbeReport {
 }
 
 impl Tracer<'_> {
+    /// The states of the probes, by program and probe.
+    pub(crate) fn states(&self) -> Vec<Vec<State>> {
+        let of = |program: &Program| program.probes.iter().map(|probe| probe.state).collect();
+        self.programs.iter().map(of).collect()
+    }
+
+    /// Tells the counts so far, if they are wanted.
+    pub(crate) fn tell_counts(&mut self) {
+        if self.observer.wants_counts() {
+            let report = self.report(&self.states());
+            self.observer.counted(&report);
+        }
+    }
+
     /// The counts so far, with the probes' states given by program and probe.
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();

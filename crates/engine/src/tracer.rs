@@ -202,6 +202,7 @@ impl<'a> Tracer<'a> {
                 false
             }
         };
+        self.tell_counts();
         let ticks = self.waiting || self.serving || self.observer.waits();
         control.wants_ticks.store(ticks, Ordering::Relaxed);
         control.wants_quick_ticks.store(self.drain.any(), Ordering::Relaxed);

@@ -197,4 +197,12 @@ impl<O: Observer> Observer for Hooked<O> {
     fn waits(&self) -> bool {
         self.inner.waits()
     }
+
+    fn wants_counts(&self) -> bool {
+        self.inner.wants_counts()
+    }
+
+    fn counted(&mut self, report: &engine::Report) {
+        self.inner.counted(report);
+    }
 }

@@ -158,7 +158,7 @@ fn a_timer_sees_only_the_programs_own_addresses_and_every_call_is_counted() {
     let program = need!("jump", target("signals"), "gcc");
     // A long one, for the timer to come in the middle of it.
     let long = "push r, rbx\n".repeat(100) + "log 100\nexit";
-    for (words, handler) in [(&["100000"][..], "abort"), (&["30000", "alt"], &long)] {
+    for (words, handler) in [(&["6000000"][..], "abort"), (&["30000", "alt"], &long)] {
         let text = format!(
             "name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\noffset = signals_rip\nminor = 1\ninc lv, 0\n{handler}\n\
              offset = signals_rip+0x7\nminor = 2\n{handler}\noffset = signals_rip+0xe\nminor = 3\n{handler}\n",

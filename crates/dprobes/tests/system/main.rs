@@ -38,5 +38,6 @@ mod signals;
 mod sleepers;
 mod stores;
 mod targets;
+mod tactics;
 mod templates;
 mod threads;

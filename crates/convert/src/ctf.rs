@@ -1,0 +1,64 @@
+//! The Common Trace Format, which [`trace::ctf`] writes.
+
+use std::io;
+use std::path::Path;
+
+use trace::ctf::Writer;
+use trace::store::Info;
+use trace::template::Template;
+
+use crate::event::{Event, Form};
+use crate::sheet::Sheet;
+
+/// Writes records as a directory in the Common Trace Format.
+#[derive(Debug)]
+pub struct Ctf {
+    writer: Writer,
+    /// Losses that are not told yet, the latest first: when they were known, and how many.
+    losses: Vec<(u64, u64)>,
+}
+
+impl Ctf {
+    /// Writes to a directory, a new one or one that is empty.
+    ///
+    /// # Errors
+    /// It cannot be made, or is not empty.
+    pub fn new(directory: &Path, info: &Info, sheet: &Sheet) -> io::Result<Ctf> {
+        let mut writer = Writer::create(directory, &info.about)?;
+        sheet.all().for_each(|template: &Template| writer.template(template.clone()));
+        for probe in &info.probes {
+            let program = info.program(probe.program);
+            let module = program.map_or("?", |program| program.module.as_str());
+            let items = program.map(|program| program.items).unwrap_or_default();
+            writer.probe(probe.program, probe.number, &format!("{module}:{}", probe.point), items);
+        }
+        let mut losses: Vec<(u64, u64)> = info.losses.iter().map(|loss| (loss.time, loss.dropped)).collect();
+        losses.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(Ctf { writer, losses })
+    }
+
+    /// Tells what was lost up to a time.
+    fn tell_losses(&mut self, until: u64) {
+        while let Some((_, dropped)) = self.losses.pop_if(|(time, _)| *time <= until) {
+            self.writer.discarded(dropped);
+        }
+    }
+}
+
+impl Form for Ctf {
+    fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.tell_losses(event.record.time);
+        match self.writer.record(event.place.program, event.record) {
+            // It is the record that cannot be, and the writer has counted it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            other => other,
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<Vec<String>> {
+        self.tell_losses(u64::MAX);
+        self.writer.end()?;
+        let lost = self.writer.lost();
+        Ok(if lost > 0 { vec![format!("{lost} records could not be written")] } else { Vec::new() })
+    }
+}

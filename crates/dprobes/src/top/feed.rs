@@ -1,0 +1,186 @@
+//! What the tracer tells the screen: the counts so far, a line of JSON at a time, over a pipe.
+//!
+//! The screen is in another process, the front. A tracer never waits for it: what the pipe does not take is kept, and until it is gone, no
+//! newer counts are sent.
+
+use std::io::{self, ErrorKind, PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use engine::{Note, Observer, Placed, ProbeReport, Report};
+use serde::{Deserialize, Serialize};
+use trace::Record;
+
+use crate::output::{Output, text};
+
+/// Functions of one probe that are shown one by one.
+const MOST_FUNCTIONS: usize = 500;
+/// Messages that are sent with counts; the last of them.
+const MOST_NOTES: usize = 8;
+
+/// The counts at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Snapshot {
+    /// Microseconds since probing began.
+    pub(super) time: u64,
+    /// The probes, in the order of the programs.
+    pub(super) rows: Vec<Row>,
+    /// Messages since the last ones.
+    pub(super) notes: Vec<String>,
+}
+
+/// What was counted at a probe, or in one function of a probe that is in several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) hits: u64,
+    /// None where it is not counted by function.
+    pub(super) counts: Option<Others>,
+    pub(super) engine: String,
+    pub(super) tactic: String,
+    pub(super) state: String,
+}
+
+/// What was counted beside hits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Others {
+    pub(super) logged: u64,
+    pub(super) missed: u64,
+    pub(super) dropped: u64,
+}
+
+/// The rows of a report: one for each probe; where a probe is in several functions, one for each that was hit.
+pub(super) fn rows(report: &Report) -> Vec<Row> {
+    report.probes.iter().flat_map(rows_of).collect()
+}
+
+fn rows_of(probe: &ProbeReport) -> Vec<Row> {
+    let counts = &probe.counts;
+    let row = |name: String, hits: u64, others: Option<Others>| Row {
+        name,
+        hits,
+        counts: others,
+        engine: probe.engine.to_owned(),
+        tactic: probe.tactic.unwrap_or_default().to_owned(),
+        state: probe.state.name().to_owned(),
+    };
+    let others = Others { logged: counts.logged, missed: counts.missed, dropped: counts.dropped };
+    let whole = row(format!("{}:{}", probe.module, probe.point), counts.hits, Some(others));
+    match probe.places.as_deref() {
+        Some(places) if places.len() > 1 => {
+            let hit = places.iter().filter(|place| place.hits > 0).take(MOST_FUNCTIONS);
+            let functions =
+                hit.map(|place| row(format!("{}:{}", place.module, place.function), place.hits, None));
+            std::iter::once(whole).chain(functions).collect()
+        }
+        _ => vec![whole],
+    }
+}
+
+/// Sends counts, and passes on everything else.
+pub(super) struct Feed {
+    /// Where records go, if they are wanted.
+    pub(super) output: Option<Output>,
+    pipe: PipeWriter,
+    /// What the pipe has not taken yet.
+    pending: Vec<u8>,
+    interval: Duration,
+    began: Instant,
+    last: Option<Instant>,
+    notes: Vec<String>,
+}
+
+impl Feed {
+    /// A feed of counts, at such times. The pipe does not wait from now on.
+    pub(super) fn new(output: Option<Output>, pipe: PipeWriter, interval: Duration) -> Feed {
+        // SAFETY: plain calls on a descriptor that `pipe` owns.
+        unsafe {
+            let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
+            libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+        Feed {
+            output,
+            pipe,
+            pending: Vec::new(),
+            interval,
+            began: Instant::now(),
+            last: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Hands on what is kept, as far as the pipe takes it. A screen that is gone is nothing to stop for.
+    fn push(&mut self) {
+        while !self.pending.is_empty() {
+            match self.pipe.write(&self.pending) {
+                Ok(0) => return,
+                Ok(written) => drop(self.pending.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.pending.clear(),
+            }
+        }
+    }
+}
+
+impl Observer for Feed {
+    fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
+        self.output.as_mut().map_or(Ok(()), |output| output.record(program, record))
+    }
+
+    fn note(&mut self, note: &Note) {
+        if let Some(output) = &mut self.output {
+            output.note(note);
+        }
+        if self.notes.len() >= MOST_NOTES {
+            self.notes.remove(0);
+        }
+        self.notes.push(text(note));
+    }
+
+    fn placed(&mut self, placed: &Placed<'_>) {
+        if let Some(output) = &mut self.output {
+            output.placed(placed);
+        }
+    }
+
+    fn dropped(&mut self, program: usize, probe: usize, count: u64) {
+        if let Some(output) = &mut self.output {
+            output.dropped(program, probe, count);
+        }
+    }
+
+    fn idle(&mut self) {
+        self.push();
+        if let Some(output) = &mut self.output {
+            output.idle();
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.output.as_mut().is_none_or(Output::is_ready)
+    }
+
+    fn waits(&self) -> bool {
+        // The clock is looked at where nothing else happens, too.
+        true
+    }
+
+    fn wants_counts(&self) -> bool {
+        self.pending.is_empty() && self.last.is_none_or(|last| last.elapsed() >= self.interval)
+    }
+
+    fn counted(&mut self, report: &Report) {
+        self.last = Some(Instant::now());
+        let snapshot = Snapshot {
+            time: u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            rows: rows(report),
+            notes: std::mem::take(&mut self.notes),
+        };
+        if let Ok(text) = serde_json::to_vec(&snapshot) {
+            self.pending = text;
+            self.pending.push(b'\n');
+            self.push();
+        }
+    }
+}

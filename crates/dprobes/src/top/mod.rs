@@ -1,0 +1,178 @@
+//! `dprobes top`: what probes count, while they count.
+//!
+//! ```text
+//! front: the terminal   <-- pipe: counts, as JSON lines --   tracer: the engine, Feed
+//!   keys -> SIGINT      <-- pipe: what is said          --
+//! ```
+//!
+//! The front has the terminal, and the tracer the probes: so a terminal that hangs holds up nobody, and a tracer that is killed leaves the
+//! terminal as it was.
+
+mod draw;
+mod feed;
+mod screen;
+mod view;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal, PipeReader, PipeWriter};
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use engine::{Surroundings, Tracer};
+
+use crate::arguments::{Probes, Select, Tracing, duration};
+use crate::control::{self, Watch};
+use crate::hooks::Plugins;
+use crate::session::{self, Loaded};
+use crate::{Failure, front, points};
+use feed::Feed;
+
+/// Show what probes count, live in the terminal
+///
+/// For a running process (-p), or a command that is started. Sorted by hits a second; `s` sorts by something else, `p` stops the screen,
+/// not the probes, `q` ends. Records are written only with -o. What the command writes to the terminal is not shown; what it writes
+/// to files and pipes is written there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes top -p 4711 --at 'libc:mem*:entry'       which functions are called most, just now
+  dprobes top -p 4711 malloc.rpn
+  dprobes top count.rpn -- ./app --serve > app.log
+  dprobes top -p 4711 --at '::malloc:entry' --interval 200ms --for 1m
+  dprobes top -p 4711 app.rpn -o trace.dpt         and keep the records")]
+pub(crate) struct Top {
+    #[command(flatten)]
+    probes: Probes,
+    #[command(flatten)]
+    select: Select,
+    #[command(flatten)]
+    tracing: Tracing,
+    /// The process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), required_unless_present = "command")]
+    pid: Option<i32>,
+    /// The time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// End after this time: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    limit: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    command: Vec<OsString>,
+}
+
+/// Reads the time between two looks.
+fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        short if short < Duration::from_millis(50) => Err("it is 50ms at least".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// The pipes between tracer and front.
+struct Pipes {
+    counts: (PipeReader, PipeWriter),
+    said: (PipeReader, PipeWriter),
+}
+
+impl Pipes {
+    fn new() -> io::Result<Pipes> {
+        Ok(Pipes { counts: io::pipe()?, said: io::pipe()? })
+    }
+}
+
+/// Shows what probes count.
+pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
+    let Top { probes, select, tracing, pid, .. } = arguments;
+    if !File::open("/dev/tty").is_ok_and(|terminal| terminal.is_terminal()) {
+        return Err(Failure::new(
+            "there is no terminal to show it in; `dprobes run` and `dprobes attach` count without one, and --stats writes the counts to a file",
+        ));
+    }
+    let machine = match pid {
+        Some(pid) => process::machine_of_process(*pid),
+        None => arguments.command.first().and_then(|command| process::machine_of_command(command)),
+    };
+    let programs = session::load(probes, select, tracing, machine)?;
+    if let Some(pid) = *pid {
+        session::is_not_itself(pid)?;
+        points::check(&probes.at, pid)?;
+    }
+    let output = match &tracing.output {
+        Some(_) => Some(session::open(tracing, &programs, false)?),
+        None => None,
+    };
+    let mask = control::inherited_mask();
+    let pipes = Pipes::new().map_err(|error| Failure::new(format!("pipe: {error}")))?;
+    let title = title(arguments);
+    let (front, pipes) = front::split_beside(pipes, |pipes, tracer| {
+        let Pipes { counts: (counts, _), said: (said, _) } = pipes;
+        screen::show(title, counts, said, tracer)
+    })?;
+    let Pipes { counts: (_, counts), said: (_, said) } = pipes;
+    step_aside(&said).map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
+    drop(said);
+    let plugins = Plugins::load(&tracing.plugin)?;
+    let mut feed = session::behind_hooks(Feed::new(output, counts, arguments.interval), &programs);
+    let watch = Watch::start(arguments.limit, front.ledger.pulse());
+    let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut feed);
+    tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    for Loaded { program, options, .. } in programs {
+        tracer.insert(program, options, None);
+    }
+    let surroundings = Surroundings { signal_mask: mask, group: Some(front.group) };
+    let (started, result) = match pid {
+        Some(pid) => (None, tracer.attach(*pid)),
+        None => match tracer.start(&arguments.command, &surroundings) {
+            Ok(pid) => (Some(pid), Ok(())),
+            Err(error) => (None, Err(error)),
+        },
+    };
+    let result = result.and_then(|()| tracer.run(&watch.control));
+    if let (Some(pid), Err(_)) = (started, &result) {
+        // The command has not begun: it must not run without its probes.
+        session::kill(pid, libc::SIGKILL);
+    }
+    let report = tracer.finish(&watch.control);
+    let ended = started.and_then(|pid| tracer.status(pid));
+    drop(watch);
+    feed.events.destroy_all();
+    drop(plugins);
+    result.map_err(Failure::new)?;
+    session::end(&report, feed.inner.output.as_mut(), tracing)?;
+    match (started, ended) {
+        (_, Some(status)) => session::end_as(status),
+        (None, None) => Ok(ExitCode::SUCCESS),
+        // The user has seen enough: the command was started for it.
+        (Some(pid), None) => {
+            session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
+            session::reap(pid);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What is probed, in the words of the command line.
+fn title(arguments: &Top) -> String {
+    let words: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
+    arguments.pid.map_or_else(|| words.join(" "), |pid| format!("process {pid}"))
+}
+
+/// Leaves the terminal to the screen: neither this process nor the command that it starts reads from it or writes to it. What they say on
+/// standard error is shown when the screen has ended.
+fn step_aside(said: &PipeWriter) -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let replace = |what: RawFd, by: RawFd| {
+        // SAFETY: plain calls; both descriptors are open, and nothing of this process owns the standard ones.
+        match unsafe { libc::isatty(what) == 1 && libc::dup2(by, what) < 0 } {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    };
+    replace(libc::STDIN_FILENO, nothing.as_raw_fd())?;
+    replace(libc::STDOUT_FILENO, nothing.as_raw_fd())?;
+    replace(libc::STDERR_FILENO, said.as_raw_fd())
+}

@@ -1,0 +1,195 @@
+//! The terminal, which the front has: it shows what the tracer tells, and tells the tracer to end.
+//!
+//! Whatever ends the screen - a key, the end of the tracer, a signal, a panic - the terminal is as before: [`Screen`] restores it when
+//! it is dropped.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{cursor, execute};
+
+use super::draw::draw;
+use super::view::{View, Wish};
+
+/// The time between two looks for keys and counts.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes of what was said on standard error that are kept.
+const MOST_SAID: usize = 1 << 16;
+/// Bytes of a snapshot, at most.
+const MOST_SNAPSHOT: u64 = 16 << 20;
+
+/// The terminal, as the screen has it.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<File>>,
+}
+
+impl Screen {
+    fn open() -> io::Result<Screen> {
+        let mut file = File::options().read(true).write(true).open("/dev/tty")?;
+        enable_raw_mode()?;
+        let begun = execute!(file, EnterAlternateScreen, cursor::Hide);
+        match begun.and_then(|()| Terminal::new(CrosstermBackend::new(file))) {
+            Ok(terminal) => Ok(Screen { terminal }),
+            Err(error) => {
+                restore();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Brings the terminal back to what it was.
+pub(super) fn restore() {
+    let _ = disable_raw_mode();
+    if let Ok(mut file) = File::options().write(true).open("/dev/tty") {
+        let _ = execute!(file, LeaveAlternateScreen, cursor::Show);
+    }
+}
+
+/// What the threads of the front share.
+struct Shared {
+    view: Mutex<View>,
+    /// What was said on standard error meanwhile.
+    said: Mutex<Vec<u8>>,
+    ended: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows what comes until the tracer has ended. What is given is to be called then.
+pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: i32) -> Box<dyn FnOnce()> {
+    let shared = Arc::new(Shared {
+        view: Mutex::new(View::new(title)),
+        said: Mutex::new(Vec::new()),
+        ended: AtomicBool::new(false),
+    });
+    let own = Arc::clone(&shared);
+    thread::spawn(move || take(counts, &own));
+    let own = Arc::clone(&shared);
+    let listener = thread::spawn(move || listen(said, &own));
+    let own = Arc::clone(&shared);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        restore();
+        before(panic);
+    }));
+    let screen = thread::spawn(move || {
+        if let Err(error) = run(&own, tracer) {
+            let text = format!("dprobes: error: the terminal: {error}\n");
+            lock(&own.said).extend_from_slice(text.as_bytes());
+            end(tracer);
+        }
+    });
+    Box::new(move || finish(&shared, screen, listener))
+}
+
+/// Ends the screen, and shows what was said meanwhile.
+fn finish(shared: &Shared, screen: JoinHandle<()>, listener: JoinHandle<()>) {
+    shared.ended.store(true, Ordering::Relaxed);
+    // One that has panicked has restored the terminal, too.
+    let _ = screen.join();
+    // A command that lives on may hold the other end.
+    for _ in 0..20 {
+        if listener.is_finished() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let _ = io::stderr().write_all(&lock(&shared.said));
+}
+
+/// Asks the tracer to end.
+fn end(tracer: i32) {
+    // SAFETY: a plain system call; the tracer is a child that is not waited for before the screen has ended.
+    unsafe { libc::kill(tracer, libc::SIGINT) };
+}
+
+/// Takes the counts that come.
+fn take(counts: PipeReader, shared: &Shared) {
+    let mut counts = BufReader::new(counts);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match io::Read::take(&mut counts, MOST_SNAPSHOT).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                if let Ok(snapshot) = serde_json::from_slice(&line) {
+                    lock(&shared.view).take(snapshot);
+                }
+            }
+        }
+    }
+}
+
+/// Keeps what is said: the last of it.
+fn listen(mut said: PipeReader, shared: &Shared) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = io::Read::read(&mut said, &mut bytes) {
+        let mut kept = lock(&shared.said);
+        kept.extend_from_slice(&bytes[..count]);
+        if kept.len() > MOST_SAID {
+            let gone = kept.len() - MOST_SAID;
+            kept.drain(..gone);
+        }
+    }
+}
+
+/// Draws, and looks for keys, until it is ended.
+fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
+    let mut screen = Screen::open()?;
+    while !shared.ended.load(Ordering::Relaxed) {
+        {
+            let view = lock(&shared.view);
+            screen.terminal.draw(|frame| draw(frame, &view))?;
+        }
+        if !event::poll(TICK)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()? {
+            match wish(key) {
+                Some(Wish::Quit) => end(tracer),
+                Some(wish) => lock(&shared.view).wish(wish),
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a key means.
+fn wish(key: KeyEvent) -> Option<Wish> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Wish::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Wish::Quit,
+        KeyCode::Char('s') => Wish::Sort,
+        KeyCode::Char('p' | ' ') => Wish::Pause,
+        KeyCode::Up | KeyCode::Char('k') => Wish::Move(-1),
+        KeyCode::Down | KeyCode::Char('j') => Wish::Move(1),
+        KeyCode::PageUp => Wish::Move(-20),
+        KeyCode::PageDown => Wish::Move(20),
+        KeyCode::Home => Wish::Move(isize::MIN),
+        KeyCode::End => Wish::Move(isize::MAX),
+        _ => return None,
+    })
+}

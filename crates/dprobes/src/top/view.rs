@@ -1,0 +1,201 @@
+//! What is on the screen: counts, rates between two looks, and how they are sorted. It knows no terminal.
+
+use std::collections::HashMap;
+
+use super::feed::{Row, Snapshot};
+
+/// What rows are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// Hits a second, the most first.
+    #[default]
+    Rate,
+    /// Hits, the most first.
+    Hits,
+    /// Hits without a record: missed and dropped, the most first.
+    Lost,
+    /// Names.
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Sort {
+        match self {
+            Sort::Rate => Sort::Hits,
+            Sort::Hits => Sort::Lost,
+            Sort::Lost => Sort::Name,
+            Sort::Name => Sort::Rate,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Sort::Rate => "hits/s",
+            Sort::Hits => "hits",
+            Sort::Lost => "lost",
+            Sort::Name => "name",
+        }
+    }
+}
+
+/// What the user asks for with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To end.
+    Quit,
+    /// To sort by something else.
+    Sort,
+    /// To stop the screen for a while, or let it go on. Probing goes on.
+    Pause,
+    /// To see other rows: so many further down.
+    Move(isize),
+}
+
+/// A row with its rate.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) row: Row,
+    /// Hits a second, since the look before.
+    pub(super) rate: f64,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    /// What is probed.
+    pub(super) title: String,
+    pub(super) sort: Sort,
+    pub(super) paused: bool,
+    /// The first line that is shown.
+    pub(super) top: usize,
+    /// Since probing began, in microseconds.
+    pub(super) time: u64,
+    pub(super) lines: Vec<Line>,
+    /// The last message.
+    pub(super) note: String,
+    /// The counts of the last look, by name, and its time.
+    before: Option<(u64, HashMap<String, u64>)>,
+}
+
+impl View {
+    pub(super) fn new(title: String) -> View {
+        View { title, ..View::default() }
+    }
+
+    /// Takes new counts.
+    pub(super) fn take(&mut self, snapshot: Snapshot) {
+        if let Some(note) = snapshot.notes.last() {
+            self.note.clone_from(note);
+        }
+        if self.paused {
+            return;
+        }
+        let since = self.before.as_ref().map_or(0, |(time, _)| *time);
+        let seconds = snapshot.time.saturating_sub(since) as f64 / 1e6;
+        let before =
+            |name: &str| self.before.as_ref().and_then(|(_, hits)| hits.get(name).copied()).unwrap_or(0);
+        let rate = |row: &Row| match seconds > 0.0 {
+            true => row.hits.saturating_sub(before(&row.name)) as f64 / seconds,
+            false => 0.0,
+        };
+        self.lines = snapshot.rows.iter().map(|row| Line { rate: rate(row), row: row.clone() }).collect();
+        self.time = snapshot.time;
+        let hits = snapshot.rows.into_iter().map(|row| (row.name, row.hits)).collect();
+        self.before = Some((snapshot.time, hits));
+        self.order();
+    }
+
+    /// Does what the user asks for; quitting is the caller's.
+    pub(super) fn wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Quit => {}
+            Wish::Sort => {
+                self.sort = self.sort.next();
+                self.top = 0;
+                self.order();
+            }
+            Wish::Pause => self.paused = !self.paused,
+            Wish::Move(lines) => {
+                let most = self.lines.len().saturating_sub(1);
+                self.top = self.top.saturating_add_signed(lines).min(most);
+            }
+        }
+    }
+
+    fn order(&mut self) {
+        let lost = |line: &Line| line.row.counts.map_or(0, |counts| counts.missed + counts.dropped);
+        let sort = self.sort;
+        self.lines.sort_by(|one, other| {
+            let first = match sort {
+                Sort::Rate => other.rate.total_cmp(&one.rate),
+                Sort::Hits => other.row.hits.cmp(&one.row.hits),
+                Sort::Lost => lost(other).cmp(&lost(one)),
+                Sort::Name => std::cmp::Ordering::Equal,
+            };
+            first.then_with(|| one.row.name.cmp(&other.row.name))
+        });
+    }
+
+    /// Hits a second, hits, misses and dropped records of all probes. What is counted by function is in its probe's count.
+    pub(super) fn totals(&self) -> (f64, u64, u64, u64) {
+        let probes = || self.lines.iter().filter_map(|line| Some((line, line.row.counts?)));
+        (
+            probes().map(|(line, _)| line.rate).sum(),
+            probes().map(|(line, _)| line.row.hits).sum(),
+            probes().map(|(_, counts)| counts.missed).sum(),
+            probes().map(|(_, counts)| counts.dropped).sum(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::feed::Others;
+    use super::*;
+
+    fn snapshot(time: u64, hits: [u64; 3]) -> Snapshot {
+        let names = ["a.out:one:entry", "a.out:two:entry", "libc.so.6:three"];
+        let rows = names.iter().zip(hits).map(|(name, hits)| Row {
+            name: (*name).to_owned(),
+            hits,
+            counts: Some(Others { logged: hits, missed: hits / 10, dropped: 0 }),
+            ..Row::default()
+        });
+        Snapshot { time, rows: rows.collect(), notes: Vec::new() }
+    }
+
+    fn names(view: &View) -> Vec<&str> {
+        view.lines.iter().map(|line| line.row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_looks() {
+        let mut view = View::new("ls".to_owned());
+        view.take(snapshot(1_000_000, [100, 50, 0]));
+        view.take(snapshot(1_500_000, [100, 100, 5]));
+        let rates: Vec<f64> = view.lines.iter().map(|line| line.rate).collect();
+        assert_eq!((names(&view)[0], rates), ("a.out:two:entry", vec![100.0, 10.0, 0.0]));
+        assert_eq!(view.totals(), (110.0, 205, 20, 0));
+    }
+
+    #[test]
+    fn keys_sort_and_pause_and_move() {
+        let mut view = View::new("ls".to_owned());
+        view.take(snapshot(1_000_000, [100, 50, 200]));
+        view.wish(Wish::Sort);
+        assert_eq!((view.sort, names(&view)[0]), (Sort::Hits, "libc.so.6:three"));
+        view.wish(Wish::Sort);
+        view.wish(Wish::Sort);
+        assert_eq!((view.sort, names(&view)[0]), (Sort::Name, "a.out:one:entry"));
+        view.wish(Wish::Pause);
+        view.take(snapshot(2_000_000, [900, 900, 900]));
+        assert_eq!((view.time, view.lines[0].row.hits), (1_000_000, 100));
+        view.wish(Wish::Pause);
+        view.take(snapshot(3_000_000, [900, 900, 900]));
+        assert_eq!(view.lines[0].rate, 400.0, "of all the time since the last look that was shown");
+        view.wish(Wish::Move(10));
+        assert_eq!(view.top, 2);
+        view.wish(Wish::Move(-1));
+        assert_eq!(view.top, 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! Where control is proven to come to, compared with `objdump -d`, and on code written for it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use common::{Scratch, have, libc, run};
+use dprobes_process::{Image, Unresolved};
+
+/// What is proven of libc is what objdump shows, and most of it; padding is what does nothing.
+#[test]
+fn what_is_proven_of_libc_is_instructions() {
+    if !have("flow", &["objdump"]) {
+        return;
+    }
+    let image = Image::open(&libc()).unwrap();
+    let flow = image.control_flow();
+    assert!(flow.problem().is_none() && flow.tables().len() > 20, "{:?}", flow.problem());
+    let text = run(Command::new("objdump").args(["-d", "-w", "--no-show-raw-insn"]).arg(libc()));
+    let (mut listed, mut idle) = (BTreeSet::new(), BTreeSet::new());
+    for (address, text) in text.lines().filter_map(|line| line.split_once(":\t")) {
+        let Ok(address) = u64::from_str_radix(address.trim(), 16) else { continue };
+        listed.insert(address);
+        let word = text.trim_start_matches("data16 ").trim_start_matches("cs ");
+        if word.starts_with("nop") || word.starts_with("xchg   %ax,%ax") || word.starts_with("int3") {
+            idle.insert(address);
+        }
+    }
+    let proven = flow.instructions(0..u64::MAX);
+    assert_eq!(proven.len(), flow.count());
+    // objdump takes a `lock` prefix that is jumped over, and `fwait`, for a part of what follows.
+    let others: Vec<_> = proven.iter().filter(|address| !listed.contains(address)).collect();
+    assert!(others.len() < 20, "{others:x?}");
+    assert!(proven.len() * 10 > listed.len() * 9, "{} of {}", proven.len(), listed.len());
+    let padding = flow.padding(0..u64::MAX);
+    assert!(padding.len() > 1000, "{}", padding.len());
+    for range in padding {
+        let inside = listed.range(range.clone());
+        assert!(inside.clone().count() > 0 && inside.clone().all(|it| idle.contains(it)), "{range:x?}");
+    }
+}
+
+/// A table whose size a comparison tells, one that nothing tells the size of, code behind them, and padding.
+const CODE: &str = "
+    .text
+    .macro function name
+    .globl \\name
+    .type \\name, @function
+    \\name: .cfi_startproc
+    .endm
+    .macro done name
+    .cfi_endproc
+    .size \\name, . - \\name
+    .endm
+
+    function bounded
+    cmp $1, %edi
+    ja 3f
+    mov %edi, %eax
+    lea table(%rip), %rdx
+    movslq (%rdx,%rax,4), %rax
+    add %rdx, %rax
+    jmp *%rax
+1:  .byte 0x90, 0xc3
+    .globl second
+second: mov $2, %eax
+3:  ret
+    .nops 6
+    .globl aligned
+aligned_in_bounded:
+    done bounded
+    .p2align 4
+    function unbounded
+    lea table(%rip), %rdx
+    movslq (%rdx,%rdi,4), %rax
+    add %rdx, %rax
+    jmp *%rax
+    .globl unknown
+unknown: xor %eax, %eax
+    ret
+    done unbounded
+    .p2align 4
+    function _start
+    call bounded
+    ud2
+    .globl hidden
+hidden: .byte 0x48, 0x8d, 0x05
+    done _start
+
+    .section .rodata
+    .p2align 3
+table: .long 1b - table, second - table, unknown - table
+    .section .note.GNU-stack, \"\", @progbits
+";
+
+#[test]
+fn tables_are_read_as_far_as_their_size_is_known() {
+    if !have("flow", &["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new("flow");
+    for options in [&["-nostdlib", "-static", "-no-pie"][..], &["-nostdlib", "-static-pie"]] {
+        let image = Image::open(&scratch.compile("flow.S", CODE, "flow", options)).unwrap();
+        let flow = image.control_flow();
+        let at = |name: &str| {
+            let mut functions = image.functions().iter();
+            functions.find(|function| function.name == name).expect("it has it").vaddr
+        };
+        let proven = |vaddr: u64| !flow.instructions(vaddr..vaddr + 1).is_empty();
+        assert!(["bounded", "second", "unbounded", "_start"].map(at).into_iter().all(proven), "{flow:?}");
+        // Nobody says that control comes there, or that it is code at all.
+        assert!(!proven(at("unknown")) && !proven(at("hidden")), "{flow:?}");
+        let [(jump, targets)] = flow.tables() else { panic!("{:?}", flow.tables()) };
+        assert!((at("bounded")..at("second")).contains(jump) && *targets == 2, "{jump:#x} {targets}");
+        let [(jump, why)] = flow.unresolved() else { panic!("{:?}", flow.unresolved()) };
+        assert!((at("unbounded")..at("unknown")).contains(jump));
+        assert_eq!(*why, Unresolved::NoBound);
+        // Behind `bounded` is padding; behind what is unknown is none that is proven to be.
+        let padding = flow.padding(0..u64::MAX);
+        assert!(padding.iter().all(|range| range.start < at("unbounded")), "{padding:x?}");
+        let behind = padding.last().expect("there is some");
+        assert!(behind.start > at("second") && behind.end == at("unbounded"), "{behind:x?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_program_proves_nothing() {
+    let scratch = Scratch::new("flow-damage");
+    if !have("flow", &["gcc"]) {
+        return;
+    }
+    let program = scratch.compile("flow.S", CODE, "flow", &["-nostdlib", "-static", "-no-pie"]);
+    let bytes = std::fs::read(program).unwrap();
+    // Whatever is damaged, it ends, and panics nowhere.
+    for at in (0..bytes.len()).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0xff;
+        if let Ok(image) = Image::parse(damaged, "damaged".as_ref()) {
+            let flow = image.control_flow();
+            assert!(flow.instructions(0..u64::MAX).len() == flow.count());
+        }
+    }
+}
