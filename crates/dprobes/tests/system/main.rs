@@ -37,7 +37,7 @@ mod session;
 mod signals;
 mod sleepers;
 mod stores;
-mod targets;
 mod tactics;
+mod targets;
 mod templates;
 mod threads;
