@@ -237,8 +237,7 @@ fn plan(
     mappings.sort_by_key(|mapping| mapping.start);
     let taken = mapping::taken_with(ground.heap, mappings);
     let free = jump::free_for_pads(&taken, &(start..end), &(base..base + size));
-    let starts = jump::sweep(bytes, start);
-    let entered = patch::entered(bytes, start, &starts);
+    let entered = patch::entered_anywhere(bytes, start);
     let known = proof::around(image, ground.bias, bytes, start, sites);
     let code = Code {
         address: start,

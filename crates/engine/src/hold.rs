@@ -57,6 +57,11 @@ pub struct HoldTimes {
 }
 
 impl Holds {
+    /// The first is held.
+    pub(crate) fn begin(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
     /// All that were held go on.
     pub(crate) fn released(&mut self) {
         if let Some(since) = self.since.take() {
@@ -83,7 +88,7 @@ impl Tracer<'_> {
     /// # Errors
     /// A thread does not stop, or the process ends or replaces its program just now.
     pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
-        self.holds.since.get_or_insert_with(Instant::now);
+        self.holds.begin();
         let start = Instant::now();
         let stopped: HashSet<i32> = self.held.iter().map(tid_of).collect();
         let mut moving = HashSet::new();

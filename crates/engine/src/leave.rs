@@ -195,12 +195,13 @@ impl Tracer<'_> {
             }
         }
         if space.has_jumps() || space.planner.is_some() {
+            let batch = space.all_out();
             match self.hold(number) {
                 Ok(held) => {
                     // Before it is forgotten which jumps lead where.
                     self.bring_back(number, &held);
                     if let Some(space) = self.spaces.get_mut(&number) {
-                        space.disarm_all(&held);
+                        space.disarm_all(batch, &held);
                     }
                 }
                 Err(reason) => self.tell_once(Note::Other(format!(

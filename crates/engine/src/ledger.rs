@@ -33,6 +33,7 @@ use process::Memory;
 use crate::change::{Batch, Change, LONGEST};
 use crate::jump::{Cells, Pulse, Shared};
 use crate::orphan;
+use crate::window::Window;
 
 /// Entries of a ledger: one for each site of each process. Memory is used only for those that are.
 const CAPACITY: usize = 1 << 18;
@@ -179,7 +180,8 @@ impl Ledger {
             // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
             if changes.iter().all(|change| change.written().len() == 1) {
                 if let Ok(memory) = Memory::open(process) {
-                    done.restored += changes.iter().filter(|change| change.is_in(&memory)).count();
+                    let window = Window::new(&memory);
+                    done.restored += changes.iter().filter(|change| change.is_in(&window)).count();
                     changes.iter().for_each(|change| change.restore_byte(&memory));
                 }
                 continue;

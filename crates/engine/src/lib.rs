@@ -53,6 +53,7 @@ mod coverage;
 mod dump;
 mod error;
 mod exits;
+mod foresee;
 mod hit;
 mod hold;
 mod jump;
@@ -83,6 +84,7 @@ mod space;
 mod tracer;
 mod tracked;
 mod versions;
+mod window;
 
 pub use coverage::{Coverage, FlowSummary, Ground, coverage};
 pub use error::{Error, Refused};

@@ -41,7 +41,8 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        if let Err(reason) = self.count_mapping(number, mappings.len()) {
+        let own = self.spaces.get(&number).map_or(0, |space| space.mappings);
+        if let Err(reason) = count_mapping(mappings.len(), own) {
             return Ok((thread, stop, Err(reason)));
         }
         let taken = taken(tid, &mappings);
@@ -79,6 +80,55 @@ impl Tracer<'_> {
             space.mappings += 1;
         }
         Ok((thread, stop, allowed.and(outcome)))
+    }
+
+    /// Maps private memory, readable and executable, all zeros, in these places: addresses and sizes. All of them or none.
+    pub(crate) fn map_pieces(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        pieces: &[(u64, u64)],
+    ) -> Called<()> {
+        if pieces.is_empty() {
+            return Ok((thread, stop, Ok(())));
+        }
+        let mappings = match process::maps(thread.tid()) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+        let mut failed = None;
+        let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
+            let mut stop = Stop::Interrupt;
+            let mut mapped = Vec::with_capacity(pieces.len());
+            for &(start, size) in pieces {
+                let arguments = [start, size, protection, flags, !0, 0];
+                let (stopped, now, result) = thread.call(syscall, libc::SYS_mmap, arguments)?;
+                (thread, stop) = (stopped, now);
+                match result {
+                    Ok(base) => {
+                        mapped.push((base, size));
+                        if base == start {
+                            continue;
+                        }
+                        // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                        failed = Some("a place for the probes' memory was taken meanwhile".to_owned());
+                    }
+                    Err(cause) => failed = Some(format!("mapping memory for the probes: {cause}")),
+                }
+                for (base, size) in mapped {
+                    let (stopped, now, _) =
+                        thread.call(syscall, libc::SYS_munmap, [base, size, 0, 0, 0, 0])?;
+                    (thread, stop) = (stopped, now);
+                }
+                break;
+            }
+            Ok((thread, stop))
+        });
+        let (thread, stop, allowed) = done?;
+        Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
     }
 
     /// Lets a thread make system calls by its own means, also from a sandbox if that can be. `calls` gets the address of an
@@ -122,20 +172,19 @@ impl Tracer<'_> {
         }
         Ok(space.syscall.ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
     }
+}
 
-    /// Whether one more mapping can be made in a process that has so many, without taking them from the program: it keeps
-    /// at least half of what the kernel allows.
-    fn count_mapping(&self, number: u32, there: usize) -> Result<(), String> {
-        let most = most_mappings();
-        let own = self.spaces.get(&number).map_or(0, |space| space.mappings);
-        if own >= most / 2 || there + 1 >= most - most / 16 {
-            return Err(format!(
-                "the process has {there} of the {most} mappings that the kernel allows (vm.max_map_count), {own} of them \
-                 for probes; the rest is the program's"
-            ));
-        }
-        Ok(())
+/// Whether one more mapping can be made in a process that has so many, `own` of them for probes, without taking them from the
+/// program: it keeps at least half of what the kernel allows.
+pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
+    let most = most_mappings();
+    if own >= most / 2 || there + 1 >= most - most / 16 {
+        return Err(format!(
+            "the process has {there} of the {most} mappings that the kernel allows (vm.max_map_count), {own} of them \
+             for probes; the rest is the program's"
+        ));
     }
+    Ok(())
 }
 
 /// The mappings that the kernel allows a process.

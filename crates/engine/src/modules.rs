@@ -8,23 +8,37 @@ use std::path::Path;
 use process::{Error as ProcessError, Machine, Module, Status, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
-use crate::jump::Left;
+use crate::foresee::Foreseen;
+use crate::jump::{Draft, Left, Sites};
 use crate::loader;
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
-use crate::placed::probes_of;
+use crate::placed::{About, probes_of};
 use crate::program::{Engine, Program, State};
-use crate::site::{Planned, Use};
+use crate::site::{Armed, Planned, Use};
 use crate::slots::{self, Area};
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
+use crate::window::Window;
 
 /// What is to be armed in one module.
 struct Work {
     module: Module,
     program: Option<usize>,
     plan: Plan,
+    /// How to arm what was planned, if that was worked out before.
+    draft: Option<Box<Draft>>,
+    /// How many sites were planned, and for which probes.
+    count: usize,
+    probes: Vec<About>,
+}
+
+impl Work {
+    fn new(module: &Module, program: Option<usize>, plan: Plan) -> Work {
+        let (count, probes) = (plan.planned.len(), probes_of(&plan.planned));
+        Work { module: module.clone(), program, plan, draft: None, count, probes }
+    }
 }
 
 impl Tracer<'_> {
@@ -42,19 +56,19 @@ impl Tracer<'_> {
                 self.seize_strays(tid, number);
             }
         }
-        let modules = match process::modules(tid, &mut self.images) {
-            Ok(modules) => modules,
-            Err(error) => {
-                self.cannot_probe(tid, error.to_string());
-                return Ok((thread, stop));
-            }
-        };
-        if !modules.iter().any(|module| module.image.machine().bitness().is_some()) {
-            self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned());
-            return Ok((thread, stop));
+        if let Some(space) = self.spaces.get(&number)
+            && space.members == 1
+            && !space.starting
+        {
+            // Nobody else runs.
+            self.holds.begin();
         }
+        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
         self.forget_unmapped(number, &modules);
         let works = self.plan_new(number, tid, &modules);
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.foreseen = None;
+        }
         let mut state = (thread, stop);
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
@@ -63,21 +77,63 @@ impl Tracer<'_> {
         Ok(state)
     }
 
+    /// Makes sure that modules are seen which are loaded later, and places nothing else: the first part of [`Tracer::refresh`].
+    pub(crate) fn watch(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
+        let tid = thread.tid();
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+            return Ok((thread, stop));
+        };
+        if self.spaces.get(&number).is_none_or(|space| space.watched) {
+            return Ok((thread, stop));
+        }
+        self.seize_strays(tid, number);
+        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
+        let mut state = (thread, stop);
+        for work in self.plan_own(number, tid, &modules) {
+            state = self.place(number, state.0, state.1, work)?;
+        }
+        Ok(state)
+    }
+
+    /// The modules of a process; none if it cannot be probed, which is told.
+    pub(crate) fn modules_of(&mut self, tid: i32) -> Option<Vec<Module>> {
+        match process::modules(tid, &mut self.images) {
+            Err(error) => self.cannot_probe(tid, error.to_string()),
+            Ok(modules) if modules.iter().any(|module| module.image.machine().bitness().is_some()) => {
+                return Some(modules);
+            }
+            Ok(_) => self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned()),
+        }
+        None
+    }
+
     /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
         let mut refused = Vec::new();
+        self.checked.clear();
         for number in 0..self.programs.len() {
-            refused.extend(self.refusals_of(number, pid)?);
+            for (module, mut plan) in self.plans_of(number, pid)? {
+                // It is not made again when the program is placed.
+                match plan.refused.is_empty() {
+                    true => self.checked.push(((number, module), plan)),
+                    false => refused.append(&mut plan.refused),
+                }
+            }
         }
         Ok(refused)
     }
 
     /// The same for one program.
     pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
+        Ok(self.plans_of(number, pid)?.into_iter().flat_map(|(_, plan)| plan.refused).collect())
+    }
+
+    /// What is planned for a program in the modules of a process.
+    fn plans_of(&mut self, number: usize, pid: i32) -> Result<Vec<(ModuleKey, Plan)>, Error> {
         let memory = process::Memory::open(pid)?;
         let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
         let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
-        let text = Text { memory: &memory, sites: space.map(|space| &space.sites) };
+        let text = Text::new(&memory, space.map(|space| &space.sites));
         let modules = process::modules(pid, &mut self.images)?;
         let checks = self.checks(pid);
         let program = &self.programs[number];
@@ -86,7 +142,9 @@ impl Tracer<'_> {
         }
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
         let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
-        Ok(named.flat_map(|module| place::plan(number, program, module, text, checks).refused).collect())
+        let plan =
+            |module: &Module| (module_key(module), place::plan(number, program, module, &text, checks));
+        Ok(named.map(plan).collect())
     }
 
     /// How the probes of a process are checked; each program says whether opcodes are.
@@ -106,7 +164,7 @@ impl Tracer<'_> {
     }
 
     /// Whether no program has begun with the probes in: then an error ends the session.
-    fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.begun.is_empty() && !self.serving
     }
 
@@ -114,19 +172,19 @@ impl Tracer<'_> {
     /// anew in the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let keys: Vec<ModuleKey> = modules.iter().map(module_key).collect();
-        space.placed.retain(|(_, placed)| keys.contains(placed));
-        let gone: Vec<u64> = space
-            .sites
-            .iter()
-            .filter(|(address, armed)| {
-                let mapped = modules
-                    .iter()
-                    .any(|module| module.contains(**address) && module_key(module) == armed.site().module);
-                !mapped || !armed.refresh(&space.code.memory, &space.sites).unwrap_or(false)
-            })
-            .map(|(&address, _)| address)
-            .collect();
+        let by_key: HashMap<ModuleKey, &Module> =
+            modules.iter().map(|module| (module_key(module), module)).collect();
+        space.placed.retain(|(_, placed)| by_key.contains_key(placed));
+        let window = Window::new(&space.code.memory);
+        let is_gone = |(address, armed): &(&u64, &Armed)| {
+            let module = by_key.get(&armed.site().module);
+            !module.is_some_and(|module| module.contains(**address))
+                || !armed.refresh(&window, &space.sites).unwrap_or(false)
+        };
+        let gone: Vec<u64> = space.sites.iter().filter(is_gone).map(|(&address, _)| address).collect();
+        if !gone.is_empty() {
+            space.generation += 1;
+        }
         if let Some(planner) = &mut space.planner {
             planner.remove(&gone);
         }
@@ -149,13 +207,8 @@ impl Tracer<'_> {
     fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
         let checks = self.checks(tid);
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let mut works = self.plan_own(number, tid, modules);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
-        let mut works = Vec::new();
-        // The engine's own sites trap; they are first, so that probes at the same places do.
-        if !space.watched {
-            space.watched = true;
-            works.extend(own_sites(tid, modules, space.text(), space.starting, checks));
-        }
         for (program_number, program) in
             self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
         {
@@ -166,11 +219,56 @@ impl Tracer<'_> {
                     continue;
                 }
                 space.placed.insert(here);
-                let plan = place::plan(program_number, program, module, space.text(), checks);
-                works.push(Work { module: module.clone(), program: Some(program_number), plan });
+                let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
+                works.push(match foreseen {
+                    Some(Foreseen { plan, draft, count, probes, .. }) => {
+                        let draft = Some(Box::new(draft));
+                        Work {
+                            module: module.clone(),
+                            program: Some(program_number),
+                            plan,
+                            draft,
+                            count,
+                            probes,
+                        }
+                    }
+                    None => {
+                        let plan = place::plan(program_number, program, module, &space.text(), checks);
+                        Work::new(module, Some(program_number), plan)
+                    }
+                });
             }
         }
         works
+    }
+
+    /// Plans the engine's own sites, unless they are there. They trap; they are first, so that probes at the same places do.
+    fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
+        let checks = self.checks(tid);
+        match self.spaces.get_mut(&number) {
+            Some(space) if !space.watched => {
+                space.watched = true;
+                own_sites(tid, modules, &space.text(), space.starting, checks)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The modules in which a program is to be placed and is not, with how its probes are checked.
+    pub(crate) fn unplaced(&self, number: u32, tid: i32, modules: &[Module]) -> Vec<(usize, Module, Checks)> {
+        let (checks, mut unplaced) = (self.checks(tid), Vec::new());
+        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let Some(space) = self.spaces.get(&number) else { return unplaced };
+        for (program_number, program) in self.programs.iter().enumerate() {
+            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
+            let named = modules.iter().filter(|module| {
+                program.is_for(pid)
+                    && !space.placed.contains(&(program_number, module_key(module)))
+                    && is_named(module, program.module(), tid)
+            });
+            unplaced.extend(named.map(|module| (program_number, module.clone(), checks)));
+        }
+        unplaced
     }
 
     /// Arms what was planned in one module.
@@ -188,21 +286,24 @@ impl Tracer<'_> {
         for remark in std::mem::take(&mut work.plan.remarks) {
             self.tell_once(remark);
         }
-        if work.plan.planned.is_empty() {
+        if work.count == 0 {
             return Ok((thread, stop));
         }
-        let planned = std::mem::take(&mut work.plan.planned);
-        let mut count = planned.len();
-        note_offsets(&mut self.programs, &work.module, &planned);
-        let probes = probes_of(&planned);
+        let mut count = work.count;
         let (mut thread, mut stop) = (thread, stop);
-        let mut traps = planned;
+        let mut traps = std::mem::take(&mut work.plan.planned);
+        note_offsets(&mut self.programs, &work.module, &traps);
         // Where there are jumps, no byte is changed that they do not know of.
         let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
         if let Some(program) =
             work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
-            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, join(traps))?;
+            let strict = self.programs[program].options.engine == Engine::Jump;
+            let sites = work
+                .draft
+                .take()
+                .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites, strict)?;
             (thread, stop) = (stopped, now);
             traps = self.settle_left(&mut work, program, left.unwrap_or_default());
             count -= work.plan.refused.len();
@@ -225,7 +326,7 @@ impl Tracer<'_> {
         }
         if work.program.is_some() {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-            self.tell_placed(number, pid, &work.module, &probes);
+            self.tell_placed(number, pid, &work.module, &work.probes);
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))
@@ -406,7 +507,7 @@ impl Tracer<'_> {
 
 /// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
 /// at its first instruction.
-fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
+fn own_sites(tid: i32, modules: &[Module], text: &Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
     let main = main_module(tid, modules);
     let mut works = Vec::new();
@@ -421,7 +522,7 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
                 place::site(Expected::default(), vaddr, Use::Listed, module, text, checks).ok()
             }));
         }
-        works.push(Work { module: module.clone(), program: None, plan });
+        works.push(Work::new(module, None, plan));
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
@@ -433,13 +534,13 @@ fn own_sites(tid: i32, modules: &[Module], text: Text<'_>, starting: bool, check
             text,
             checks,
         ));
-        works.push(Work { module: main.clone(), program: None, plan });
+        works.push(Work::new(main, None, plan));
     }
     works
 }
 
 /// Sites with the same address become one, with all their users.
-fn join(planned: Vec<Planned>) -> Vec<Planned> {
+pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
     let mut joined: Vec<Planned> = Vec::with_capacity(planned.len());
     let mut places: HashMap<u64, usize> = HashMap::new();
     for site in planned {
@@ -460,7 +561,7 @@ fn is_named(module: &Module, name: &str, tid: i32) -> bool {
 }
 
 /// Notes where in a module's file the probes are that are about to be placed there.
-fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
+pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
     for Planned(site) in planned {
         let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
         for wanted in &site.uses {

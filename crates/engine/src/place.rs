@@ -13,16 +13,21 @@ use crate::resolve::{
 };
 use crate::site::{INT3, LONGEST, Planned, Sites, Use};
 use crate::space::module_key;
+use crate::window::Window;
 
 /// The code of a process as the program wrote it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Text<'a> {
-    pub(crate) memory: &'a Memory,
+    memory: Window<'a>,
     /// The sites where something else stands just now.
-    pub(crate) sites: Option<&'a Sites>,
+    sites: Option<&'a Sites>,
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    pub(crate) fn new(memory: &'a Memory, sites: Option<&'a Sites>) -> Text<'a> {
+        Text { memory: Window::new(memory), sites }
+    }
+
     fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
         self.memory.peek(address, into)?;
         if let Some(sites) = self.sites {
@@ -80,7 +85,7 @@ pub(crate) fn plan(
     number: usize,
     program: &Program,
     module: &Module,
-    text: Text<'_>,
+    text: &Text<'_>,
     checks: Checks,
 ) -> Plan {
     let mut plan = Plan::default();
@@ -91,7 +96,7 @@ pub(crate) fn plan(
             return plan;
         }
     };
-    let critical = critical_sections(module, text.memory);
+    let critical = critical_sections(module, text.memory.memory());
     let symbols = program.options.symbols.as_deref();
     let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
     let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
@@ -236,7 +241,7 @@ pub(crate) fn site(
     vaddr: u64,
     wanted: Use,
     module: &Module,
-    text: Text<'_>,
+    text: &Text<'_>,
     checks: Checks,
 ) -> Result<Planned, String> {
     let address = module.address(vaddr);

@@ -16,6 +16,7 @@ use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::ledger::{Entered, Ledger};
 use crate::space::ModuleKey;
+use crate::window::Window;
 
 /// A site's changes are no farther from it: where a short jump leads, and the bytes of a jump.
 const FAR: u64 = 128 + LONGEST as u64;
@@ -187,7 +188,7 @@ impl Armed {
     }
 
     /// Shows what is written for it, change by change.
-    fn each_change(&self, mut show: impl FnMut(&Change)) {
+    pub(crate) fn each_change(&self, mut show: impl FnMut(&Change)) {
         match &self.way {
             Way::Trap => show(&self.site.trap()),
             Way::Jump(jump) => jump.changes.iter().for_each(show),
@@ -223,20 +224,24 @@ impl Armed {
     /// Whether the memory of a child that was copied from this site's process has what is written for it (and with it the slot
     /// or trampoline, which is written first). It has not where the copy was taken before the site was armed, or where the
     /// module was unmapped.
-    pub(crate) fn is_in(&self, memory: &Memory) -> bool {
-        self.changes().iter().all(|change| change.is_in(memory))
+    pub(crate) fn is_in(&self, memory: &Window<'_>) -> bool {
+        match &self.way {
+            Way::Trap => self.site.trap().is_in(memory),
+            Way::Jump(jump) => jump.changes.iter().all(|change| change.is_in(memory)),
+        }
     }
 
     /// Makes sure that what makes it fire is there, after the module may have been mapped anew. Says whether the site is
     /// still what it was made for. A jump is not written again, but the site planned anew.
-    pub(crate) fn refresh(&self, memory: &Memory, sites: &Sites) -> io::Result<bool> {
+    pub(crate) fn refresh(&self, memory: &Window<'_>, sites: &Sites) -> io::Result<bool> {
         let original = self.site.displaced.original();
         let mut bytes = [0; LONGEST];
         let bytes = &mut bytes[..original.len()];
         memory.peek(self.site.address, bytes)?;
         match &self.way {
             Way::Trap if bytes == original => {
-                self.site.trap().write_byte(memory)?;
+                self.site.trap().write_byte(memory.memory())?;
+                memory.forget();
                 Ok(true)
             }
             Way::Trap => Ok(bytes[0] == INT3 && bytes[1..] == original[1..]),

@@ -1,6 +1,7 @@
 //! An address space that is probed: its sites, its slot areas, its modules.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use patch::Place;
@@ -8,12 +9,14 @@ use patch::tactic::Planner;
 use process::{Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
+use crate::foresee::Foreseen;
 use crate::hold::Held;
 use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
 use crate::ledger::Ledger;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
 use crate::slots::Area;
+use crate::window::Window;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
@@ -45,6 +48,8 @@ pub(crate) struct Space {
     pub(crate) looks: Looks,
     /// The trampolines.
     pub(crate) jumps: Jumps,
+    /// How often the sites, or what is known of their jumps, have changed.
+    pub(crate) generation: u64,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
     pub(crate) planner: Option<Planner>,
     /// Mappings that were made in it for probes.
@@ -61,6 +66,8 @@ pub(crate) struct Space {
     pub(crate) starting: bool,
     /// Whether modules are to be looked for as soon as one of its threads is stopped.
     pub(crate) stale: bool,
+    /// What is to be placed in it as soon as one of its threads is stopped, once that is worked out.
+    pub(crate) foreseen: Option<Vec<Foreseen>>,
 }
 
 impl Space {
@@ -79,6 +86,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: Looks::new(starting),
             jumps: Jumps::default(),
+            generation: 0,
             planner: None,
             mappings: 0,
             syscall: None,
@@ -87,6 +95,7 @@ impl Space {
             watched: false,
             starting,
             stale: true,
+            foreseen: None,
         })
     }
 
@@ -95,11 +104,13 @@ impl Space {
     /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
+        let window = Window::new(&code.memory);
         let (sites, missing): (Sites, Sites) = self
             .sites
             .iter()
             .map(|(&address, armed)| (address, armed.copy(&code)))
-            .partition(|(_, armed)| armed.is_in(&code.memory));
+            .partition(|(_, armed)| armed.is_in(&window));
+        drop(window);
         // Its one thread is stopped.
         let held = Held::of_one();
         let mut batch = Batch::default();
@@ -120,6 +131,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: self.looks,
             jumps: self.jumps.clone(),
+            generation: 0,
             planner: self.planner.clone(),
             mappings: self.mappings,
             syscall: self.syscall,
@@ -127,13 +139,15 @@ impl Space {
             anchor: None,
             watched: self.watched,
             starting: self.starting,
-            stale: false,
+            stale: self.stale,
+            foreseen: None,
         };
         if !missing.is_empty() {
             for (address, armed) in missing {
                 copy.sites.insert(address, armed);
             }
-            copy.disarm_all(&held);
+            let batch = copy.all_out();
+            copy.disarm_all(batch, &held);
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
@@ -159,7 +173,7 @@ impl Space {
 
     /// The code as the program wrote it.
     pub(crate) fn text(&self) -> Text<'_> {
-        Text { memory: &self.code.memory, sites: Some(&self.sites) }
+        Text::new(&self.code.memory, Some(&self.sites))
     }
 
     /// The site at an address, armed or not any more.
@@ -208,6 +222,7 @@ impl Space {
 
     /// Takes a site out that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
+        self.generation += 1;
         if let Some(armed) = self.sites.remove(&address) {
             let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);
@@ -216,6 +231,7 @@ impl Space {
 
     /// Takes sites out, of either kind: restores their bytes.
     pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
+        self.generation += 1;
         let mut batch = Batch::default();
         let mut entered = Vec::new();
         for address in addresses {
@@ -233,10 +249,34 @@ impl Space {
         drop(entered);
     }
 
-    /// Takes all sites out.
-    pub(crate) fn disarm_all(&mut self, held: &Held) {
+    /// What is to be written to take all sites out.
+    pub(crate) fn all_out(&self) -> Batch {
+        let mut batch = Batch::default();
+        self.sites.values().for_each(|armed| armed.each_change(|change| batch.take_out(*change)));
+        batch.sort();
+        batch
+    }
+
+    /// Takes all sites out, by what [`Space::all_out`] has given.
+    pub(crate) fn disarm_all(&mut self, batch: Batch, held: &Held) {
+        // It fails only where the process is gone or has unmapped the page.
+        let _ = site::write(batch, &self.code, held);
+        self.generation += 1;
         self.planner = None;
-        self.take_out(self.sites.keys().copied().collect::<Vec<_>>(), held);
+        self.jumps.forget_all_ways();
+        let sites = std::mem::take(&mut self.sites);
+        self.disarmed.reserve(sites.len());
+        for (address, armed) in sites {
+            if let Some(jump) = armed.jump() {
+                self.jumps.retire(jump.trampoline);
+            }
+            self.disarmed.insert(address, armed.forget());
+        }
+    }
+
+    /// The addresses of the sites that trap in some code, ascending.
+    pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
+        self.sites.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
     }
 
     /// The addresses of the sites that trap.

@@ -13,14 +13,15 @@ use vm::State as Machine;
 use crate::births::Newborn;
 use crate::error::Error;
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain};
+use crate::jump::{Cells, Drain, Entries};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
+use crate::place::Plan;
 use crate::program::{Globals, Program};
-use crate::space::Space;
+use crate::space::{ModuleKey, Space};
 use crate::tracked::{Activity, Tracked};
 
 /// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
@@ -68,6 +69,12 @@ pub struct Tracer<'a> {
     /// still to be waited for; until then they stay as they are.
     pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
+    /// What is not needed any more, and is given back when no thread waits for the tracer.
+    pub(crate) spent: Vec<Box<dyn std::any::Any>>,
+    /// What was planned to see whether something is refused, by program and module.
+    pub(crate) checked: Vec<((usize, ModuleKey), Plan)>,
+    /// Where modules' code is entered in the middle of instructions.
+    pub(crate) entered: Entries,
     /// Who is being let go.
     pub(crate) leaving: Leaving,
     /// Whether those who are being let go wait no longer for room in a ring.
@@ -126,6 +133,9 @@ impl<'a> Tracer<'a> {
             announced: HashMap::new(),
             held: VecDeque::new(),
             images: ImageCache::default(),
+            spent: Vec::new(),
+            checked: Vec::new(),
+            entered: Entries::default(),
             leaving: Leaving::Nobody,
             gives_up_waiting: false,
             failure: None,
@@ -215,6 +225,7 @@ impl<'a> Tracer<'a> {
             return Ok(Some(event));
         }
         self.holds.released();
+        self.spent.clear();
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
                 if let Some(event) = process::wait(false)? {
@@ -279,6 +290,12 @@ impl<'a> Tracer<'a> {
         }
         self.check_slot(&thread)?;
         let stale = self.space_of(tid).is_some_and(|space| space.stale);
+        if stale && self.has_to_foresee(tid) {
+            let (thread, stop) = self.watch(thread, stop)?;
+            self.go_on(thread, stop)?;
+            self.foresee(tid);
+            return Ok(());
+        }
         let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
         self.go_on(thread, stop)
     }

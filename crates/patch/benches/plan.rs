@@ -1,4 +1,5 @@
-//! How long planning takes, and what becomes of the sites: `cargo bench -p dprobes-patch --bench plan`.
+//! How long planning takes, and what becomes of the sites: `cargo bench -p dprobes-patch --bench plan [-- FILE]`: of a FILE, the entries of
+//! all functions.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -58,6 +59,9 @@ fn main() {
         let some: Vec<u64> = world.instructions.iter().copied().step_by(7).collect();
         displaceable(world, &some)
     };
+    if let Some(file) = std::env::args().skip(1).find(|word| !word.starts_with('-')) {
+        return measure(&file, &file, Layout::library, entries);
+    }
     for (name, layout) in [
         ("random layout", Layout::library as fn(usize) -> Layout),
         ("highest layout", Layout::highest),

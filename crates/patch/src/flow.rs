@@ -1,6 +1,6 @@
 //! Where instructions begin, and where code jumps to, read from the code alone.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use crate::classify::INSTRUCTION_LIMIT;
 
@@ -46,6 +46,38 @@ pub fn entered(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
     found
 }
 
+/// The same for code of which it is not known where instructions begin: it is read in a straight line, and behind each byte that begins
+/// none it is gone on with the next. One pass over the code.
+pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    // One bit for each byte that begins an instruction.
+    let mut begins = vec![0u64; bytes.len().div_ceil(64)];
+    let mut found = Vec::new();
+    while decoder.can_decode() {
+        let at = decoder.position();
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            if decoder.set_position(at + 1).is_err() {
+                break;
+            }
+            decoder.set_ip(address.wrapping_add(at as u64 + 1));
+            continue;
+        }
+        begins[at / 64] |= 1 << (at % 64);
+        if instruction.op0_kind() == OpKind::NearBranch64 {
+            let target = instruction.near_branch_target().wrapping_sub(address);
+            if target < bytes.len() as u64 {
+                found.push(target as usize);
+            }
+        }
+    }
+    found.retain(|target| begins[target / 64] >> (target % 64) & 1 == 0);
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().map(|target| address.wrapping_add(target as u64)).collect()
+}
+
 /// Whether the 64-bit code at `address`, one whole function, has no indirect jump but those through a word at a fixed address (to
 /// another module's function): all ways from one of its instructions to another are in its instructions then. False where any
 /// of it is no instruction.
@@ -59,4 +91,19 @@ pub fn is_closed(bytes: &[u8], address: u64) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_into_instructions_are_found_in_code_with_data() {
+        // jmp over `lock`; lock inc [rax]; nop; (no instruction); nop; jmp to the nop; jmp out
+        let code = [0xeb, 0x01, 0xf0, 0xff, 0x00, 0x90, 0x06, 0x90, 0xeb, 0xfd, 0xe9, 0, 1, 0, 0];
+        assert_eq!(entered_anywhere(&code, 0x1000), [0x1003]);
+        let starts = instructions(&code[..6], 0x1000);
+        assert_eq!(entered(&code[..6], 0x1000, &starts), [0x1003]);
+        assert_eq!(entered_anywhere(&[], 0x1000), []);
+    }
 }

@@ -11,9 +11,9 @@ use vm::{Op, Word};
 
 use super::cells::READER;
 use super::over::is_mortal;
-use super::{Code, Counter};
+use super::{Code, Counter, Ground};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
-use crate::site::{Site, Sites};
+use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
@@ -39,9 +39,6 @@ impl Code for Compiled {
     }
 }
 
-/// Bytes of code, from the site on, by which is judged whether the flags are live there.
-const AHEAD: usize = 128;
-
 /// A handler that was compiled for a site.
 pub(crate) struct Ready {
     pub(crate) code: Rc<dyn Code>,
@@ -50,20 +47,18 @@ pub(crate) struct Ready {
 }
 
 impl Tracer<'_> {
-    /// Compiles the handler of a probe for a site of an address space that has the memory for it.
+    /// Compiles the handler of a probe, by its program's number and its own, for a site of an address space that has this memory for
+    /// it. `ahead` is the program's code from the site on.
     pub(crate) fn compile(
         &mut self,
-        number: u32,
-        program_number: usize,
-        probe: usize,
+        ground: &mut Ground,
+        (program_number, probe): (usize, usize),
         site: &Site,
         may_fault: bool,
+        ahead: &[u8],
     ) -> Result<Ready, String> {
-        const NOWHERE: &str = "the process has no memory that it shares with the tracer";
-        let Some(space) = self.spaces.get_mut(&number) else { return Err(NOWHERE.to_owned()) };
-        let (Some(ground), Some(cells)) = (&mut space.ground, &mut self.cells) else {
-            return Err(NOWHERE.to_owned());
-        };
+        const NOWHERE: &str = "there is no memory to share with the process";
+        let Some(cells) = &mut self.cells else { return Err(NOWHERE.to_owned()) };
         let base = ground.cells;
         let program = &mut self.programs[program_number];
         let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
@@ -105,8 +100,7 @@ impl Tracer<'_> {
         let tallies = program.probes[probe].counted(cells).ok_or(FULL)?;
         let hits = place.map_or_else(|| tallies.hits.at(base), |(_, counter)| counter.at(base));
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
-        let mut ahead = [0; AHEAD];
-        let code = ahead_of(site, &space.code.memory, &space.sites, &mut ahead);
+        let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
         let (own, shared) = ground.contexts.kinds();
         let lossless = program
             .options
@@ -188,7 +182,7 @@ impl Tracer<'_> {
                 dropped: word(DROPPED),
                 removed: word(OVER),
             };
-            environment.info = ground.describe(&space.code.memory, (program_number, probe), object, info)?;
+            environment.info = ground.describe((program_number, probe), object, info)?;
         }
         compiled = compile(&environment)?;
         Ok(Ready { code: Rc::new(compiled), tentative })
@@ -200,19 +194,6 @@ pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
     /// `maxhits` where none is given.
     const UNLIMITED: u64 = 0x7fff_ffff;
     definition.ignore > 0 || definition.maxhits < UNLIMITED
-}
-
-/// The program's code from a site on.
-fn ahead_of<'a>(site: &Site, memory: &process::Memory, sites: &Sites, into: &'a mut [u8; AHEAD]) -> &'a [u8] {
-    let own = site.displaced.original();
-    if memory.peek(site.address, into).is_ok() {
-        crate::site::hide(sites, site.address, into);
-        into
-    } else {
-        // The mapping ends soon.
-        into[..own.len()].copy_from_slice(own);
-        &into[..own.len()]
-    }
 }
 
 /// The local variables that no version of a program does anything with but to increment and decrement them, by number.

@@ -8,17 +8,19 @@
 //! | the agent | read, execute | the process's own |
 //! | descriptions of handlers, and bytecode | read, execute | the process's own |
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::rc::Rc;
 
 use agent::image::{Entry, Image, Settings, image};
 use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
-use process::{Caller, Memory, Status, Stop, Stopped};
+use process::{Caller, Error, Mapping, Memory, Status, Stop, Stopped};
 use rpn::Object;
 
 use super::cells::{Cells, READER};
 use super::contexts::Contexts;
 use super::room::Room;
+use super::write;
 use crate::mapping::Called;
 use crate::observer::Note;
 use crate::tracer::Tracer;
@@ -59,24 +61,25 @@ struct Texts {
     programs: HashMap<usize, (u32, u32)>,
     /// The description of each probe, for records of one state, at one place of the module.
     handlers: HashMap<((usize, usize), u32, u64), u32>,
+    /// What is still to be written, by address.
+    pending: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Texts {
-    /// Writes bytes: their address.
-    fn write(&mut self, memory: &Memory, bytes: &[u8]) -> Result<u32, String> {
+    /// Finds a place for bytes: their address, at which they are to be written.
+    fn put(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let place = self.room.take(bytes.len().max(1) as u64, &(0..=LOW_END));
         let place = place.ok_or("there is no more room for descriptions of handlers")?;
-        memory.poke(place, bytes).map_err(|error| format!("describing handlers: {error}"))?;
+        self.pending.insert(place, bytes.to_vec());
         Ok(place as u32)
     }
 }
 
 impl Ground {
     /// The address of the description of a probe's handler, to which the addresses of the bytecode and of the module's name
-    /// are added. It is written unless it is there.
+    /// are added. Unless it is there it is to be written: [`Ground::write`].
     pub(crate) fn describe(
         &mut self,
-        memory: &Memory,
         probe: (usize, usize),
         object: &Object,
         mut info: HandlerInfo,
@@ -88,16 +91,25 @@ impl Ground {
         let (code, module) = match texts.programs.get(&probe.0) {
             Some(&known) => known,
             None => {
-                let code = texts.write(memory, &object.code)?;
-                let module = texts.write(memory, object.module.as_bytes())?;
+                let code = texts.put(&object.code)?;
+                let module = texts.put(object.module.as_bytes())?;
                 texts.programs.insert(probe.0, (code, module));
                 (code, module)
             }
         };
         (info.code, info.module) = (code, module);
-        let address = texts.write(memory, &bytes_of(&info))?;
+        let address = texts.put(&bytes_of(&info))?;
         texts.handlers.insert((probe, info.record, info.point), address);
         Ok(address)
+    }
+
+    /// Writes the descriptions that are new, once the ground is mapped.
+    pub(crate) fn write(&mut self, memory: &Memory) -> io::Result<()> {
+        if self.texts.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut Rc::make_mut(&mut self.texts).pending);
+        write::all(memory, pending.iter().map(|(&address, bytes)| (address, &bytes[..])))
     }
 
     /// What is mapped: addresses and sizes.
@@ -118,124 +130,41 @@ impl Ground {
 }
 
 impl Tracer<'_> {
-    /// Makes sure that an address space has it. What is not there afterwards, and why, is in the result.
-    pub(crate) fn make_ground(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
-        let Some(space) = self.spaces.get(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
-        match &space.groundless {
-            _ if space.ground.is_some() => return Ok((thread, stop, Ok(()))),
-            Some(reason) => return Ok((thread, stop, Err(reason.clone()))),
-            None => {}
-        }
-        let (thread, stop, made) = self.lay_ground(number, thread, stop)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            match &made {
-                Ok(ground) => {
-                    self.drain.add(Rc::clone(&ground.contexts));
-                    space.mappings += ground.mapped.len();
-                    space.ground = Some(ground.clone());
-                }
-                Err(reason) => space.groundless = Some(reason.clone()),
-            }
-        }
-        Ok((thread, stop, made.map(drop)))
-    }
-
-    /// Maps all of it, or nothing.
-    fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<Ground> {
-        let tid = thread.tid();
+    /// Finds places for all of it in a process with these mappings. Nothing is mapped, and nothing written.
+    pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
         if let Some(missing) = process::missing_instructions() {
-            return Ok((thread, stop, Err(format!("the processor has no `{missing}`"))));
+            return Err(format!("the processor has no `{missing}`"));
         }
-        let known = self.cells.as_ref().map(|cells| (cells.shared().clone(), cells.processors()));
-        let Some((cells, processors)) = known else {
-            return Ok((thread, stop, Err("there is no memory to share with the process".to_owned())));
-        };
-        let mappings = match process::maps(tid) {
-            Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
-        };
+        let cells = self.cells.as_ref().ok_or("there is no memory to share with the process")?;
+        let (processors, size) = (cells.processors(), cells.shared().size() as u64);
         let heap = process::heap_start(tid);
         let place = |ring_size: u64| {
-            let size = Contexts::size(processors, ring_size);
-            Some((places(&mappings, heap, cells.size() as u64, size)?, ring_size))
+            Some((places(mappings, heap, size, Contexts::size(processors, ring_size))?, ring_size))
         };
         // As large as was asked for, or as there is room.
         let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
         let found = sizes.take_while(|&size| size >= LEAST_RING).find_map(place);
-        let Some((places, ring_size)) = found else {
-            return Ok((thread, stop, Err("the process has no room below 2 GiB".to_owned())));
-        };
+        let (places, ring_size) = found.ok_or("the process has no room below 2 GiB")?;
         if ring_size < self.ring_size {
             let note = format!("process {tid} has room for buffers of {} KiB only", ring_size >> 10);
             self.tell_once(Note::Other(note));
         }
-        let contexts = match Contexts::new(places.contexts, processors, ring_size) {
-            Ok(contexts) => Rc::new(contexts),
-            Err(error) => {
-                return Ok((thread, stop, Err(format!("memory to share with the process: {error}"))));
-            }
-        };
-        let syscall = match self.find_syscall(number, &thread, &mappings)? {
-            Ok(syscall) => syscall,
-            Err(reason) => return Ok((thread, stop, Err(reason))),
-        };
-        let sleeps = Status::read(tid).is_ok_and(|status| status.seccomp == 0);
-        let mut caller = match Caller::begin(thread, stop, syscall) {
-            Ok(caller) => caller,
-            Err((_, error)) if error.is_gone() => return Err(error),
-            Err((thread, error)) => return Ok((thread, Stop::Other, Err(error.to_string()))),
-        };
-        use Kind::{Own, Shared};
-        let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
-        let steps: [(u64, u64, Kind<'_>); 5] = [
-            (places.identity, PAGE, Own(read | write)),
-            (places.cells, cells.size() as u64, Shared(&cells)),
-            (places.contexts, contexts.shared().size() as u64, Shared(contexts.shared())),
-            (places.agent, agent_size(), Own(read | execute)),
-            (places.texts, TEXTS, Own(read | execute)),
-        ];
-        let mut mapped = Vec::new();
-        let mut result = Ok(());
-        for (place, size, memory) in &steps {
-            let (next, done) = match memory {
-                Own(protection) => caller.map(*place, *size, *protection)?,
-                Shared(shared) => caller.share(shared.descriptor(), *place, *size, read | write)?,
-            };
-            caller = next;
-            if done.is_err() {
-                result = done;
-                break;
-            }
-            mapped.push((*place, *size));
-        }
-        if result.is_ok() {
-            (caller, result) = caller.wipe_on_fork(places.identity, PAGE)?;
-        }
-        if result.is_err() {
-            for (place, size) in mapped.drain(..) {
-                caller = caller.unmap(place, size)?.0;
-            }
-        }
-        let (thread, stop) = caller.end()?;
-        if let Err(error) = result {
-            return Ok((thread, stop, Err(error.to_string())));
-        }
+        let contexts = Contexts::new(places.contexts, processors, ring_size)
+            .map_err(|error| format!("memory to share with the process: {error}"))?;
         let image: &Image = image();
-        let reader = (places.cells + READER as u64) as u32;
-        let bytes =
-            image.at(places.agent, Settings { identity: places.identity as u32, yields: sleeps, reader });
-        let written = self.spaces.get(&number).map(|space| space.code.memory.poke(places.agent, &bytes));
-        if !matches!(written, Some(Ok(()))) {
-            return Ok((thread, stop, Err("the memory mapped for probes cannot be written".to_owned())));
-        }
         let mut texts = Texts::default();
         texts.room.add(places.texts, TEXTS);
-        let ground = Ground {
+        let mapped = vec![
+            (places.identity, PAGE),
+            (places.cells, size),
+            (places.contexts, contexts.shared().size() as u64),
+            (places.agent, agent_size()),
+            (places.texts, TEXTS),
+        ];
+        Ok(Ground {
             identity: places.identity,
             cells: places.cells,
-            contexts,
+            contexts: Rc::new(contexts),
             entries: Entries {
                 resume: image.entry(Entry::Resume, places.agent) as u32,
                 wait: image.entry(Entry::Wait, places.agent) as u32,
@@ -244,12 +173,120 @@ impl Tracer<'_> {
             code: (places.agent, places.agent + image.code_size() as u64),
             give_up: image.entry(Entry::GiveUp, places.agent),
             texts: Rc::new(texts),
-            sleeps,
+            sleeps: Status::read(tid).is_ok_and(|status| status.seccomp == 0),
             mapped,
+        })
+    }
+
+    /// Maps all of a chosen ground, or nothing. The reason why not is in the result; the space keeps it, unless a place was taken
+    /// meanwhile: then the ground is to be chosen anew.
+    pub(crate) fn map_ground(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        ground: &Ground,
+    ) -> Called<()> {
+        let (thread, stop, made) = self.lay_ground(number, thread, stop, ground)?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            match &made {
+                Ok(()) => {
+                    self.drain.add(Rc::clone(&ground.contexts));
+                    space.mappings += ground.mapped.len();
+                    space.ground = Some(ground.clone());
+                }
+                Err(Failed::Taken(_)) => {}
+                Err(Failed::For(reason)) => space.groundless = Some(reason.clone()),
+            }
+        }
+        let reason = |failed| match failed {
+            Failed::Taken(reason) | Failed::For(reason) => reason,
         };
-        Ok((thread, stop, Ok(ground)))
+        Ok((thread, stop, made.map_err(reason)))
+    }
+
+    /// Maps it.
+    fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
+        let tid = thread.tid();
+        let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
+        let Some(cells) = self.cells.as_ref().map(|cells| Rc::clone(cells.shared())) else {
+            return Ok((thread, stop, failed("there is no memory to share with the process")));
+        };
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
+        };
+        let syscall = match self.find_syscall(number, &thread, &mappings)? {
+            Ok(syscall) => syscall,
+            Err(reason) => return Ok((thread, stop, Err(Failed::For(reason)))),
+        };
+        let mut caller = match Caller::begin(thread, stop, syscall) {
+            Ok(caller) => caller,
+            Err((_, error)) if error.is_gone() => return Err(error),
+            Err((thread, error)) => return Ok((thread, Stop::Other, failed(&error.to_string()))),
+        };
+        use Kind::{Own, Shared};
+        let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
+        // In the order of `mapped`.
+        let kinds: [Kind<'_>; 5] = [
+            Own(read | write),
+            Shared(&cells),
+            Shared(ground.contexts.shared()),
+            Own(read | execute),
+            Own(read | execute),
+        ];
+        let mut mapped = Vec::new();
+        let mut result = Ok(());
+        for (&(place, size), memory) in ground.mapped.iter().zip(&kinds) {
+            let (next, done) = match memory {
+                Own(protection) => caller.map(place, size, *protection)?,
+                Shared(shared) => caller.share(shared.descriptor(), place, size, read | write)?,
+            };
+            caller = next;
+            if done.is_err() {
+                result = done;
+                break;
+            }
+            mapped.push((place, size));
+        }
+        if result.is_ok() {
+            (caller, result) = caller.wipe_on_fork(ground.identity, PAGE)?;
+        }
+        let mut result = result.map_err(|error| match &error {
+            Error::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
+                Failed::Taken(error.to_string())
+            }
+            _ => Failed::For(error.to_string()),
+        });
+        if result.is_ok() {
+            let reader = (ground.cells + READER as u64) as u32;
+            let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
+            let bytes = image().at(ground.code.0, settings);
+            let written = self.spaces.get(&number).map(|space| space.code.memory.poke(ground.code.0, &bytes));
+            if !matches!(written, Some(Ok(()))) {
+                result = failed("the memory mapped for probes cannot be written");
+            }
+        }
+        if result.is_err() {
+            for (place, size) in mapped.drain(..) {
+                caller = caller.unmap(place, size)?.0;
+            }
+        }
+        let (thread, stop) = caller.end()?;
+        Ok((thread, stop, result))
     }
 }
+
+/// Why a ground could not be laid.
+enum Failed {
+    /// One of its places was taken meanwhile.
+    Taken(String),
+    /// It never can be.
+    For(String),
+}
+
+/// As [`Called`], with the failure.
+type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;
 
 /// Memory to be mapped.
 enum Kind<'a> {
@@ -292,7 +329,7 @@ fn agent_size() -> u64 {
 }
 
 /// Finds room for everything in what is free.
-fn places(mappings: &[process::Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
+fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
     let mut gaps = process::low_gaps(mappings, heap);
     let mut place = |size: u64, align: u64| {
         let place = *process::low_places(&gaps, size, align).first()?;

@@ -9,30 +9,41 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `trampoline` is the code from T to J, `tail` that of F; `room` the memory that it lies in. `arm` makes jumps of sites, while all threads are
-//! held; `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
+//! `trampoline` is the code from T to J, `tail` that of F; `room` the memory that it lies in. `arm` makes jumps of sites:
+//! `draft` works out how, while the program runs, and `carry` does it, while all threads are held. `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
 
 mod arm;
+mod around;
+mod back;
+mod carry;
 mod cells;
 mod clock;
 mod compile;
 mod contexts;
+mod draft;
 mod drain;
+mod emit;
 mod ground;
+mod handlers;
 mod identity;
 mod mark;
 mod out;
 mod over;
-mod plan;
 pub(crate) mod proof;
 mod pulse;
+mod remove;
 mod ring;
 mod room;
+mod shape;
 mod shared;
 mod signal;
+mod suits;
 mod tail;
+mod text;
 mod trampoline;
 mod waiting;
+mod write;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,18 +52,22 @@ use std::rc::Rc;
 use crate::change::Change;
 use crate::hold::Held;
 use crate::site::Jump;
-pub(crate) use arm::{Left, unsuitable};
+pub(crate) use arm::{Left, Sites};
+pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
+pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};
 pub(crate) use identity::{Known, Looks};
 pub(crate) use over::has;
-pub(crate) use plan::{free_for_pads, name, sweep};
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
 use room::Room;
+pub(crate) use shape::name;
 pub(crate) use shared::Shared;
+pub(crate) use suits::unsuitable;
+pub(crate) use text::Entries;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 pub(crate) use waiting::Patience;
 
@@ -71,6 +86,31 @@ pub(crate) struct Jumps {
     followers: Rc<BTreeMap<u64, Vec<u64>>>,
     /// Memory for landing pads: addresses and sizes.
     pads: Vec<(u64, u64)>,
+}
+
+/// Trampolines that are still to be written, as [`Jumps`] keeps them.
+#[derive(Debug, Default)]
+pub(crate) struct New {
+    trampolines: BTreeMap<u64, Rc<Trampoline>>,
+    ways: BTreeMap<u64, (u64, u64)>,
+    followers: BTreeMap<u64, Vec<u64>>,
+}
+
+impl New {
+    /// Adds trampolines, and the jumps on the way to them: each with its site and its trampoline.
+    pub(crate) fn add(
+        &mut self,
+        trampolines: impl IntoIterator<Item = Trampoline>,
+        ways: impl IntoIterator<Item = (u64, u64, u64)>,
+    ) {
+        for trampoline in trampolines {
+            for follower in trampoline.tail() {
+                self.followers.entry(follower.address).or_default().push(follower.cut);
+            }
+            self.trampolines.insert(trampoline.start(), Rc::new(trampoline));
+        }
+        self.ways.extend(ways.into_iter().map(|(at, site, trampoline)| (at, (site, trampoline))));
+    }
 }
 
 impl Jumps {
@@ -98,15 +138,17 @@ impl Jumps {
         !self.retired.is_empty()
     }
 
-    /// Adds trampolines that are written.
-    pub(crate) fn add(&mut self, trampolines: impl IntoIterator<Item = Trampoline>) {
-        let known = Rc::make_mut(&mut self.trampolines);
+    /// Adds trampolines that are written, and the jumps on the way to them.
+    pub(crate) fn add(&mut self, mut new: New) {
+        Rc::make_mut(&mut self.trampolines).append(&mut new.trampolines);
+        Rc::make_mut(&mut self.ways).append(&mut new.ways);
         let followers = Rc::make_mut(&mut self.followers);
-        for trampoline in trampolines {
-            for follower in trampoline.tail() {
-                followers.entry(follower.address).or_default().push(follower.cut);
+        if followers.is_empty() {
+            *followers = new.followers;
+        } else {
+            for (address, mut cuts) in new.followers {
+                followers.entry(address).or_default().append(&mut cuts);
             }
-            known.insert(trampoline.start(), Rc::new(trampoline));
         }
     }
 
@@ -125,11 +167,6 @@ impl Jumps {
         Ok(())
     }
 
-    /// Adds a jump on the way from a site to its trampoline.
-    pub(crate) fn add_way(&mut self, at: u64, site: u64, trampoline: u64) {
-        Rc::make_mut(&mut self.ways).insert(at, (site, trampoline));
-    }
-
     /// The site from which a thread that is on its way to a trampoline comes, having done nothing yet.
     pub(crate) fn way_from(&self, rip: u64) -> Option<u64> {
         self.ways.get(&rip).map(|&(site, _)| site)
@@ -143,6 +180,11 @@ impl Jumps {
                 ways.remove(&at);
             }
         }
+    }
+
+    /// Forgets the ways of all jumps, in which no thread is.
+    pub(crate) fn forget_all_ways(&mut self) {
+        self.ways = Rc::default();
     }
 
     /// Memory for landing pads has been mapped.

@@ -74,6 +74,12 @@ impl Room {
         self.areas.retain(|area| is_mapped(area.base, area.size));
     }
 
+    /// Whether an area whose addresses are all in `reach` has a free piece of this size.
+    pub(crate) fn has(&self, size: u64, reach: &RangeInclusive<u64>) -> bool {
+        let within = |area: &&Area| *reach.start() <= area.base && area.end() - 1 <= *reach.end();
+        self.areas.iter().filter(within).any(|area| area.find(size, reach).is_some())
+    }
+
     /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece. It is given back by the
     /// same size.
     pub(crate) fn take(&mut self, size: u64, reach: &RangeInclusive<u64>) -> Option<u64> {

@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use patch::{Displaced, Mode, Onward, Place, Refusal, Slot};
 
-use super::plan::Text;
+use super::text::Text;
 
 /// What stands before each copy, and is replaced by a jump when its original is probed: `nop` of the length of a jump.
 pub(crate) const CUT: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -58,8 +58,7 @@ pub(crate) fn tail(
     let mut tail = Vec::new();
     let (mut next, mut end) = (next, end);
     while next < end {
-        let rest = &text.bytes[text.bytes.len().min((next - text.start) as usize)..];
-        let Ok(displaced) = patch::displace_in(Mode::Bits64, &rest[..rest.len().min(15)], next) else {
+        let Ok(displaced) = patch::displace_in(Mode::Bits64, text.ahead(next, 15), next) else {
             return Vec::new();
         };
         let after = next + displaced.length() as u64;
@@ -151,7 +150,7 @@ mod tests {
     const FUNCTION: [u8; 8] = [0x53, 0x8d, 0x04, 0x7f, 0x5b, 0x01, 0xf0, 0xc3];
 
     fn followers(bytes: &[u8], length: u64, kept: &[Range<u64>], around: &Around) -> Vec<u64> {
-        let text = Text { start: SITE, bytes: bytes.to_vec() };
+        let text = Text::new(SITE, bytes);
         let tail = tail(&text, SITE + length, SITE + 5, kept, around);
         tail.iter().map(|follower| follower.address() - SITE).collect()
     }
@@ -193,7 +192,7 @@ mod tests {
 
     /// The trampoline of the function's first instruction, without a handler.
     fn trampoline(commit: Option<Vec<u8>>) -> (Trampoline, Vec<u8>) {
-        let text = Text { start: SITE, bytes: FUNCTION.to_vec() };
+        let text = Text::new(SITE, &FUNCTION);
         let tail = tail(&text, SITE + 1, SITE + 5, &[], &Around::default());
         let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");
         let layout = Layout { displaced: &displaced, handlers: Vec::new(), commit, tail: &tail };

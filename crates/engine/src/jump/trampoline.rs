@@ -1,11 +1,11 @@
 //! The code that a site's jump leads to.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use patch::{Displaced, Onward, Place, Refusal, Slot};
 
-use super::room::ALIGNMENT;
+use super::room::{ALIGNMENT, Room};
 use super::tail::{CUT, Follower};
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's registers, and leaves it at
@@ -153,6 +153,34 @@ impl Layout<'_> {
         let trampoline =
             Trampoline { site, start, size, entry, handlers, slot, next, tail, pushes_flags, tentative };
         Ok((trampoline, bytes))
+    }
+}
+
+impl Layout<'_> {
+    /// Finds room for it within some addresses, without its tail if there is not enough with it; gives the trampoline, and its bytes,
+    /// which are still to be written.
+    ///
+    /// # Errors
+    /// There is no room within reach.
+    pub(crate) fn put(
+        mut self,
+        room: &mut Room,
+        within: &Range<u64>,
+    ) -> Result<(Trampoline, Vec<u8>), String> {
+        let mut take = |layout: &Layout<'_>| {
+            let reach = layout.reach();
+            let reach = *reach.start().max(&within.start)..=*reach.end().min(&within.end.saturating_sub(1));
+            room.take(layout.size(), &reach)
+        };
+        let mut start = take(&self);
+        if start.is_none() && !self.tail.is_empty() {
+            self.tail = &[];
+            start = take(&self);
+        }
+        let (start, size) = (start.ok_or("no memory for its trampoline is within reach")?, self.size());
+        let put = self.at(start).map_err(|refusal| refusal.to_string());
+        room.shrink(start, size, put.as_ref().map_or(0, |(trampoline, _)| trampoline.size()));
+        put
     }
 }
 

@@ -1,0 +1,100 @@
+//! What is to be armed in a process that runs is worked out while it runs: no thread waits for it.
+//!
+//! ```text
+//!     a thread is asked to stop       it lets the engine see what is loaded from now on ([`Tracer::watch`]), and goes on
+//!     the programs are placed         as plans and drafts, for which the process is only read
+//!     a thread is asked to stop       the drafts are carried out ([`Tracer::refresh`])
+//! ```
+//!
+//! Where a library is loaded meanwhile, the thread that loads it is stopped until everything is armed, and what was foreseen is not
+//! used. A program that has not begun is stopped anyway: there all of it is done at once.
+
+use crate::jump::{Basis, Draft};
+use crate::modules::{join, note_offsets};
+use crate::place::{self, Plan};
+use crate::placed::{About, probes_of};
+use crate::program::Engine;
+use crate::space::{ModuleKey, module_key};
+use crate::tracer::Tracer;
+
+/// What is to be armed for one program in one module.
+pub(crate) struct Foreseen {
+    here: (usize, ModuleKey),
+    /// What is refused, and what should be known.
+    pub(crate) plan: Plan,
+    pub(crate) draft: Draft,
+    /// How many sites were planned, and for which probes.
+    pub(crate) count: usize,
+    pub(crate) probes: Vec<About>,
+}
+
+impl std::fmt::Debug for Foreseen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Foreseen {{ here: {:?}, count: {} }}", self.here, self.count)
+    }
+}
+
+impl Foreseen {
+    /// What is foreseen for a program in a module.
+    pub(crate) fn take(all: &mut Vec<Foreseen>, here: (usize, ModuleKey)) -> Option<Foreseen> {
+        let place = all.iter().position(|foreseen| foreseen.here == here)?;
+        Some(all.remove(place))
+    }
+}
+
+impl Tracer<'_> {
+    /// Whether something is to be worked out before a program is placed in the process of a thread.
+    pub(crate) fn has_to_foresee(&self, tid: i32) -> bool {
+        let Some(space) = self
+            .threads
+            .get(&tid)
+            .and_then(|tracked| tracked.space)
+            .and_then(|space| self.spaces.get(&space))
+        else {
+            return false;
+        };
+        let jumps = || self.programs.iter().any(|program| program.options.engine != Engine::Trap);
+        // Others that are held would wait.
+        !space.starting && space.foreseen.is_none() && self.held.is_empty() && jumps()
+    }
+
+    /// Works out what is to be placed in the process of a thread, and asks a thread of it to stop.
+    pub(crate) fn foresee(&mut self, tid: i32) {
+        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
+        let mut foreseen: Vec<Foreseen> = Vec::new();
+        let modules = process::modules(tid, &mut self.images).unwrap_or_default();
+        let mut basis = self.spaces.get(&number).map(Basis::of);
+        let unplaced = self.unplaced(number, tid, &modules);
+        let count_of_modules = unplaced.len();
+        for (place, (program, module, checks)) in unplaced.into_iter().enumerate() {
+            let engine = self.programs[program].options.engine;
+            // Drafts of the same code do not know of each other.
+            let key = module_key(&module);
+            if engine == Engine::Trap || foreseen.iter().any(|other| other.here.1 == key) {
+                continue;
+            }
+            let known = if place + 1 < count_of_modules { basis.clone() } else { basis.take() };
+            let Some((space, known)) = self.spaces.get(&number).zip(known) else { break };
+            let here = (program, key);
+            let checked = self.checked.iter().position(|(other, _)| *other == here);
+            let mut plan = match checked {
+                Some(checked) => self.checked.swap_remove(checked).1,
+                None => place::plan(program, &self.programs[program], &module, &space.text(), checks),
+            };
+            let planned = std::mem::take(&mut plan.planned);
+            note_offsets(&mut self.programs, &module, &planned);
+            let (count, probes) = (planned.len(), probes_of(&planned));
+            let strict = engine == Engine::Jump;
+            let draft = self.draft(number, tid, &module, join(planned), known, strict);
+            if let Some(after) = draft.after.as_ref().filter(|_| place + 1 < count_of_modules) {
+                basis = Some(after.clone());
+            }
+            foreseen.push(Foreseen { here, plan, draft, count, probes });
+        }
+        self.checked.clear();
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.foreseen = Some(foreseen);
+        }
+        self.ask_one(number);
+    }
+}

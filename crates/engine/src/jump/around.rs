@@ -1,0 +1,106 @@
+//! What a plan for the sites of one mapping has to know of the process.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use patch::tactic::{Code, Limits, Plan, Planner, Site, Space as Free};
+use process::{Mapping, Module};
+
+use super::draft::Basis;
+use super::handlers::Ready;
+use super::proof;
+use super::text::Text;
+use crate::site::Planned;
+use crate::slots;
+use crate::space::Space;
+
+/// How far a jump leads.
+const REACH: u64 = 1 << 31;
+/// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
+pub(crate) const NEAR: u64 = 1 << 30;
+
+/// What a plan for one mapping has to know beside its sites.
+pub(crate) struct Around<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) module: &'a Module,
+    /// Where instructions are entered in their middle.
+    pub(crate) entered: Vec<u64>,
+    /// Code that has to be executed where it is: restartable sequences.
+    pub(crate) kept: Vec<Range<u64>>,
+    pub(crate) free: Vec<Range<u64>>,
+    pub(crate) trampolines: Range<u64>,
+    pub(crate) limits: Limits,
+}
+
+impl Around<'_> {
+    /// Plans the jumps of sites.
+    pub(crate) fn plan(
+        &self,
+        planner: &mut Planner,
+        text: &Text,
+        ready: &BTreeMap<u64, Ready>,
+        others: &[(Planned, String)],
+    ) -> Plan {
+        let site = |planned: &Planned, jump| Site {
+            address: planned.0.address,
+            length: planned.0.displaced.length(),
+            jump,
+        };
+        let mut sites: Vec<Site> = ready.values().map(|ready| site(&ready.planned, true)).collect();
+        sites.extend(others.iter().map(|(planned, _)| site(planned, false)));
+        sites.extend(self.space.traps_in(text.range()).map(|address| {
+            let length = self.space.sites.get(&address).map_or(1, |armed| armed.site().displaced.length());
+            Site { address, length, jump: false }
+        }));
+        sites.sort_by_key(|site| (site.address, site.jump));
+        sites.dedup_by_key(|site| site.address);
+        let (image, start) = (&self.module.image, text.range().start);
+        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites);
+        let code = Code {
+            address: start,
+            bytes: text.bytes(),
+            instructions: &known.instructions,
+            padding: &known.padding,
+            entered: &self.entered,
+            kept: &self.kept,
+            flow: None,
+        };
+        planner.plan(&code, &Free { free: &self.free, trampolines: self.trampolines.clone() }, &sites)
+    }
+}
+
+/// What is free for landing pads around some code, and where the trampolines are.
+pub(crate) fn free(
+    known: &Basis,
+    area: Option<(u64, u64)>,
+    tid: i32,
+    mappings: &[Mapping],
+    text: &Text,
+) -> (Vec<Range<u64>>, Range<u64>) {
+    let range = text.range();
+    // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
+    let near = |&(base, size): &(u64, u64)| {
+        base + size > range.start.saturating_sub(NEAR) && base < range.end.saturating_add(NEAR)
+    };
+    let areas = area.into_iter().chain(known.room.areas().filter(near));
+    let trampolines = areas.fold(0..0, |all: Range<u64>, (base, size)| match all.is_empty() {
+        true => base..base + size,
+        false => all.start.min(base)..all.end.max(base + size),
+    });
+    (free_for_pads(&known.taken(tid, mappings), &range, &trampolines), trampolines)
+}
+
+/// What is free for landing pads of code, by address: what is `taken` is not, nor where the trampolines are.
+pub(crate) fn free_for_pads(
+    taken: &[(u64, u64, slots::Growth)],
+    code: &Range<u64>,
+    trampolines: &Range<u64>,
+) -> Vec<Range<u64>> {
+    let reach = code.start.saturating_sub(REACH)..code.end.saturating_add(REACH);
+    let without = |range: Range<u64>| {
+        let below = range.start..range.end.min(trampolines.start);
+        let above = range.start.max(trampolines.end)..range.end;
+        [below, above].into_iter().filter(|rest| !rest.is_empty())
+    };
+    slots::free(taken, &reach).into_iter().flat_map(without).collect()
+}

@@ -1,0 +1,196 @@
+//! A draft is carried out: memory is mapped by one stopped thread, trampolines are written to it, and then, while all threads are held, the
+//! sites.
+//!
+//! ```text
+//!     the ground, areas and pages are mapped          one thread is stopped, the others run
+//!     trampolines and landing pads are written        nobody jumps to them yet
+//!     the ledger is told what will be changed
+//!     all threads are held
+//!         is the code what the draft was made for?
+//!         threads on the way to a trampoline are put back to their sites
+//!         the sites are written
+//! ```
+//!
+//! As little as possible is done while threads are held. Where the process is not what the draft was made for, nothing of its code is
+//! changed, and the draft is to be made anew.
+
+use std::io;
+
+use process::{Stop, Stopped};
+
+use super::back::put_back;
+use super::draft::Draft;
+use super::writing::Writing;
+use super::{Left, write};
+use crate::hold::Held;
+use crate::mapping::Called;
+use crate::observer::Note;
+use crate::site::{self, Use};
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+/// Landing pads that are closer together than this are written together, if nobody uses the page yet.
+const NEAR: u64 = 2048;
+
+/// What has become of a draft.
+pub(crate) enum Carried {
+    /// It was carried out; these sites did not become jumps.
+    Out(Vec<Left>),
+    /// The process is not what it was made for, and for what reason.
+    Outdated(Box<Draft>, String),
+}
+
+impl Tracer<'_> {
+    /// Carries a draft out, which is for an address space of which `thread` is.
+    pub(crate) fn carry_out(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        mut draft: Draft,
+    ) -> Called<Carried> {
+        let Some(space) = self.spaces.get(&number) else {
+            return Ok((thread, stop, Err("the process is gone".to_owned())));
+        };
+        if draft.after.is_none() {
+            return Ok((thread, stop, Ok(Carried::Out(draft.left))));
+        }
+        if space.generation != draft.generation
+            || space.ground.is_some() == draft.lays_ground
+            || !draft.has_seen_traps(space)
+        {
+            return Ok((
+                thread,
+                stop,
+                Ok(Carried::Outdated(Box::new(draft), "its probes have changed".to_owned())),
+            ));
+        }
+        let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
+        let outdated = |draft, reason| Ok(Carried::Outdated(Box::new(draft), reason));
+        if let Err(reason) = mapped {
+            return Ok((thread, stop, outdated(draft, reason)));
+        }
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return Ok((thread, stop, Err("the process is gone".to_owned())));
+        };
+        if let Err(error) = write_code(space, &mut draft) {
+            return Ok((thread, stop, outdated(draft, format!("writing the trampolines: {error}"))));
+        }
+        let held = match self.hold(number) {
+            Ok(held) => held,
+            Err(reason) => {
+                let can_trap = self.spaces.get(&number).is_some_and(|space| space.planner.is_none());
+                let left = draft.into_sites();
+                let left = left.map(|site| Left { site, reason: reason.clone(), can_trap });
+                return Ok((thread, stop, Ok(Carried::Out(left.collect()))));
+            }
+        };
+        if let Some(space) = self.spaces.get(&number) {
+            put_back(space, &mut thread)?;
+            if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
+                self.released_if_alone();
+                return Ok((thread, stop, outdated(draft, "its code has changed meanwhile".to_owned())));
+            }
+        }
+        self.bring_back(number, &held);
+        self.identify_all(number, Some(&thread));
+        let left = self.write_sites(number, draft, &held);
+        self.free_trampolines(number, &held);
+        self.released_if_alone();
+        Ok((thread, stop, Ok(Carried::Out(left))))
+    }
+
+    /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
+    fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
+        let (mut thread, mut stop) = (thread, stop);
+        if let Some(ground) = draft.after.as_ref().and_then(|after| after.ground.as_ref())
+            && draft.lays_ground
+        {
+            let (stopped, now, laid) = self.map_ground(number, thread, stop, ground)?;
+            (thread, stop) = (stopped, now);
+            if let Err(reason) = laid {
+                return Ok((thread, stop, Err(reason)));
+            }
+        }
+        let pieces: Vec<(u64, u64)> = draft.area.iter().chain(&draft.pads).copied().collect();
+        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
+        if let Some(space) = self.spaces.get_mut(&number).filter(|_| mapped.is_ok()) {
+            space.mappings += pieces.len();
+            draft.area.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
+            draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
+        }
+        Ok((thread, stop, mapped))
+    }
+
+    /// Writes the sites, all threads being held, and notes what has become of them.
+    fn write_sites(&mut self, number: u32, draft: Draft, held: &Held) -> Vec<Left> {
+        let Draft { after, trampolines, more, restore, left, writing, code, fresh, texts, .. } = draft;
+        let Some(space) = self.spaces.get_mut(&number) else { return left };
+        let Writing { mut armed, notes, probed, retired, mut out, batch, .. } = writing;
+        let memory = &space.code.memory;
+        // They are known before any thread can be in them.
+        space.jumps.add(trampolines);
+        let mut failed = None;
+        for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
+            failed = space.jumps.cut(address, memory, held).err().or(failed);
+        }
+        for pad in more {
+            failed = memory.poke(pad.address, &pad.bytes).err().or(failed);
+        }
+        let mut gone = Vec::new();
+        for write in restore {
+            match space.sites.remove(&write.address) {
+                Some(old) => gone.push(old),
+                None => failed = memory.poke(write.address, &write.bytes).err().or(failed),
+            }
+        }
+        for old in &gone {
+            if let Some(jump) = old.jump() {
+                space.jumps.retire(jump.trampoline);
+            }
+            old.changes().into_iter().for_each(|change| out.take_out(change));
+        }
+        let written =
+            site::write(out, &space.code, held).and_then(|()| site::write(batch, &space.code, held));
+        // What was there before is struck out of the ledger now.
+        drop(gone);
+        retired.into_iter().for_each(|trampoline| space.jumps.retire(trampoline));
+        for note in &notes {
+            crate::modules::set_armed(&mut self.programs, &note.new, note.address, Some(note.tactic));
+            for wanted in &note.new {
+                if let Use::Probe { program, probe } = *wanted {
+                    let before = note.before.as_ref().filter(|(_, uses)| uses.contains(wanted));
+                    let before = before.map(|&(tactic, _)| tactic);
+                    self.programs[program].probes[probe].sites.jump(note.tactic, before);
+                }
+            }
+        }
+        if !space.disarmed.is_empty() {
+            notes.iter().for_each(|note| drop(space.disarmed.remove(&note.address)));
+        }
+        space.sites.append(&mut armed);
+        if let Some(after) = after {
+            let before = std::mem::replace(&mut space.planner, after.planner);
+            self.spent.push(Box::new(before));
+            (space.generation, space.jumps.room, space.ground) = (after.generation, after.room, after.ground);
+        }
+        self.spent.push(Box::new((probed, notes, code, fresh, texts)));
+        if let Some(error) = written.err().or(failed) {
+            let note = format!("process {}: writing the probes: {error}", space.code.process);
+            self.tell_once(Note::Other(note));
+        }
+        left
+    }
+}
+
+/// Writes what nobody uses yet.
+fn write_code(space: &mut Space, draft: &mut Draft) -> io::Result<()> {
+    let memory = &space.code.memory;
+    draft.code.sort_unstable_by_key(|(address, _)| *address);
+    write::all(memory, draft.code.iter().map(|(address, bytes)| (*address, &bytes[..])))?;
+    write::apart(memory, draft.fresh.iter().map(|(&address, bytes)| (address, &bytes[..])), NEAR)?;
+    if let Some(ground) = draft.after.as_mut().and_then(|after| after.ground.as_mut()) {
+        ground.write(memory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! What arming the sites of one module comes to, worked out while the program runs.
+//!
+//! Most instructions are shorter than a jump. What can be done about that is planned by [`patch::tactic`], for all sites of a mapping at
+//! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
+//! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Range, RangeInclusive};
+
+use patch::tactic::{Limits, Plan, Planner, Write};
+use process::{Mapping, Module, Status};
+
+use super::around::{Around, NEAR, free};
+use super::emit::{Emitted, emit};
+use super::handlers::Ready;
+use super::room::{ALIGNMENT, Room};
+use super::tail;
+use super::text::Text;
+use super::writing::Writing;
+use super::{Ground, Left, New};
+use crate::change::Change;
+use crate::mapping;
+use crate::place::critical_sections;
+use crate::site::{Jump, Planned};
+use crate::slots::{self, Growth};
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+/// The smallest area that is mapped for trampolines, in bytes.
+const AREA: u64 = 1 << 16;
+/// How far below the code trampolines are put rather than above it.
+const BELOW: u64 = 1 << 26;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Bytes of code, from a site on, by which is judged whether the flags are live there.
+const AHEAD: usize = 128;
+/// How often a plan is made again without the sites for which there is no jump.
+const ROUNDS: usize = 8;
+
+/// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Basis {
+    /// How often it was changed.
+    pub(crate) generation: u64,
+    pub(crate) ground: Option<Ground>,
+    pub(crate) planner: Option<Planner>,
+    pub(crate) room: Room,
+    /// What drafts before this one will have mapped.
+    reserved: Vec<(u64, u64, Growth)>,
+}
+
+impl Basis {
+    /// What is known now.
+    pub(crate) fn of(space: &Space) -> Basis {
+        Basis {
+            generation: space.generation,
+            ground: space.ground.clone(),
+            planner: space.planner.clone(),
+            room: space.jumps.room.clone(),
+            reserved: Vec::new(),
+        }
+    }
+
+    /// What of a process's address space is taken, by address.
+    pub(crate) fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
+        let mut taken = mapping::taken(tid, mappings);
+        taken.extend(&self.reserved);
+        taken.sort_by_key(|&(start, ..)| start);
+        taken
+    }
+
+    fn reserve(&mut self, base: u64, size: u64) {
+        self.reserved.push((base, base + size, Growth::None));
+    }
+}
+
+/// A jump that is to be made.
+pub(crate) struct Drafted {
+    pub(crate) planned: Planned,
+    pub(crate) jump: Jump,
+    /// Whether it is one of the sites that were to be armed, and not one that was moved for them, or has another jump now.
+    pub(crate) asked: bool,
+}
+
+/// Everything that is to be done.
+#[derive(Default)]
+pub(crate) struct Draft {
+    /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
+    pub(crate) generation: u64,
+    pub(crate) after: Option<Basis>,
+    /// Whether the ground is to be mapped first.
+    pub(crate) lays_ground: bool,
+    /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
+    pub(crate) area: Option<(u64, u64)>,
+    pub(crate) pads: Vec<(u64, u64)>,
+    /// The code as it was read, and the sites in it that trapped then.
+    pub(crate) texts: Vec<Text>,
+    seen: Vec<u64>,
+    jumps: Vec<Drafted>,
+    pub(crate) trampolines: New,
+    /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there yet.
+    pub(crate) code: Vec<(u64, Vec<u8>)>,
+    pub(crate) fresh: BTreeMap<u64, Vec<u8>>,
+    /// Those of landing pads in other pages.
+    pub(crate) more: Vec<Write>,
+    /// Bytes that are the program's again.
+    pub(crate) restore: Vec<Write>,
+    /// The first bytes of sites that will trap.
+    traps: Vec<Change>,
+    /// The jumps and the traps, ready to be written.
+    pub(crate) writing: Writing,
+    pub(crate) left: Vec<Left>,
+}
+
+impl Draft {
+    /// All sites as they were before it was made.
+    pub(crate) fn into_sites(self) -> impl Iterator<Item = Planned> {
+        let asked = self.jumps.into_iter().filter(|drafted| drafted.asked);
+        let asked = asked.map(|drafted| drafted.planned).chain(self.writing.into_sites());
+        asked.chain(self.left.into_iter().map(|left| left.site))
+    }
+
+    /// Whether there is no trap in its code that it does not know of.
+    pub(crate) fn has_seen_traps(&self, space: &Space) -> bool {
+        let traps = self.texts.iter().flat_map(|text| space.traps_in(text.range()));
+        traps.eq(self.seen.iter().copied())
+    }
+
+    fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
+        let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap });
+        self.left.extend(left);
+    }
+}
+
+/// A site, and why it is to have no jump, if that is known.
+type Wanted = (Planned, Option<String>);
+
+/// The sites of one mapping.
+struct Group {
+    text: Text,
+    ready: BTreeMap<u64, Ready>,
+    /// Those that are to trap, and why.
+    others: Vec<(Planned, String)>,
+}
+
+impl Tracer<'_> {
+    /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
+    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done.
+    pub(crate) fn draft(
+        &mut self,
+        number: u32,
+        tid: i32,
+        module: &Module,
+        planned: Vec<Planned>,
+        mut known: Basis,
+        strict: bool,
+    ) -> Draft {
+        let mut draft = Draft { generation: known.generation, ..Draft::default() };
+        let mappings = process::maps(tid).unwrap_or_default();
+        let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
+        for site in planned {
+            match self.suits_a_jump(number, &site) {
+                Ok(()) => wanted.push(site),
+                Err(reason) => others.push((site, reason)),
+            }
+        }
+        if known.ground.is_none() && !wanted.is_empty() {
+            let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
+            match groundless.map_or_else(|| self.choose_ground(tid, &mappings), Err) {
+                Ok(ground) => {
+                    ground.mapped().for_each(|(base, size)| known.reserve(base, size));
+                    known.ground = Some(ground);
+                    draft.lays_ground = true;
+                }
+                Err(reason) => others.extend(wanted.drain(..).map(|site| (site, reason.clone()))),
+            }
+        }
+        let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
+        let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
+        if strict {
+            for group in &mut groups {
+                draft.leave(group.others.drain(..), !is_planned);
+            }
+            if !draft.left.is_empty() && is_first {
+                let ready = groups.into_iter().flat_map(|group| group.ready.into_values());
+                let reason = "others of its program cannot be armed";
+                draft.leave(ready.map(|ready| (ready.planned, reason.to_owned())), !is_planned);
+                return draft;
+            }
+        }
+        let any = groups.iter().any(|group| !group.ready.is_empty());
+        if !any && !is_planned {
+            draft.leave(groups.into_iter().flat_map(|group| group.others), true);
+            return draft;
+        }
+        let Some(space) = self.spaces.get(&number) else { return draft };
+        if any && let Err(reason) = draft.choose_area(space, tid, &mappings, &groups, &mut known) {
+            let ready = groups.iter_mut().flat_map(|group| std::mem::take(&mut group.ready).into_values());
+            let ready: Vec<_> = ready.map(|ready| (ready.planned, reason.clone())).collect();
+            draft.leave(ready, !is_planned);
+        }
+        let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
+        let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
+        let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
+            .into_iter()
+            .map(|(start, end)| start..end)
+            .collect();
+        kept.sort_by_key(|range| range.start);
+        for group in groups {
+            let entered = self.entered.of(module, &group.text);
+            let (free, trampolines) = free(&known, draft.area, tid, &mappings, &group.text);
+            let around = Around { space, module, entered, kept: kept.clone(), free, trampolines, limits };
+            draft.plan(group, &around, &mut known, strict);
+        }
+        if strict && !draft.left.is_empty() && is_first {
+            return Draft { left: draft.into_all_left(!is_planned), ..Draft::default() };
+        }
+        draft.writing =
+            Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
+        known.generation += 1;
+        draft.after = Some(known);
+        draft
+    }
+
+    /// Compiles the handlers of sites, mapping by mapping.
+    fn group(
+        &mut self,
+        number: u32,
+        mappings: &[Mapping],
+        wanted: Vec<Planned>,
+        others: Vec<(Planned, String)>,
+        known: &mut Basis,
+        draft: &mut Draft,
+    ) -> Vec<Group> {
+        let range_of = |address: u64| {
+            let found = mappings.partition_point(|mapping| mapping.end <= address);
+            let found = mappings.get(found).filter(|mapping| mapping.contains(address));
+            found.map_or(address..address + 1, |mapping| mapping.start..mapping.end)
+        };
+        let all = wanted.into_iter().map(|site| (site, None));
+        let all = all.chain(others.into_iter().map(|(site, reason)| (site, Some(reason))));
+        let mut by_mapping: BTreeMap<u64, (Range<u64>, Vec<Wanted>)> = BTreeMap::new();
+        for (site, reason) in all {
+            let range = range_of(site.0.address);
+            by_mapping.entry(range.start).or_insert_with(|| (range, Vec::new())).1.push((site, reason));
+        }
+        let mut groups = Vec::with_capacity(by_mapping.len());
+        for (range, sites) in by_mapping.into_values() {
+            let Some(text) = self.spaces.get(&number).and_then(|space| Text::read(space, &range)) else {
+                let reason = "the code cannot be read";
+                draft.leave(
+                    sites.into_iter().map(|(site, own)| (site, own.unwrap_or_else(|| reason.to_owned()))),
+                    known.planner.is_none(),
+                );
+                continue;
+            };
+            let mut group = Group { text, ready: BTreeMap::new(), others: Vec::new() };
+            for (site, reason) in sites {
+                // This may take seconds, in which other threads log.
+                self.drain_meanwhile();
+                let (address, ground) = (site.0.address, &mut known.ground);
+                let original = site.0.displaced.original();
+                let made = match (reason, ground) {
+                    (Some(reason), _) => Err(Box::new((site, reason))),
+                    _ if group.text.ahead(address, original.len()) != original => {
+                        Err(Box::new((site, "its code has changed meanwhile".to_owned())))
+                    }
+                    (None, None) => Err(Box::new((site, "there is no ground".to_owned()))),
+                    (None, Some(ground)) => {
+                        let ahead = group.text.ahead(address, AHEAD);
+                        self.make_ready(number, site, ground, mappings, ahead)
+                    }
+                };
+                match made {
+                    Ok(ready) => drop(group.ready.insert(address, ready)),
+                    Err(other) => group.others.push(*other),
+                }
+            }
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+impl Draft {
+    /// Chooses a place for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
+    fn choose_area(
+        &mut self,
+        space: &Space,
+        tid: i32,
+        mappings: &[Mapping],
+        groups: &[Group],
+        known: &mut Basis,
+    ) -> Result<(), String> {
+        let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
+        let (mut size, mut near) = (0, 0);
+        let slot = (patch::SLOT_CAPACITY as u64).next_multiple_of(ALIGNMENT);
+        for ready in groups.iter().flat_map(|group| group.ready.values()) {
+            let layout = ready.layout();
+            let own = layout.reach();
+            reach = *reach.start().max(own.start())..=*reach.end().min(own.end());
+            size += (layout.size() + tail::USUAL).next_multiple_of(ALIGNMENT) + 2 * slot;
+            near = ready.planned.0.address.min(u64::MAX - NEAR);
+        }
+        let first = near.saturating_sub(NEAR).max(*reach.start());
+        let last = (near + NEAR).min(*reach.end());
+        if known.room.has(size, &(first..=last)) {
+            return Ok(());
+        }
+        let size = size.max(AREA).next_multiple_of(PAGE);
+        mapping::count_mapping(mappings.len(), space.mappings)?;
+        let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
+        let gaps = slots::gaps(&known.taken(tid, mappings), size, near, &reach);
+        // Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
+        // below the code more of them can.
+        let below = gaps.iter().find(|gap| gap.start + size <= lowest && lowest - gap.start <= BELOW);
+        let gap = below.or(gaps.first()).ok_or("no free memory within 2 GiB of the module")?;
+        known.room.add(gap.start, size);
+        known.reserve(gap.start, size);
+        self.area = Some((gap.start, size));
+        Ok(())
+    }
+
+    /// Plans the sites of one mapping.
+    fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
+        let Group { text, mut ready, mut others } = group;
+        let there = known.planner.is_some();
+        for round in 0..ROUNDS {
+            let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
+            let plan = around.plan(&mut planner, &text, &ready, &others);
+            let none: HashMap<u64, String> = match strict && round + 1 < ROUNDS {
+                true => {
+                    plan.traps.iter().chain(&plan.refused).map(|(at, why)| (*at, why.to_string())).collect()
+                }
+                false => HashMap::new(),
+            };
+            let without: Vec<u64> = none.keys().copied().filter(|at| ready.contains_key(at)).collect();
+            if !without.is_empty() {
+                let reason = |at: u64| none.get(&at).cloned().unwrap_or_default();
+                let gone = without.iter().filter_map(|&at| Some((ready.remove(&at)?.planned, reason(at))));
+                self.leave(gone.collect::<Vec<_>>(), true);
+                continue;
+            }
+            let mut room = known.room.clone();
+            match emit(around, &plan, &text, &ready, &mut room) {
+                Ok(emitted) => {
+                    plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
+                    (known.planner, known.room) = (Some(planner), room);
+                    self.seen.extend(around.space.traps_in(text.range()));
+                    self.take(emitted, plan, text, ready, others);
+                }
+                // What was there before stays as it is.
+                Err(reason) => {
+                    let ready = std::mem::take(&mut ready).into_values();
+                    self.leave(ready.map(|it| (it.planned, reason.clone())), !there);
+                    self.leave(std::mem::take(&mut others), !there);
+                }
+            }
+            return;
+        }
+    }
+
+    /// Notes what is to be done for the sites of one mapping.
+    fn take(
+        &mut self,
+        emitted: Emitted,
+        plan: Plan,
+        text: Text,
+        mut ready: BTreeMap<u64, Ready>,
+        others: Vec<(Planned, String)>,
+    ) {
+        let Emitted { jumps, trampolines, code, pads, ways } = emitted;
+        for (planned, jump) in jumps {
+            let drafted = match (planned, ready.remove(&jump.shape.address)) {
+                (_, Some(ready)) => Drafted { planned: ready.planned, jump, asked: true },
+                (Some(planned), None) => Drafted { planned, jump, asked: false },
+                (None, None) => continue,
+            };
+            self.jumps.push(drafted);
+        }
+        let reasons: HashMap<u64, (String, bool)> = plan
+            .traps
+            .iter()
+            .map(|(address, reason)| (*address, (reason.to_string(), true)))
+            .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
+            .collect();
+        let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
+        for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
+            let address = site.0.address;
+            let (reason, can_trap) = reasons
+                .get(&address)
+                .cloned()
+                .unwrap_or_else(|| ("no jump was planned for it".to_owned(), false));
+            if can_trap && let Some(change) = text.trap(address) {
+                self.traps.push(change);
+            }
+            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap });
+        }
+        for pad in pads {
+            let at = plan.map.partition_point(|run| run.end <= pad.address);
+            // One that begins in a page that was there already is written for itself.
+            match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
+                true => drop(self.fresh.insert(pad.address, pad.bytes)),
+                false => self.more.push(pad),
+            }
+        }
+        self.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));
+        self.trampolines.add(trampolines, ways);
+        self.code.extend(code);
+        self.restore.extend(plan.restore);
+        self.texts.push(text);
+    }
+
+    /// Nothing is done: all of its sites are left, those that can have a jump, too.
+    fn into_all_left(mut self, can_trap: bool) -> Vec<Left> {
+        let mut left = std::mem::take(&mut self.left);
+        let reason = "others of its program cannot be armed";
+        left.extend(self.into_sites().map(|site| Left { site, reason: reason.to_owned(), can_trap }));
+        left
+    }
+}

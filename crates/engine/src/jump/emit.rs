@@ -1,0 +1,118 @@
+//! The trampolines of a plan's jumps, as bytes, and what is written for the jumps.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use patch::tactic::{Jump as Shape, Plan, Write};
+
+use super::around::Around;
+use super::handlers::Ready;
+use super::room::Room;
+use super::shape;
+use super::tail::{self, Behind};
+use super::text::Text;
+use super::{Layout, Trampoline};
+use crate::site::{Armed, Jump, Planned, Sites, Use};
+
+/// The jumps of a plan, and the code that they lead to.
+#[derive(Default)]
+pub(crate) struct Emitted {
+    /// Each with its site, unless that is one of those that are ready.
+    pub(crate) jumps: Vec<(Option<Planned>, Jump)>,
+    pub(crate) trampolines: Vec<Trampoline>,
+    pub(crate) code: Vec<(u64, Vec<u8>)>,
+    pub(crate) pads: Vec<Write>,
+    /// The jumps on the way: each with its site and its trampoline.
+    pub(crate) ways: Vec<(u64, u64, u64)>,
+}
+
+impl Emitted {
+    /// Puts a trampoline somewhere: where it begins, and where its entry is.
+    fn put(
+        &mut self,
+        layout: Layout<'_>,
+        room: &mut Room,
+        within: &Range<u64>,
+    ) -> Result<(u64, u64), String> {
+        let (trampoline, bytes) = layout.put(room, within)?;
+        let place = (trampoline.start(), trampoline.entry());
+        self.code.push((trampoline.start(), bytes));
+        self.trampolines.push(trampoline);
+        Ok(place)
+    }
+}
+
+/// Emits the trampolines of a plan's jumps.
+pub(crate) fn emit(
+    around: &Around<'_>,
+    plan: &Plan,
+    text: &Text,
+    ready: &BTreeMap<u64, Ready>,
+    room: &mut Room,
+) -> Result<Emitted, String> {
+    let (space, within) = (around.space, &around.trampolines);
+    let mut emitted = Emitted::default();
+    let jump_at = |address: &u64| space.sites.get(address).and_then(Armed::jump);
+    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| jump_at(address).is_some()) {
+        return Err(format!("the jump at {address:#x} would have to become a trap"));
+    }
+    let shapes: HashMap<u64, &Shape> = plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
+    let trapped: HashSet<u64> = plan.traps.iter().map(|(address, _)| *address).collect();
+    let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
+    for shape in &plan.jumps {
+        let address = shape.address;
+        let mut planned = None;
+        let next = address + shape.length as u64;
+        let tail = || tail::tail(text, next, shape::end(shape), &around.kept, &behind);
+        let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
+            (Some(ready), _) => emitted.put(Layout { tail: &tail(), ..ready.layout() }, room, within)?,
+            (None, Some(armed)) => {
+                let jump = armed.jump().ok_or("a trap is in the way")?;
+                let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
+                planned = Some(Planned(armed.site().clone()));
+                (trampoline.start(), trampoline.entry())
+            }
+            (None, None) => {
+                let neighbour = text.neighbour(around.module, shape)?;
+                let displaced = &neighbour.0.displaced;
+                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail() };
+                let place = emitted.put(layout, room, within)?;
+                planned = Some(neighbour);
+                place
+            }
+        };
+        let written = text.written(shape, entry).ok_or("a trampoline is out of reach")?;
+        emitted.ways.extend(shape::ways(address, &written).map(|at| (at, address, start)));
+        let jump = Jump {
+            changes: written.changes,
+            trampoline: start,
+            tactic: shape::name(shape.tactic),
+            shape: shape.clone(),
+        };
+        emitted.pads.extend(written.pad);
+        emitted.jumps.push((planned, jump));
+    }
+    Ok(emitted)
+}
+
+/// What is, or will be, behind a site.
+struct Following<'a> {
+    sites: &'a Sites,
+    ready: &'a BTreeMap<u64, Ready>,
+    shapes: &'a HashMap<u64, &'a Shape>,
+    trapped: &'a HashSet<u64>,
+}
+
+impl Behind for Following<'_> {
+    fn stays(&self, address: u64) -> bool {
+        let probed = |armed: &Armed| armed.site().uses.iter().any(|wanted| *wanted != Use::Neighbour);
+        self.ready.contains_key(&address)
+            || self.trapped.contains(&address)
+            || self.sites.get(&address).is_some_and(probed)
+    }
+
+    fn jump_end(&self, address: u64) -> Option<u64> {
+        let there = || Some(&self.sites.get(&address)?.jump()?.shape);
+        Some(shape::end(self.shapes.get(&address).copied().or_else(there)?))
+    }
+}

@@ -1,0 +1,114 @@
+//! The handlers of a site, all of them together, with what has to be known of its instruction.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use process::Mapping;
+
+use super::{Code, Ground, Layout};
+use crate::site::{Planned, Use};
+use crate::tracer::Tracer;
+
+/// A site that is about to become a jump.
+pub(crate) struct Ready {
+    pub(crate) planned: Planned,
+    handlers: Vec<Rc<dyn Code>>,
+    /// What commits the record behind the instruction.
+    commit: Option<Vec<u8>>,
+}
+
+impl Ready {
+    /// Its trampoline, to be put somewhere; without a tail.
+    pub(crate) fn layout(&self) -> Layout<'_> {
+        Layout {
+            displaced: &self.planned.0.displaced,
+            handlers: self.handlers.clone(),
+            commit: self.commit.clone(),
+            tail: &[],
+        }
+    }
+}
+
+/// The handlers of a site, and what commits their record behind the displaced instruction, if it is tentative.
+type Handlers = (Vec<Rc<dyn Code>>, Option<Vec<u8>>);
+
+impl Tracer<'_> {
+    /// Compiles the handlers of a site for an address space with this ground: of the probes that it is planned for, behind those that
+    /// it has already. `ahead` is the program's code from the site on. Gives the site back if that cannot be, with the reason.
+    pub(crate) fn make_ready(
+        &mut self,
+        number: u32,
+        planned: Planned,
+        ground: &mut Ground,
+        mappings: &[Mapping],
+        ahead: &[u8],
+    ) -> Result<Ready, Box<(Planned, String)>> {
+        match self.compile_all(number, &planned, ground, mappings, ahead) {
+            Ok((handlers, commit)) => Ok(Ready { planned, handlers, commit }),
+            Err(reason) => Err(Box::new((planned, reason))),
+        }
+    }
+
+    /// The handlers of a site: of the probes that it is planned for, behind those that it has already; and what commits
+    /// their record behind the displaced instruction, if it is tentative.
+    fn compile_all(
+        &mut self,
+        number: u32,
+        planned: &Planned,
+        ground: &mut Ground,
+        mappings: &[Mapping],
+        ahead: &[u8],
+    ) -> Result<Handlers, String> {
+        let site = &planned.0;
+        let displaced = &site.displaced;
+        let may_fault =
+            displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
+        let there = self.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
+        let mut uses = there.map_or_else(Vec::new, |armed| armed.site().uses.clone());
+        for wanted in &site.uses {
+            if !uses.contains(wanted) {
+                uses.push(*wanted);
+            }
+        }
+        let mut handlers = Vec::with_capacity(uses.len());
+        let mut tentative = 0;
+        for wanted in uses {
+            if let Use::Probe { program, probe } = wanted {
+                let compiled = self.compile(ground, (program, probe), site, may_fault, ahead)?;
+                tentative += usize::from(compiled.tentative);
+                handlers.push(compiled.code);
+            }
+        }
+        let text = displaced.text();
+        let delta = displaced.stack_delta().and_then(|delta| i32::try_from(delta).ok());
+        let commit = match (tentative, delta) {
+            (0, _) => None,
+            (1, Some(delta)) if !displaced.transfers_control() => Some(jit::Compiled::commit(delta)),
+            (1, _) => {
+                return Err(format!(
+                    "`{text}` can fault, and what is behind it cannot be told: a record of it waits"
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "`{text}` can fault, and records of more than one probe would wait for it"
+                ));
+            }
+        };
+        Ok((handlers, commit))
+    }
+}
+
+/// Whether addresses are mapped so that the program can read them, or write to them.
+fn is_accessible(mappings: &[Mapping], range: &RangeInclusive<u64>, written: bool) -> bool {
+    let mut next = *range.start();
+    for mapping in mappings {
+        if mapping.contains(next) && mapping.readable && (mapping.writable || !written) {
+            next = mapping.end;
+            if next > *range.end() {
+                return true;
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,104 @@
+//! Jumps are taken out, while others stay.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use patch::tactic::Write;
+
+use super::shape::ways;
+use super::text::Written;
+use super::{Layout, New};
+use crate::change::{Batch, Change};
+use crate::hold::Held;
+use crate::site::{self, Jump, Planned, Use};
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+impl Tracer<'_> {
+    /// Takes sites out of an address space, in which nobody uses them any more. Where its threads cannot be held they stay, and
+    /// do nothing.
+    pub(crate) fn take_out_jumps(&mut self, number: u32, addresses: &[u64]) {
+        if let Ok(held) = self.hold(number) {
+            self.bring_back(number, &held);
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.take_out_planned(addresses, &held);
+                self.free_trampolines(number, &held);
+            }
+        }
+    }
+}
+
+impl Space {
+    /// Takes sites out, of either kind, and with them what was moved for their sake. Those whose bytes others rely on stay, without
+    /// a handler.
+    pub(crate) fn take_out_planned(&mut self, addresses: &[u64], held: &Held) {
+        let Some(planner) = &mut self.planner else { return self.take_out(addresses.iter().copied(), held) };
+        let removal = planner.remove(addresses);
+        for address in removal.kept.iter().chain(&removal.trapped) {
+            if let Some(armed) = self.sites.get_mut(address) {
+                *armed.uses_mut() = vec![Use::Neighbour];
+            }
+        }
+        let mut gone = Vec::with_capacity(addresses.len());
+        for write in &removal.restore {
+            if self.sites.contains_key(&write.address) {
+                gone.push(write.address);
+            } else {
+                // It fails only where the process is gone or has unmapped the page.
+                let _ = self.code.memory.poke(write.address, &write.bytes);
+            }
+        }
+        self.take_out(gone, held);
+        let mut batch = Batch::default();
+        let mut before = Vec::new();
+        for address in removal.kept {
+            let Some(armed) = self.sites.get(&address) else { continue };
+            let Some(jump) = armed.jump().cloned() else { continue };
+            let displaced = armed.site().displaced.clone();
+            let copy = Layout { displaced: &displaced, handlers: Vec::new(), commit: None, tail: &[] };
+            let Ok((trampoline, bytes)) = copy.put(&mut self.jumps.room, &(0..u64::MAX)) else { continue };
+            if self.code.memory.poke(trampoline.start(), &bytes).is_err() {
+                continue;
+            }
+            let Some(written) = again(&jump, trampoline.entry()) else { continue };
+            if let Some(pad) = &written.pad
+                && self.code.memory.poke(pad.address, &pad.bytes).is_err()
+            {
+                continue;
+            }
+            let start = trampoline.start();
+            let mut new = New::default();
+            new.add([trampoline], ways(address, &written).map(|at| (at, address, start)));
+            self.jumps.add(new);
+            self.jumps.retire(jump.trampoline);
+            let Some(old) = self.sites.remove(&address) else { continue };
+            let planned = Planned(old.site().clone());
+            before.push(old);
+            let jump = Jump {
+                changes: written.changes,
+                trampoline: start,
+                tactic: jump.tactic,
+                shape: jump.shape.clone(),
+            };
+            self.sites.insert(address, planned.arm_with(jump, &self.code, &mut batch));
+        }
+        let _ = site::write(batch, &self.code, held);
+        drop(before);
+    }
+}
+
+/// What is written for a jump that is there, if it is to lead elsewhere.
+fn again(jump: &Rc<Jump>, entry: u64) -> Option<Written> {
+    let originals: HashMap<u64, &Change> =
+        jump.changes.iter().map(|change| (change.address(), change)).collect();
+    let change = |write: &Write| {
+        let old = originals.get(&write.address).filter(|old| old.original().len() == write.bytes.len())?;
+        Some(Change::new(write.address, old.original(), &write.bytes))
+    };
+    let changes = jump.shape.code(entry)?.iter().map(change).collect::<Option<Vec<_>>>()?;
+    let pad = match jump.shape.pad {
+        Some(_) => Some(jump.shape.pad(entry)?),
+        None => None,
+    };
+    Some(Written { changes, pad })
+}

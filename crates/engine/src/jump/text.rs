@@ -1,0 +1,152 @@
+//! The code of a mapping, as the program has it: what jumps are planned over.
+//!
+//! It is read while the program runs, and looked at once more when all threads are held ([`Text::is_still`]): what was planned holds
+//! only for the bytes that it was planned for.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::rc::Rc;
+
+use patch::Mode;
+use patch::tactic::{Jump as Shape, Write};
+use process::Module;
+
+use crate::change::Change;
+use crate::site::{self, INT3, Planned, Use};
+use crate::space::{Space, module_key};
+
+/// Changes that lie closer together than this are looked at together.
+const CLOSE: u64 = 4096;
+/// How far around a change the program's bytes must be what they were: farther than any jump relies on them.
+const AROUND: u64 = 256;
+
+/// The code of one mapping as the program has it.
+#[derive(Debug)]
+pub(crate) struct Text {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// What is written for a jump: at the site, and elsewhere.
+pub(crate) struct Written {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) pad: Option<Write>,
+}
+
+impl Text {
+    /// Code at an address.
+    #[cfg(test)]
+    pub(crate) fn new(start: u64, bytes: &[u8]) -> Text {
+        Text { start, bytes: bytes.to_vec() }
+    }
+
+    /// Reads the code of a mapping.
+    pub(crate) fn read(space: &Space, mapping: &Range<u64>) -> Option<Text> {
+        let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
+        space.code.memory.peek(mapping.start, &mut bytes).ok()?;
+        site::hide(&space.sites, mapping.start, &mut bytes);
+        Some(Text { start: mapping.start, bytes })
+    }
+
+    /// The addresses.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes.len() as u64
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The program's bytes at an address.
+    fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let from = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        self.bytes.get(from..from.checked_add(length)?)
+    }
+
+    /// The program's bytes from an address on: so many, or as many as there are.
+    pub(crate) fn ahead(&self, address: u64, most: usize) -> &[u8] {
+        let from = address.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
+        let rest = from.and_then(|from| self.bytes.get(from..)).unwrap_or_default();
+        &rest[..rest.len().min(most)]
+    }
+
+    /// The changes that make these bytes of the program's.
+    fn changes(&self, writes: Vec<Write>) -> Option<Vec<Change>> {
+        let change = |write: &Write| {
+            Some(Change::new(write.address, self.at(write.address, write.bytes.len())?, &write.bytes))
+        };
+        writes.iter().map(change).collect()
+    }
+
+    /// What is written for a planned jump whose trampoline begins at `entry`.
+    pub(crate) fn written(&self, shape: &Shape, entry: u64) -> Option<Written> {
+        let changes = self.changes(shape.code(entry)?)?;
+        let pad = match shape.pad {
+            Some(_) => Some(shape.pad(entry)?),
+            None => None,
+        };
+        Some(Written { changes, pad })
+    }
+
+    /// The change of a site that is to be trapped.
+    pub(crate) fn trap(&self, address: u64) -> Option<Change> {
+        Some(Change::new(address, self.at(address, 1)?, &[INT3]))
+    }
+
+    /// An instruction that is moved because it is in the way: its copy, as a site that nobody asked for.
+    pub(crate) fn neighbour(&self, module: &Module, shape: &Shape) -> Result<Planned, String> {
+        let bytes = self.at(shape.address, shape.length).ok_or("it is not in the code")?;
+        let displaced =
+            patch::displace_in(Mode::Bits64, bytes, shape.address).map_err(|refusal| refusal.to_string())?;
+        Ok(Planned::new(module_key(module), displaced, Use::Neighbour))
+    }
+
+    /// Whether the program still has these bytes at and around the places of changes, which are ascending. Those that are not in
+    /// this code are passed over.
+    pub(crate) fn is_still(&self, space: &Space, places: &[u64]) -> bool {
+        let range = self.range();
+        let own = places.partition_point(|place| *place < range.start)
+            ..places.partition_point(|place| *place < range.end);
+        let mut rest = &places[own];
+        let mut found = Vec::new();
+        while let Some(first) = rest.first() {
+            let count = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] < CLOSE).count();
+            let (piece, others) = rest.split_at(count);
+            rest = others;
+            let start = first.saturating_sub(AROUND).max(range.start);
+            let end = piece[count - 1].saturating_add(AROUND).min(range.end);
+            let Some(expected) = self.at(start, (end - start) as usize) else { return false };
+            found.resize(expected.len(), 0);
+            if space.code.memory.peek(start, &mut found).is_err() {
+                return false;
+            }
+            site::hide(&space.sites, start, &mut found);
+            if found != expected {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A module's code: the file's device and inode, the bytes of the mapping, and a number for what they are.
+type Key = ((u32, u32), u64, usize, u64);
+
+/// Where code of modules is entered in the middle of instructions, which takes a look at all of it: kept for when it is mapped again.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    hasher: RandomState,
+    /// By module: addresses from the start of the mapping on.
+    known: HashMap<Key, Rc<[u64]>>,
+}
+
+impl Entries {
+    /// The addresses inside of instructions to which a module's code jumps, ascending.
+    pub(crate) fn of(&mut self, module: &Module, text: &Text) -> Vec<u64> {
+        let key = (module.device, module.inode, text.bytes.len(), self.hasher.hash_one(&text.bytes));
+        let known = self.known.entry(key).or_insert_with(|| patch::entered_anywhere(&text.bytes, 0).into());
+        known.iter().map(|offset| text.start + offset).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! Code and descriptions are written to memory that was mapped for them and that nobody uses yet: what lies close together in one
+//! go.
+
+use std::io;
+
+use process::Memory;
+
+use super::room::ALIGNMENT;
+
+/// The longest piece that is written in one go.
+const PIECE: usize = 1 << 20;
+
+/// Writes bytes, each with their address, in the order of the addresses. Nothing that is used lies between two that are less than
+/// [`ALIGNMENT`] apart: it is what one leaves over of its last piece of [`Room`](super::room::Room), and is filled with zeros.
+///
+/// # Errors
+/// Nothing is mapped there, or the process is gone.
+pub(crate) fn all<'a>(memory: &Memory, writes: impl IntoIterator<Item = (u64, &'a [u8])>) -> io::Result<()> {
+    apart(memory, writes, ALIGNMENT)
+}
+
+/// The same for bytes between which less than `distance` bytes are unused.
+///
+/// # Errors
+/// As of [`all`].
+pub(crate) fn apart<'a>(
+    memory: &Memory,
+    writes: impl IntoIterator<Item = (u64, &'a [u8])>,
+    distance: u64,
+) -> io::Result<()> {
+    let (mut start, mut piece) = (0, Vec::new());
+    for (address, bytes) in writes {
+        let end = start + piece.len() as u64;
+        if piece.is_empty() || address < end || address - end >= distance || piece.len() >= PIECE {
+            flush(memory, start, &mut piece)?;
+            start = address;
+        }
+        piece.resize((address - start) as usize, 0);
+        piece.extend_from_slice(bytes);
+    }
+    flush(memory, start, &mut piece)
+}
+
+fn flush(memory: &Memory, start: u64, piece: &mut Vec<u8>) -> io::Result<()> {
+    if !piece.is_empty() {
+        memory.poke(start, piece)?;
+        piece.clear();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_apart_is_not_touched() {
+        let own = vec![0x55u8; 4096];
+        let base = own.as_ptr() as u64;
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let writes: [(u64, &[u8]); 3] = [(base + 1, &[1, 2]), (base + 32, &[3]), (base + 100, &[4])];
+        all(&memory, writes).expect("own memory");
+        let mut seen = vec![0; own.len()];
+        memory.peek(base, &mut seen).expect("own memory");
+        assert_eq!(seen[..4], [0x55, 1, 2, 0], "up to the next one it is unused");
+        assert_eq!(seen[31..34], [0, 3, 0x55]);
+        assert_eq!(seen[99..102], [0x55, 4, 0x55]);
+    }
+}

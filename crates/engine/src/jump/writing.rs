@@ -1,0 +1,83 @@
+//! The sites of a draft, ready to be written: what takes time is done before any thread waits.
+
+use std::collections::BTreeMap;
+
+use super::draft::Drafted;
+use crate::change::{Batch, Change};
+use crate::site::{Armed, Planned, Use};
+use crate::space::Space;
+
+/// What is noted of a site when it is written.
+pub(crate) struct Note {
+    pub(crate) address: u64,
+    pub(crate) tactic: &'static str,
+    asked: bool,
+    /// The tactic of the jump that it has been, and who wanted to know of it then.
+    pub(crate) before: Option<(&'static str, Vec<Use>)>,
+    /// Who wants to know of it, as the draft has it.
+    pub(crate) new: Vec<Use>,
+}
+
+/// Sites that are ready to be written. The ledger has them.
+#[derive(Default)]
+pub(crate) struct Writing {
+    pub(crate) armed: BTreeMap<u64, Armed>,
+    /// The same, in any order.
+    pub(crate) notes: Vec<Note>,
+    /// Those that somebody wants to know of.
+    pub(crate) probed: Vec<u64>,
+    /// Trampolines to which no site will lead.
+    pub(crate) retired: Vec<u64>,
+    /// What is there now, and what is to be there.
+    pub(crate) out: Batch,
+    pub(crate) batch: Batch,
+    /// Where something is changed, ascending.
+    pub(crate) places: Vec<u64>,
+}
+
+impl Writing {
+    /// Takes jumps that are to be made, and sites that are to trap. What the ledger has of them it has until they are dropped.
+    pub(crate) fn of(space: &Space, jumps: Vec<Drafted>, traps: Vec<Change>) -> Writing {
+        let mut writing =
+            Writing { places: traps.iter().map(Change::address).collect(), ..Writing::default() };
+        let mut armed = Vec::with_capacity(jumps.len());
+        for Drafted { mut planned, jump, asked } in jumps {
+            let address = planned.0.address;
+            let new = planned.0.uses.clone();
+            let mut before = None;
+            let is_neighbour = |wanted: &Use| *wanted == Use::Neighbour;
+            if !new.iter().all(is_neighbour) {
+                writing.probed.push(address);
+            }
+            if let Some(old) = space.sites.get(&address) {
+                before = old.jump().map(|jump| (jump.tactic, old.site().uses.clone()));
+                planned.0.uses.retain(|wanted| !old.site().uses.contains(wanted));
+                planned.0.uses.splice(0..0, old.site().uses.iter().copied());
+                if !planned.0.uses.iter().all(is_neighbour) {
+                    planned.0.uses.retain(|wanted| !is_neighbour(wanted));
+                }
+                if let Some(before) = old.jump().filter(|before| before.trampoline != jump.trampoline) {
+                    writing.retired.push(before.trampoline);
+                }
+                old.changes().into_iter().for_each(|change| writing.out.take_out(change));
+            }
+            writing.places.extend(jump.changes.iter().map(Change::address));
+            writing.notes.push(Note { address, tactic: jump.tactic, asked, before, new });
+            armed.push((address, planned.arm_with(jump, &space.code, &mut writing.batch)));
+        }
+        traps.into_iter().for_each(|change| writing.batch.put_in(change));
+        writing.batch.sort();
+        writing.places.sort_unstable();
+        writing.armed = armed.into_iter().collect();
+        writing
+    }
+
+    /// The sites that were to be armed, as they were before: nothing of it is written.
+    pub(crate) fn into_sites(mut self) -> impl Iterator<Item = Planned> {
+        self.notes.into_iter().filter(|note| note.asked).filter_map(move |note| {
+            let mut site = self.armed.remove(&note.address)?.forget().site().clone();
+            site.uses = note.new;
+            Some(Planned(site))
+        })
+    }
+}
