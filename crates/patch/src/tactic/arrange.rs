@@ -11,6 +11,8 @@ const LOOKS: usize = 192;
 /// How many looks a plan takes, all in all: so many for each site, and so many more.
 pub(super) const EFFORT_FOR_EACH: usize = 32;
 pub(super) const EFFORT: usize = 200_000;
+/// How many it takes for one, at most.
+const EFFORT_FOR_ONE: usize = 8_000;
 /// How many jumps still to come are made to suit.
 const AHEAD: usize = 3;
 /// How many instructions are moved for the sake of one, as a rule, and where nothing else is left.
@@ -22,6 +24,17 @@ pub(super) const WINDOW: usize = 12;
 impl Planner {
     /// Gives an open entry a jump, whatever that takes. False if there is none; nothing has changed then.
     pub(super) fn settle(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+        // A few for which nothing helps must not use up what the others need.
+        let own = self.effort.min(EFFORT_FOR_ONE);
+        let rest = self.effort - own;
+        self.effort = own;
+        let found = self.settle_within(code, space, address);
+        self.effort += rest;
+        found
+    }
+
+    /// The same, with no more looks than are left.
+    fn settle_within(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         self.frugal = self.pads.mappings() >= self.limits.mappings / 2;
         if self.frugal {
             let found = self.over_padding(code, space, address)
@@ -223,7 +236,7 @@ impl Planner {
 }
 
 /// Whether an entry's jump can be another one: it has one, of its own bytes alone, and nobody's second jump is in what it leaves over.
-fn is_movable(entry: &Entry) -> bool {
+pub(super) fn is_movable(entry: &Entry) -> bool {
     let alone = |placement: &Placement| placement.joint.is_none() && placement.group.is_none();
     entry.placement().is_some_and(alone) && entry.guest.is_none()
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::{Mode, displace_in};
 
-use super::arrange::WINDOW;
+use super::arrange::{WINDOW, is_movable};
 use super::image::Change;
 use super::jump::{JUMP, Joint, PREFIXES, Placement, pads_allowed};
 use super::pads::Pages;
@@ -83,21 +83,29 @@ impl Planner {
             all.push(next);
             at = next;
         }
-        for chosen in 1u32..1 << all.len() {
+        // Those that are moved already may be moved otherwise.
+        let placed: Vec<u64> = self.entries.range(address + 1..at + 1).map(|(other, _)| *other).collect();
+        let placed: Vec<u64> =
+            placed.into_iter().filter(|other| self.entries.get(other).is_some_and(is_movable)).collect();
+        all.retain(|next| !self.entries.contains_key(next));
+        for chosen in 0u32..1 << all.len() {
             // All from the first one on, without a gap, have been tried.
-            if (chosen + 1).is_power_of_two() {
+            if (chosen + 1).is_power_of_two() && placed.is_empty() {
                 continue;
             }
             let chosen = all.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1);
             let mut open = vec![address];
             for (_, next) in chosen {
-                if self.entries.contains_key(next) || !self.open_neighbour(code, *next) {
+                if !self.open_neighbour(code, *next) {
                     break;
                 }
                 open.push(*next);
             }
-            let window = self.window(&open, 0);
-            if open.len() > 1 && window.len() <= WINDOW && self.solve(code, space, &window) {
+            let mut window = self.window(&open, 0);
+            window.extend(&placed);
+            window.sort_unstable();
+            window.dedup();
+            if window.len() > 1 && window.len() <= WINDOW && self.solve(code, space, &window) {
                 if let Some(State::Jump(placement)) =
                     self.entries.get_mut(&address).map(|entry| &mut entry.state)
                 {

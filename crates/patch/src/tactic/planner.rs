@@ -119,6 +119,15 @@ impl Planner {
         for (address, reason) in trapped {
             self.give_up(address, reason);
         }
+        self.settle_open(code, space);
+        self.try_again(code, space, &sorted);
+        self.settle_neighbours();
+        self.conclude(&sorted, &mut plan);
+        plan
+    }
+
+    /// Gives all that is open a jump, or gives it up.
+    fn settle_open(&mut self, code: &Code<'_>, space: &Space<'_>) {
         // From low addresses to high ones: a jump chooses the bytes that it shares with the one above it, which is made to suit. What has
         // to be done again is below.
         while let Some(address) = self.open.pop_first() {
@@ -134,9 +143,26 @@ impl Planner {
                 self.give_up(address, reason);
             }
         }
-        self.settle_neighbours();
-        self.conclude(&sorted, &mut plan);
-        plan
+    }
+
+    /// Looks again at sites that found no jump: those above them have one by now, which may be another one.
+    fn try_again(&mut self, code: &Code<'_>, space: &Space<'_>, sites: &[Site]) {
+        for Site { address, .. } in sites {
+            let failed = |entry: &Entry| entry.state == State::Trap(Reason::NoJump);
+            // Who relies on the breakpoint has a jump because of it.
+            if !self.entries.get(address).is_some_and(failed) || self.image.byte(*address).relied > 0 {
+                continue;
+            }
+            self.touch(*address);
+            self.image.change_back(*address);
+            if let Some(entry) = self.entries.get_mut(address) {
+                entry.state = State::Open;
+            }
+            if !self.settle(code, space, *address) {
+                self.give_up(*address, Reason::NoJump);
+            }
+            self.settle_open(code, space);
+        }
     }
 
     /// Makes an entry for a site: none if it is to have a jump, the reason if it is to be trapped.
