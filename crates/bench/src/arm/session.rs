@@ -51,7 +51,7 @@ pub fn measure(
     let stats = directory.join("arm.stats");
     let subject = Subject::start(library, threads)?;
     let mut command = Command::new(dprobes);
-    command.args(["attach", "--engine", "jump", "-p", &subject.pid().to_string()]);
+    command.args(["attach", "-p", &subject.pid().to_string()]);
     command.arg("--at").arg(format!("libmany.so:f[0-{}]_*:entry", groups - 1));
     command.arg("--stats").arg(&stats);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -91,7 +91,8 @@ pub fn measure(
         .map_or(0, |places| places.iter().map(|place| number(&place["sites"])).sum());
     let wanted = library.functions(groups);
     let wrong = match (changed, probe["engine"].as_str()) {
-        (0, Some("jump")) if sites == wanted => None,
+        // Where the layout of the process is unlucky, some trap.
+        (0, Some("jump" | "jump+trap")) if sites == wanted => None,
         (0, engine) => Some(format!("{sites} of {wanted} sites, by {engine:?}")),
         (changed, _) => Some(format!("{changed} bytes are not as before")),
     };
