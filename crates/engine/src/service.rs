@@ -102,10 +102,16 @@ impl Tracer<'_> {
         }
     }
 
-    /// Goes on until the programs are placed in all processes that are followed, or the time is over.
-    pub fn settle(&mut self, control: &Control, patience: Duration) {
+    /// Goes on until the programs are placed in all processes that are followed, or the time is over. Says whether they are.
+    pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
         let end = Instant::now() + patience;
-        while self.spaces.values().any(|space| space.stale) && Instant::now() < end {
+        loop {
+            if self.spaces.values().all(|space| !space.stale) {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
             if !self.step(control, false) {
                 std::thread::sleep(Duration::from_micros(200));
             }

@@ -271,7 +271,11 @@ impl Session<'_> {
         }
         reply.warnings.extend(self.refused.lines(number));
         let control = Arc::clone(&self.watch.control);
-        self.tracer.settle(&control, PATIENCE);
+        if !self.tracer.settle(&control, PATIENCE) {
+            reply.warnings.push(
+                "a process has not stopped yet for its probes: they come in as soon as it does".to_owned(),
+            );
+        }
         if insert.mode == Mode::Replace {
             self.let_go_unprobed();
         }

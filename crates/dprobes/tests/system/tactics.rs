@@ -46,11 +46,13 @@ fn what_is_foreseen_in_a_process_happens_there() {
     let sleep = need!("tactics", find_program("sleep"), "sleep");
     let mut child = Command::new(&sleep).arg("60").spawn().expect("sleep runs");
     let pid = child.id().to_string();
-    // Until it has its libraries.
-    let mapped =
-        || std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|it| it.contains("libc.so"));
+    // Until it sleeps.
+    let sleeps = || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.starts_with(&format!("{} ", libc::SYS_clock_nanosleep))
+    };
     for _ in 0..500 {
-        if mapped() {
+        if sleeps() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
