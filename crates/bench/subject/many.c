@@ -3,7 +3,7 @@
  * The functions are in a library of their own (its source is written by the bench): `functions` holds `count` of them, of which number N
  * returns its argument and N more. Each result is checked.
  *
- * usage: many THREADS; a line "ready" says that all threads run. When the standard input ends, they stop, and a line says
+ * usage: many THREADS; of more than two, each sleeps for ten milliseconds after a thousand calls, so that others get a processor; a line "ready" says that all threads run. When the standard input ends, they stop, and a line says
  * "calls N wrong M pause P": P is the longest time that a thread needed for a thousand calls, in microseconds: it did not run meanwhile. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,6 +17,7 @@ extern uint64_t (*const functions[])(uint64_t);
 extern const uint64_t count;
 
 static atomic_bool over;
+static int sleeps;
 static atomic_ulong calls, wrong, running, pause_;
 
 static uint64_t now(void)
@@ -40,7 +41,9 @@ static void *work(void *argument)
         uint64_t after = now();
         if (after - before > longest)
             longest = after - before;
-        before = after;
+        if (sleeps)
+            usleep(10000);
+        before = sleeps ? now() : after;
     }
     unsigned long known = atomic_load(&pause_);
     while (known < longest && !atomic_compare_exchange_weak(&pause_, &known, longest))
@@ -53,6 +56,7 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 1;
+    sleeps = threads > 2;
     pthread_t *thread = calloc(threads, sizeof *thread);
     for (int each = 0; each < threads; each++)
         if (!thread || pthread_create(&thread[each], NULL, work, (void *)(uintptr_t)(each * (count / threads))))
