@@ -20,6 +20,9 @@ use crate::tracked::{Activity, Tracked};
 /// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long all of it may take, whatever threads do meanwhile.
+const LAST: Duration = Duration::from_secs(120);
+
 /// Rounds without news after which threads are looked for that have ended unreported.
 const LOOK_AFTER: u32 = 64;
 
@@ -138,9 +141,14 @@ impl Tracer<'_> {
         }
         let mut patience = Patience::new();
         let mut end = Instant::now() + PATIENCE;
+        let last = Instant::now() + LAST;
+        self.parts = true;
         let mut idle = 0;
-        while self.anyone_left() && Instant::now() < end {
-            if !self.step(control, false) {
+        while self.anyone_left() && Instant::now() < end.min(last) {
+            if self.step(control, false) {
+                // To bring one out of its handler may have taken long, in which nobody else was answered.
+                end = Instant::now() + PATIENCE;
+            } else {
                 idle += 1;
                 if idle % LOOK_AFTER == 0 {
                     self.look_after_ended();
@@ -158,7 +166,7 @@ impl Tracer<'_> {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.gives_up_waiting = false;
+        (self.parts, self.gives_up_waiting) = (false, false);
         self.drop_anchors();
         self.drain(true);
         let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));

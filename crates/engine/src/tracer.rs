@@ -79,6 +79,8 @@ pub struct Tracer<'a> {
     pub(crate) leaving: Leaving,
     /// Whether those who are being let go wait no longer for room in a ring.
     pub(crate) gives_up_waiting: bool,
+    /// Whether threads are being let go.
+    pub(crate) parts: bool,
     /// What ended it before its time.
     pub(crate) failure: Option<Error>,
     /// The wait statuses of the processes that have ended, for those that were started here.
@@ -138,6 +140,7 @@ impl<'a> Tracer<'a> {
             entered: Entries::default(),
             leaving: Leaving::Nobody,
             gives_up_waiting: false,
+            parts: false,
             failure: None,
             started: HashSet::new(),
             statuses: HashMap::new(),

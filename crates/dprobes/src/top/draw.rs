@@ -90,10 +90,13 @@ fn table(view: &View, height: u16, width: u16) -> Table<'static> {
         column("engine", None, false),
         column("probe", Some(Sort::Name), false),
     ]);
-    // A narrow terminal has no room for the bars.
-    let bar = if width < 100 { 0 } else { 10 };
-    let engine = if width < 80 { 9 } else { 18 };
-    let widths = [9, bar, 13, 13, 9, 9, engine].map(Constraint::Length);
+    // A narrow terminal has no room for the bars; a very narrow one shows what is hit, and what is lost of it.
+    let widths = match width {
+        ..80 => [9, 0, 11, 0, 7, 8, 0],
+        80..100 => [9, 0, 12, 11, 8, 8, 9],
+        100.. => [9, 10, 13, 13, 9, 9, 18],
+    };
+    let widths = widths.map(Constraint::Length);
     Table::new(rows, widths.into_iter().chain([Constraint::Min(12)])).header(head)
 }
 

@@ -52,9 +52,11 @@ impl Tracer<'_> {
         if !self.drain.is_busy() {
             self.observer.idle();
         }
-        patience.over |= patience.is_over(self.drain.read());
+        patience.over |= self.gives_up_waiting || patience.is_over(self.drain.read());
         if patience.over {
             self.give_up_waiting(number);
+            // Of those who are to be let go the next one does not wait as long again.
+            self.gives_up_waiting |= self.parts;
         }
     }
 
