@@ -1,0 +1,140 @@
+//! What is proven of where control comes to, in all the code of a file.
+//!
+//! Whoever moves an instruction that nobody has named must know that it is one, and where it begins. Reading on in a straight line
+//! tells neither: tables stand between functions, in old assembly in them. So this goes from what is known to be reached - functions,
+//! by their symbols and unwinding entries; the program's entry - along falling through, direct branches, and those tables of a `switch` that can
+//! be read whole.
+//!
+//! ```text
+//!   function         cmp   $5,%eax           the table has 6 elements
+//!                    ja    default           reached
+//!                    lea   table(%rip),%rdx
+//!                    movslq (%rdx,%rax,4),%rax
+//!                    add   %rdx,%rax
+//!                    notrack jmp *%rax       its 6 targets are reached
+//! ```
+//!
+//! What is between two proven instructions, and does nothing, is padding. Control does not come to it, if what is before it goes elsewhere and
+//! it is known where all jumps of the function lead.
+//!
+//! A call is taken to come back as long as the function's symbol or unwinding entry says that it goes on behind it. Nothing falls over
+//! the end of what such a one claims.
+//!
+//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump.
+
+mod piece;
+mod table;
+mod walk;
+
+use std::fmt;
+use std::ops::Range;
+
+use super::Image;
+use piece::Piece;
+use walk::Walk;
+
+/// Bytes of code of one file; Chromium's is beyond it.
+const CODE: u64 = 64 << 20;
+
+/// What is proven of the control flow of a file.
+#[derive(Debug, Default)]
+pub struct ControlFlow {
+    code: Vec<Piece>,
+    /// Padding between functions, by address: no control comes there.
+    padding: Vec<Range<u64>>,
+    /// The tables that were read: the jump, and the number of its elements.
+    tables: Vec<(u64, u64)>,
+    /// The indirect jumps that are not resolved, and why.
+    unresolved: Vec<(u64, Unresolved)>,
+    /// Why nothing is proven, if nothing is.
+    problem: Option<String>,
+}
+
+/// Why it is not known where an indirect jump leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unresolved {
+    /// Its target comes from no table whose place can be told: mostly a call through a pointer at a function's end.
+    NoTable,
+    /// How many elements the table has cannot be told.
+    NoBound,
+    /// An element of the table leads to no code, or into the middle of an instruction.
+    Strange,
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unresolved::NoTable => "no table is seen that its target comes from",
+            Unresolved::NoBound => "how many elements its table has cannot be told",
+            Unresolved::Strange => "an element of its table leads to no instruction",
+        })
+    }
+}
+
+impl ControlFlow {
+    /// The addresses in a range at which an instruction is proven to begin, padding included, ascending.
+    pub fn instructions(&self, range: Range<u64>) -> Vec<u64> {
+        let mut found = Vec::new();
+        for piece in &self.code {
+            let end = piece.start + piece.bytes.len() as u64;
+            let (from, to) = (range.start.max(piece.start), range.end.min(end));
+            found.extend((from..to).filter(|vaddr| piece.lengths[(vaddr - piece.start) as usize] > 0));
+        }
+        found
+    }
+
+    /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
+    pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
+        let from = self.padding.partition_point(|padding| padding.end <= range.start);
+        let to = self.padding.partition_point(|padding| padding.start < range.end);
+        &self.padding[from..to.max(from)]
+    }
+
+    /// How many instructions are proven.
+    pub fn count(&self) -> usize {
+        self.code.iter().map(|piece| piece.lengths.iter().filter(|length| **length > 0).count()).sum()
+    }
+
+    /// The tables that were read: of each the address of the jump, and the number of its elements.
+    pub fn tables(&self) -> &[(u64, u64)] {
+        &self.tables
+    }
+
+    /// The indirect jumps of which it is not known where they lead, by address, and why.
+    pub fn unresolved(&self) -> &[(u64, Unresolved)] {
+        &self.unresolved
+    }
+
+    /// Why nothing is proven, if nothing is.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+impl Image {
+    /// What is proven of the control flow. It is found out once.
+    pub fn control_flow(&self) -> &ControlFlow {
+        self.flow.get_or_init(|| {
+            if self.headers.machine.bitness() != Some(64) {
+                return problem("it is no x86-64 code".to_owned());
+            }
+            let size: u64 = self.headers.executable_segments().map(|segment| segment.file_size).sum();
+            if size > CODE {
+                return problem(format!("it has {} MiB of code, more than are looked through", size >> 20));
+            }
+            let pieces = self.headers.executable_segments().filter_map(|segment| {
+                let size = usize::try_from(segment.file_size).ok()?;
+                let bytes = self.text(segment.vaddr, size)?;
+                Some(Piece::new(segment.vaddr, bytes))
+            });
+            let mut walk = Walk::new(self, pieces.collect());
+            walk.all();
+            walk.pad();
+            walk.flow
+        })
+    }
+}
+
+fn problem(problem: String) -> ControlFlow {
+    ControlFlow { problem: Some(problem), ..ControlFlow::default() }
+}

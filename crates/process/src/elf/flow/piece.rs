@@ -1,0 +1,83 @@
+//! Code of a file, and which of its bytes are proven to be instructions.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+
+use super::super::region::{LONGEST, ends_flow};
+
+/// The code of one executable segment.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+    /// For each byte the length of the proven instruction that begins there; 0 where none does.
+    pub(super) lengths: Vec<u8>,
+}
+
+impl Piece {
+    /// Nothing is proven yet.
+    pub(super) fn new(start: u64, bytes: Vec<u8>) -> Piece {
+        Piece { start, lengths: vec![0; bytes.len()], bytes }
+    }
+
+    pub(super) fn at(&self, vaddr: u64) -> Option<usize> {
+        usize::try_from(vaddr.checked_sub(self.start)?).ok().filter(|at| *at < self.bytes.len())
+    }
+
+    pub(super) fn decode(&self, at: usize) -> Option<Instruction> {
+        let bytes = &self.bytes[at..self.bytes.len().min(at + LONGEST)];
+        let instruction = Decoder::with_ip(64, bytes, self.start + at as u64, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// Whether a byte is one of a proven instruction other than its first.
+    pub(super) fn is_inside(&self, at: usize) -> bool {
+        (at.saturating_sub(LONGEST - 1)..at).any(|first| first + usize::from(self.lengths[first]) > at)
+    }
+
+    /// What lies between proven instructions.
+    pub(super) fn gaps(&self) -> Vec<Range<usize>> {
+        let mut gaps = Vec::new();
+        let (mut at, mut end) = (0, 0);
+        while at < self.bytes.len() {
+            let length = usize::from(self.lengths[at]);
+            if length > 0 {
+                if at > end && end > 0 {
+                    gaps.push(end..at);
+                }
+                end = end.max(at + length);
+            }
+            at += 1;
+        }
+        gaps
+    }
+
+    /// Whether the proven instruction before a place does not fall through to it.
+    pub(super) fn is_left_before(&self, at: usize) -> bool {
+        let before = self.before(at).and_then(|before| self.decode(before));
+        before.is_some_and(|before| ends_flow(&before))
+    }
+
+    /// Whether bytes are nothing but instructions that do nothing, to none of which control is seen to come.
+    pub(super) fn is_padding(&self, range: Range<usize>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let fills = |it: &Instruction| matches!(it.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+            let Some(instruction) = self.decode(at).filter(fills) else { return false };
+            let end = at + instruction.len();
+            if (at..end.min(range.end)).any(|byte| self.lengths[byte] > 0) {
+                return false;
+            }
+            at = end;
+        }
+        at == range.end
+    }
+
+    /// The proven instruction that ends at `at`, if there is just one.
+    pub(super) fn before(&self, at: usize) -> Option<usize> {
+        let mut ending = (at.saturating_sub(LONGEST)..at)
+            .filter(|first| self.lengths[*first] > 0 && first + usize::from(self.lengths[*first]) == at);
+        ending.next().filter(|_| ending.next().is_none())
+    }
+}

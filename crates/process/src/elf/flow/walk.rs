@@ -1,0 +1,230 @@
+//! The way along the code, from what is known to be reached.
+
+use std::collections::HashSet;
+
+use iced_x86::{FlowControl, Mnemonic};
+
+use super::super::Image;
+use super::super::region::{branch_target, ends_flow};
+use super::piece::Piece;
+use super::table::{Block, Table};
+use super::{ControlFlow, Unresolved};
+
+/// Bytes of padding between two functions.
+const PADDING: usize = 256;
+/// Elements of one table.
+const ELEMENTS: u64 = 4096;
+
+/// Where control comes to, as it is being found.
+pub(super) struct Walk<'a> {
+    image: &'a Image,
+    pub(super) flow: ControlFlow,
+    /// Where something known begins, ascending, and up to where it vouches that code follows.
+    stretches: Vec<(u64, u64)>,
+    /// Addresses that control comes to and that have not been looked at.
+    open: Vec<u64>,
+    /// Indirect jumps that have not been looked at.
+    indirect: Vec<u64>,
+    /// Direct jumps, from where to where, but those within a function.
+    jumps: Vec<(u64, u64)>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(image: &'a Image, code: Vec<Piece>) -> Walk<'a> {
+        let starts = image.starts();
+        let all = &starts.starts;
+        let stretches = all.iter().enumerate().map(|(number, start)| {
+            let next = all.get(number + 1).map_or(u64::MAX, |next| next.vaddr);
+            (start.vaddr, start.claimed.min(next))
+        });
+        let stretches = stretches.collect();
+        let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
+        // A section's own start is as good as what vouches for it.
+        let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
+        let open = open.chain(image.called_from_arrays()).collect();
+        let flow = ControlFlow { code, ..ControlFlow::default() };
+        Walk { image, flow, stretches, open, indirect: Vec::new(), jumps: Vec::new() }
+    }
+
+    pub(super) fn all(&mut self) {
+        loop {
+            while let Some(vaddr) = self.open.pop() {
+                self.follow(vaddr);
+            }
+            let mut jumps = std::mem::take(&mut self.indirect);
+            if jumps.is_empty() {
+                break;
+            }
+            jumps.sort_unstable();
+            for jump in jumps {
+                match self.resolve(jump) {
+                    Ok(targets) => {
+                        self.flow.tables.push((jump, targets.len() as u64));
+                        self.open.extend(targets);
+                    }
+                    Err(why) => self.flow.unresolved.push((jump, why)),
+                }
+            }
+        }
+        self.flow.tables.sort_unstable();
+        self.flow.unresolved.sort_unstable();
+    }
+
+    /// Where control does not fall through from an address in any case: the end of what vouches for it.
+    fn limit(&self, vaddr: u64) -> u64 {
+        let next = self.stretches.partition_point(|(start, _)| *start <= vaddr);
+        let following = self.stretches.get(next).map_or(u64::MAX, |(start, _)| *start);
+        match next.checked_sub(1).map(|last| self.stretches[last].1) {
+            Some(claimed) if claimed > vaddr => claimed,
+            // Something jumps to where nobody vouches for anything.
+            _ => following,
+        }
+    }
+
+    fn follow(&mut self, vaddr: u64) {
+        let Some(number) = self.flow.code.iter().position(|piece| piece.at(vaddr).is_some()) else { return };
+        let limit = self.limit(vaddr);
+        let piece = &mut self.flow.code[number];
+        let Some(mut at) = piece.at(vaddr) else { return };
+        let end = piece.at(limit).unwrap_or(piece.bytes.len());
+        while at < end && piece.lengths[at] == 0 {
+            let Some(instruction) = piece.decode(at).filter(|it| at + it.len() <= end) else { return };
+            piece.lengths[at] = instruction.len() as u8;
+            if let Some(target) = branch_target(&instruction) {
+                self.open.push(target);
+                let is_call = instruction.flow_control() == FlowControl::Call;
+                // Within a stretch they join nothing.
+                if !is_call && !(vaddr..limit).contains(&target) {
+                    self.jumps.push((instruction.ip(), target));
+                }
+            }
+            if instruction.is_jmp_near_indirect() && !instruction.is_ip_rel_memory_operand() {
+                self.indirect.push(instruction.ip());
+            }
+            if ends_flow(&instruction) {
+                return;
+            }
+            at += instruction.len();
+        }
+    }
+
+    /// Finds the padding between proven instructions.
+    pub(super) fn pad(&mut self) {
+        let open = self.open_stretches();
+        let (mut dead, mut fillers) = (Vec::new(), Vec::new());
+        for (number, piece) in self.flow.code.iter().enumerate() {
+            for gap in piece.gaps() {
+                if gap.len() > PADDING || !piece.is_padding(gap.clone()) {
+                    continue;
+                }
+                let range = piece.start + gap.start as u64..piece.start + gap.end as u64;
+                // Where it is not known where a function's jumps lead, a case of a `switch` may begin with alignment.
+                let is_closed = self.stretch_of(range.start).is_none_or(|stretch| {
+                    self.stretches[stretch].1 <= range.start || !open.contains(&stretch)
+                });
+                if is_closed && piece.is_left_before(gap.start) {
+                    dead.push(range);
+                }
+                fillers.push((number, gap));
+            }
+        }
+        dead.sort_by_key(|range| range.start);
+        self.flow.padding = dead;
+        // They are instructions all the same.
+        for (number, gap) in fillers {
+            let piece = &mut self.flow.code[number];
+            let mut at = gap.start;
+            while at < gap.end
+                && let Some(filler) = piece.decode(at)
+            {
+                if filler.mnemonic() == Mnemonic::Nop {
+                    piece.lengths[at] = filler.len() as u8;
+                }
+                at += filler.len();
+            }
+        }
+    }
+
+    /// The stretches, by number, of functions of which it is not known where all their jumps lead, or that have landing pads of exceptions;
+    /// and those that are connected with one of them by jumps.
+    fn open_stretches(&self) -> HashSet<usize> {
+        let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
+        fn root(joined: &mut [usize], mut at: usize) -> usize {
+            while joined[at] != at {
+                joined[at] = joined[joined[at]];
+                at = joined[at];
+            }
+            at
+        }
+        for &(from, to) in &self.jumps {
+            if let (Some(from), Some(to)) = (self.stretch_of(from), self.stretch_of(to)) {
+                let (from, to) = (root(&mut joined, from), root(&mut joined, to));
+                joined[from] = to;
+            }
+        }
+        let unresolved = self.flow.unresolved.iter().map(|&(jump, _)| jump);
+        let open = unresolved.chain(self.image.frames().with_landing_pads());
+        let open: Vec<usize> = open.filter_map(|vaddr| self.stretch_of(vaddr)).collect();
+        let open: HashSet<usize> = open.into_iter().map(|stretch| root(&mut joined, stretch)).collect();
+        (0..self.stretches.len()).filter(|&stretch| open.contains(&root(&mut joined, stretch))).collect()
+    }
+
+    fn stretch_of(&self, vaddr: u64) -> Option<usize> {
+        self.stretches.partition_point(|(start, _)| *start <= vaddr).checked_sub(1)
+    }
+
+    /// Where an indirect jump leads.
+    fn resolve(&self, jump: u64) -> Result<Vec<u64>, Unresolved> {
+        let piece = self.flow.code.iter().find(|piece| piece.at(jump).is_some());
+        let (piece, at) =
+            piece.and_then(|piece| Some((piece, piece.at(jump)?))).ok_or(Unresolved::NoTable)?;
+        let block = Block::new(piece, at);
+        let table = block.table().ok_or(Unresolved::NoTable)?;
+        let count = block.bound(table.from, table.index).ok_or(Unresolved::NoBound)?;
+        if count == 0 || count > ELEMENTS {
+            return Err(Unresolved::NoBound);
+        }
+        let mut targets = Vec::with_capacity(count as usize);
+        for element in 0..count {
+            let target = self.element(&table, element).ok_or(Unresolved::Strange)?;
+            let is_code = self.image.starts().area(target).is_some_and(|area| {
+                area.range.contains(&target) && self.image.starts().data_at(target).is_none()
+            });
+            let fits = piece.at(target).is_some_and(|at| piece.lengths[at] > 0 || !piece.is_inside(at));
+            if !is_code || !fits {
+                return Err(Unresolved::Strange);
+            }
+            targets.push(target);
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        Ok(targets)
+    }
+
+    fn element(&self, table: &Table, element: u64) -> Option<u64> {
+        match table.base {
+            Some(base) => {
+                let place = table.place.checked_add(element * 4)?;
+                let bytes = self.image.data(place, 4)?;
+                let distance = i32::from_le_bytes(bytes.try_into().ok()?);
+                Some(base.wrapping_add_signed(distance.into()))
+            }
+            None => self.image.pointer_at(table.place.checked_add(element * 8)?),
+        }
+    }
+}
+
+impl Image {
+    /// What is called when the file is loaded and unloaded: the functions in its arrays of them.
+    fn called_from_arrays(&self) -> Vec<u64> {
+        /// Elements that are looked at.
+        const MOST: usize = 1 << 16;
+        let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
+        let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));
+        let places = sections.flat_map(|section| {
+            (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8).take(MOST)
+        });
+        let called = places.filter_map(|place| self.pointer_at(place));
+        called.filter(|vaddr| self.starts().area(*vaddr).is_some()).collect()
+    }
+}
