@@ -216,14 +216,6 @@ impl Sink for Nowhere {
         Err(io::Error::other(self.error.clone()))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn lost(&self) -> u64 {
         self.lost
     }

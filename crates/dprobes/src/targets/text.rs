@@ -1,23 +1,12 @@
 //! Text, in files and on standard error.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 
 use trace::Record;
-use trace::sink::{Live, Promise, Sink, View};
+use trace::sink::{Promise, Sink, Texts, View};
 
 use crate::spool::Spool;
-
-/// The texts of the programs, by their numbers.
-#[derive(Debug, Default)]
-struct Texts(HashMap<u32, Live>);
-
-impl Texts {
-    fn of(&mut self, program: u32) -> &mut Live {
-        self.0.entry(program).or_insert_with(|| Live::new(View::default()))
-    }
-}
 
 /// A file, which a thread of its own writes.
 #[derive(Debug)]
@@ -44,11 +33,11 @@ impl Sink for TextFile {
     }
 
     fn show(&mut self, program: u32, view: &View) {
-        self.texts.0.insert(program, Live::new(view.clone()));
+        self.texts.show(program, view);
     }
 
     fn forget(&mut self, program: u32) -> io::Result<()> {
-        self.texts.0.remove(&program);
+        self.texts.forget(program);
         self.spool.flush()
     }
 
@@ -67,14 +56,10 @@ impl Sink for TextFile {
     }
 
     fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
-        self.texts.0.values_mut().for_each(|live| live.refresh(tell));
+        self.texts.refresh(tell);
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.spool.flush()
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
         self.spool.flush()
     }
 
@@ -100,7 +85,7 @@ impl Sink for Terminal {
     }
 
     fn show(&mut self, program: u32, view: &View) {
-        self.texts.0.insert(program, Live::new(view.clone()));
+        self.texts.show(program, view);
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
@@ -108,15 +93,7 @@ impl Sink for Terminal {
     }
 
     fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
-        self.texts.0.values_mut().for_each(|live| live.refresh(tell));
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
+        self.texts.refresh(tell);
     }
 
     fn lost(&self) -> u64 {

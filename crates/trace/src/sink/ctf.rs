@@ -77,10 +77,6 @@ impl Sink for CtfSink {
         self.writer.idle()
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn finish(&mut self) -> io::Result<()> {
         self.writer.end().map(|_| ())
     }

@@ -213,14 +213,6 @@ impl Sink for Journal {
             .for_each(|live| live.refresh(tell));
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn lost(&self) -> u64 {
         self.lost
     }

@@ -153,14 +153,6 @@ impl Sink for KernelLog {
         self.texts.refresh(tell);
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn lost(&self) -> u64 {
         self.lost
     }

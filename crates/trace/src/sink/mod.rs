@@ -40,7 +40,7 @@ pub use queue::Queue;
 pub use serial::Serial;
 pub use store::StoreSink;
 pub use target::{Target, UnknownTarget};
-pub use view::{Live, View, complaint};
+pub use view::{Live, Texts, View, complaint};
 
 /// Takes records.
 pub trait Sink {
@@ -113,13 +113,17 @@ pub trait Sink {
     ///
     /// # Errors
     /// It could not be written.
-    fn flush(&mut self) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Comes to an end: nothing follows.
     ///
     /// # Errors
     /// What was kept could not be written.
-    fn finish(&mut self) -> io::Result<()>;
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
 
     /// Records that it was given and did not bring to their place.
     fn lost(&self) -> u64;

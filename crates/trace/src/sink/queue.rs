@@ -353,12 +353,7 @@ mod tests {
             self.taken.lock().expect("nobody panics").push(record.time);
             Ok(())
         }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-        fn finish(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+
         fn lost(&self) -> u64 {
             0
         }

@@ -162,10 +162,6 @@ impl Sink for Serial {
         }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn finish(&mut self) -> io::Result<()> {
         // What is still on its way is to go as it was written.
         let (mut left, mut progress) = (self.left(), Instant::now());

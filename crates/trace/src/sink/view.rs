@@ -87,25 +87,28 @@ pub fn complaint(templates: &Templates) -> Option<String> {
     })
 }
 
-/// The texts of all programs of a sink.
+/// The texts of all programs of a sink, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Texts(HashMap<u32, Live>);
+pub struct Texts(HashMap<u32, Live>);
 
 impl Texts {
-    pub(super) fn show(&mut self, program: u32, view: &View) {
+    /// Says how the records of a program are shown.
+    pub fn show(&mut self, program: u32, view: &View) {
         self.0.insert(program, Live::new(view.clone()));
     }
 
-    pub(super) fn forget(&mut self, program: u32) {
+    /// No record of this program will come any more.
+    pub fn forget(&mut self, program: u32) {
         self.0.remove(&program);
     }
 
     /// That of a program: as all are shown, if nothing else was said.
-    pub(super) fn of(&mut self, program: u32) -> &mut Live {
+    pub fn of(&mut self, program: u32) -> &mut Live {
         self.0.entry(program).or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }))
     }
 
-    pub(super) fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+    /// Reads templates again that have been changed ([`Live::refresh`]).
+    pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
         self.0.values_mut().for_each(|live| live.refresh(tell));
     }
 }
