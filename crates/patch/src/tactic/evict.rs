@@ -50,11 +50,7 @@ impl Planner {
             for depth in 0..2 {
                 let window = self.window(&open, depth);
                 if window.len() <= WINDOW && self.solve(code, space, &window) {
-                    if let Some(State::Jump(placement)) =
-                        self.entries.get_mut(&address).map(|entry| &mut entry.state)
-                    {
-                        placement.tactic = Tactic::SuccessorEvicted;
-                    }
+                    self.made_by(address, Tactic::SuccessorEvicted);
                     return true;
                 }
             }
@@ -63,6 +59,13 @@ impl Planner {
             self.entries.remove(neighbour);
         }
         false
+    }
+
+    /// Notes the tactic that has given a site its jump.
+    fn made_by(&mut self, address: u64, tactic: Tactic) {
+        if let Some(State::Jump(placement)) = self.entries.get_mut(&address).map(|entry| &mut entry.state) {
+            placement.tactic = tactic;
+        }
     }
 
     /// Moves some of the next instructions, but not all of them: the bytes of one that stays may suit better than those of any jump.
@@ -106,11 +109,7 @@ impl Planner {
             window.sort_unstable();
             window.dedup();
             if window.len() > 1 && window.len() <= WINDOW && self.solve(code, space, &window) {
-                if let Some(State::Jump(placement)) =
-                    self.entries.get_mut(&address).map(|entry| &mut entry.state)
-                {
-                    placement.tactic = Tactic::SuccessorEvicted;
-                }
+                self.made_by(address, Tactic::SuccessorEvicted);
                 return true;
             }
             for neighbour in &open[1..] {

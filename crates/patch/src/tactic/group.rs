@@ -30,20 +30,33 @@ impl Planner {
         }
         let Some(followers) = self.followers(code, flow, address, single) else { return false };
         let length = followers.iter().map(|(_, length)| *length).sum::<usize>() + usize::from(single);
-        let Some(bytes) = code.slice(address, length) else { return false };
-        if let Some(entry) = self.entries.get_mut(&address) {
-            entry.length = length as u8;
-            // What the jump changes, and a little more.
-            entry.original.iter_mut().zip(bytes).for_each(|(original, byte)| *original = *byte);
-        }
-        let placed = self.place(code, space, address, Pages::Used);
+        let group = Group { single, length: length as u8, followers };
+        self.place_over(code, space, address, group, Pages::Used, Tactic::Grouped)
+    }
+
+    /// Gives an open entry a jump over more bytes than its own.
+    pub(super) fn place_over(
+        &mut self,
+        code: &Code<'_>,
+        space: &Space<'_>,
+        address: u64,
+        group: Group,
+        pages: Pages,
+        tactic: Tactic,
+    ) -> bool {
+        let Some(bytes) = code.slice(address, group.length.into()) else { return false };
+        let Some(entry) = self.entries.get_mut(&address) else { return false };
+        entry.length = group.length;
+        // What the jump changes, and a little more.
+        entry.original.iter_mut().zip(bytes).for_each(|(original, byte)| *original = *byte);
+        let placed = self.place(code, space, address, pages);
         let Some(entry) = self.entries.get_mut(&address) else { return false };
         match &mut entry.state {
             State::Jump(placement) if placed => {
-                placement.tactic = Tactic::Grouped;
-                placement.group = Some(Group { single, length: length as u8, followers });
+                placement.tactic = tactic;
+                placement.group = Some(group);
             }
-            _ => entry.length = single,
+            _ => entry.length = group.single,
         }
         placed
     }

@@ -20,21 +20,8 @@ impl Planner {
         if behind >= end || !code.is_padding(behind, end) || !self.is_untouched(behind, end) {
             return false;
         }
-        let Some(bytes) = code.slice(address, JUMP) else { return false };
-        if let Some(entry) = self.entries.get_mut(&address) {
-            entry.length = JUMP as u8;
-            entry.original[..JUMP].copy_from_slice(bytes);
-        }
-        let placed = self.place(code, space, address, Pages::Fresh);
-        let Some(entry) = self.entries.get_mut(&address) else { return false };
-        match &mut entry.state {
-            State::Jump(placement) if placed => {
-                placement.tactic = Tactic::OverPadding;
-                placement.group = Some(Group { single, length: JUMP as u8, followers: Vec::new() });
-            }
-            _ => entry.length = single,
-        }
-        placed
+        let group = Group { single, length: JUMP as u8, followers: Vec::new() };
+        self.place_over(code, space, address, group, Pages::Fresh, Tactic::OverPadding)
     }
 
     /// Puts the second jump of an open entry in padding nearby. `given` is the distance of its first one, if it cannot be chosen.
