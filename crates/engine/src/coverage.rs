@@ -67,13 +67,13 @@ impl Ground {
             (true, false) => (library, "a library at 0x7f5550000000 among others, 2 GiB free around them"),
         };
         let is_library = base == library;
-        let mut mappings = vec![anonymous(base, base.saturating_add(size), None)];
+        let mut mappings = vec![Mapping::anonymous(base, base.saturating_add(size), None)];
         let stack = 0x7ffd_0000_0000;
-        mappings.push(anonymous(stack, stack + (132 << 10), Some("[stack]")));
+        mappings.push(Mapping::anonymous(stack, stack + (132 << 10), Some("[stack]")));
         let others = if is_library { library } else { 0x7f55_5000_0000 };
-        mappings.push(anonymous(others - (16 << 20), others - PAGE, None));
+        mappings.push(Mapping::anonymous(others - (16 << 20), others - PAGE, None));
         let above = others.saturating_add(if is_library { size } else { 0 }) + PAGE;
-        mappings.push(anonymous(above, above + (16 << 20), None));
+        mappings.push(Mapping::anonymous(above, above + (16 << 20), None));
         mappings.sort_by_key(|mapping| mapping.start);
         Ground {
             bias: base.wrapping_sub(start),
@@ -87,23 +87,6 @@ impl Ground {
     /// What it is, in words.
     pub fn description(&self) -> &str {
         &self.description
-    }
-}
-
-fn anonymous(start: u64, end: u64, label: Option<&str>) -> Mapping {
-    Mapping {
-        start,
-        end,
-        readable: true,
-        writable: true,
-        executable: false,
-        shared: false,
-        offset: 0,
-        device: (0, 0),
-        inode: 0,
-        path: None,
-        label: label.map(str::to_owned),
-        deleted: false,
     }
 }
 
@@ -200,7 +183,7 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
     if low.is_none() {
         return Err("there is no room below 2 GiB in that address space".to_owned());
     }
-    mappings.extend(low.into_iter().flatten().map(|range| anonymous(range.start, range.end, None)));
+    mappings.extend(low.into_iter().flatten().map(|range| Mapping::anonymous(range.start, range.end, None)));
     mappings.sort_by_key(|mapping| mapping.start);
     let limits =
         Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks: ground.shadow_stacks };
@@ -233,7 +216,7 @@ fn plan(
     let near = start.saturating_sub(REACH / 2)..=end.saturating_add(REACH / 2);
     let gap = slots::gaps(&taken, size, start, &near).into_iter().next();
     let base = gap.ok_or("no free memory within 2 GiB of the module")?.start;
-    mappings.push(anonymous(base, base + size, None));
+    mappings.push(Mapping::anonymous(base, base + size, None));
     mappings.sort_by_key(|mapping| mapping.start);
     let taken = mapping::taken_with(ground.heap, mappings);
     let free = jump::free_for_pads(&taken, &(start..end), &(base..base + size));

@@ -50,6 +50,24 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    /// Memory without a file, which can be read and written: one that is not there, to reckon with.
+    pub fn anonymous(start: u64, end: u64, label: Option<&str>) -> Mapping {
+        Mapping {
+            start,
+            end,
+            readable: true,
+            writable: true,
+            executable: false,
+            shared: false,
+            offset: 0,
+            device: (0, 0),
+            inode: 0,
+            path: None,
+            label: label.map(str::to_owned),
+            deleted: false,
+        }
+    }
+
     /// Whether an address lies in it.
     pub fn contains(&self, address: u64) -> bool {
         self.start <= address && address < self.end

@@ -71,26 +71,9 @@ pub fn low_places(gaps: &[Range<u64>], size: u64, align: u64) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn mapping(start: u64, end: u64, label: Option<&str>) -> Mapping {
-        Mapping {
-            start,
-            end,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            device: (0, 0),
-            inode: 0,
-            path: None,
-            label: label.map(str::to_owned),
-            deleted: false,
-        }
-    }
-
     #[test]
     fn a_program_that_is_not_low_has_all_the_room() {
-        let mappings = [mapping(0x5555_0000_0000, 0x5555_0001_0000, None)];
+        let mappings = [Mapping::anonymous(0x5555_0000_0000, 0x5555_0001_0000, None)];
         let gaps = low_gaps(&mappings, Some(0x5555_0002_0000));
         assert_eq!(gaps.len(), 1);
         assert!(gaps[0].start >= NULL && gaps[0].end == END);
@@ -101,7 +84,10 @@ mod tests {
 
     #[test]
     fn room_is_left_for_the_heap_and_around_mappings() {
-        let mappings = [mapping(0x40_0000, 0x50_0000, None), mapping(0x60_0000, 0x70_0000, Some("[heap]"))];
+        let mappings = [
+            Mapping::anonymous(0x40_0000, 0x50_0000, None),
+            Mapping::anonymous(0x60_0000, 0x70_0000, Some("[heap]")),
+        ];
         let gaps = low_gaps(&mappings, Some(0x60_0000));
         assert_eq!(gaps.last().expect("there is room"), &(0x4070_0000..END));
         assert!(gaps.iter().any(|gap| gap.end == 0x3f_f000));
@@ -113,8 +99,10 @@ mod tests {
 
     #[test]
     fn what_overlaps_leaves_no_gap() {
-        let mappings =
-            [mapping(0x1000_0000, 0x3000_0000, None), mapping(0x3000_1000, 0x9000_0000, Some("[stack]"))];
+        let mappings = [
+            Mapping::anonymous(0x1000_0000, 0x3000_0000, None),
+            Mapping::anonymous(0x3000_1000, 0x9000_0000, Some("[stack]")),
+        ];
         assert!(low_gaps(&mappings, None).is_empty());
     }
 }
