@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use common::{Scratch, have, libc, run};
+use common::{FUNCTIONS, Scratch, have, libc, run};
 use dprobes_process::{Image, Unresolved};
 
 /// What is proven of libc is what objdump shows, and most of it; padding is what does nothing.
@@ -14,7 +14,7 @@ fn what_is_proven_of_libc_is_instructions() {
     if !have("flow", &["objdump"]) {
         return;
     }
-    let image = Image::open(&libc()).unwrap();
+    let image = Image::open(&libc()).expect("the C library is an ELF file");
     let flow = image.control_flow();
     assert!(flow.problem().is_none() && flow.tables().len() > 20, "{:?}", flow.problem());
     let text = run(Command::new("objdump").args(["-d", "-w", "--no-show-raw-insn"]).arg(libc()));
@@ -44,15 +44,6 @@ fn what_is_proven_of_libc_is_instructions() {
 /// A table whose size a comparison tells, one that nothing tells the size of, code behind them, and padding.
 const CODE: &str = "
     .text
-    .macro function name
-    .globl \\name
-    .type \\name, @function
-    \\name: .cfi_startproc
-    .endm
-    .macro done name
-    .cfi_endproc
-    .size \\name, . - \\name
-    .endm
 
     function bounded
     cmp $1, %edi
@@ -101,7 +92,8 @@ fn tables_are_read_as_far_as_their_size_is_known() {
     }
     let scratch = Scratch::new("flow");
     for options in [&["-nostdlib", "-static", "-no-pie"][..], &["-nostdlib", "-static-pie"]] {
-        let image = Image::open(&scratch.compile("flow.S", CODE, "flow", options)).unwrap();
+        let image = Image::open(&scratch.compile("flow.S", &[FUNCTIONS, CODE].concat(), "flow", options))
+            .expect("it was just compiled");
         let flow = image.control_flow();
         let at = |name: &str| {
             let mut functions = image.functions().iter();
@@ -130,8 +122,9 @@ fn a_file_that_is_no_program_proves_nothing() {
     if !have("flow", &["gcc"]) {
         return;
     }
-    let program = scratch.compile("flow.S", CODE, "flow", &["-nostdlib", "-static", "-no-pie"]);
-    let bytes = std::fs::read(program).unwrap();
+    let program =
+        scratch.compile("flow.S", &[FUNCTIONS, CODE].concat(), "flow", &["-nostdlib", "-static", "-no-pie"]);
+    let bytes = std::fs::read(program).expect("it was just compiled");
     // Whatever is damaged, it ends, and panics nowhere.
     for at in (0..bytes.len()).step_by(7) {
         let mut damaged = bytes.clone();

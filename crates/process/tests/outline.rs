@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{Scratch, have, libc, run};
+use common::{FUNCTIONS, Scratch, have, libc, run};
 use dprobes_process::{Exit, Image, Pattern};
 
 /// The instructions objdump lists: as it writes them.
@@ -25,7 +25,7 @@ fn the_exits_of_libc_are_those_that_objdump_shows() {
     if !have("outline", &["objdump"]) {
         return;
     }
-    let image = Image::open(&libc()).unwrap();
+    let image = Image::open(&libc()).expect("the C library is an ELF file");
     let listing = objdump(&libc());
     let mut returns = BTreeSet::new();
     let (mut functions, mut jumps) = (0, 0);
@@ -67,15 +67,6 @@ fn the_exits_of_libc_are_those_that_objdump_shows() {
 const JUMPS: &str = "
     .text
     .globl _start
-    .macro function name
-    .globl \\name
-    .type \\name, @function
-    \\name: .cfi_startproc
-    .endm
-    .macro done name
-    .cfi_endproc
-    .size \\name, . - \\name
-    .endm
 
     function relative_switch
     lea table(%rip), %rdx
@@ -173,7 +164,7 @@ fn a_switch_is_told_from_a_tail_call() {
     ];
     let scratch = Scratch::new("outline");
     for options in [&["-nostdlib", "-static", "-no-pie"][..], &["-nostdlib", "-static-pie"]] {
-        let program = scratch.compile("jumps.S", JUMPS, "jumps", options);
+        let program = scratch.compile("jumps.S", &[FUNCTIONS, JUMPS].concat(), "jumps", options);
         let image = Image::open(&program).unwrap();
         for (name, exits) in expected {
             let function = &image.select_named(name)[0];
@@ -210,7 +201,7 @@ fn indirect_functions_have_implementations() {
 
 #[test]
 fn patterns_select_functions_once() {
-    let image = Image::open(&libc()).unwrap();
+    let image = Image::open(&libc()).expect("the C library is an ELF file");
     let pattern = Pattern::new("*alloc*").unwrap();
     let found = image.select_matching(&|name| pattern.matches(name));
     let addresses: BTreeSet<u64> = found.iter().map(|function| function.vaddr).collect();

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::support::{
-    Attached, Outcome, Run, Server, attach, counting, is_traced, need, target, text_differences,
+    Attached, Outcome, Run, Server, attach, counting, ends_well, is_right, is_traced, need, start_jumps,
+    target, text_differences,
 };
 
 /// The functions of the program under test.
@@ -82,23 +83,17 @@ fn children_that_are_forked_all_the_time_keep_their_jumps() {
 
 /// Starts a server of so many threads, and attaches to it.
 fn attached(program: &Path, threads: &str, probes: &str) -> (Server, Attached) {
-    let server = Server::start(program, ["-i", threads]);
-    server.line();
+    let server = start_jumps(program, threads);
     let mut attached = attach(server.pid(), probes, &["--engine=jump"]);
     attached.wait_for(server.pid(), program, "jumps_999");
     (server, attached)
-}
-
-fn is_right(line: &str) -> bool {
-    line.starts_with("calls ") && !line.contains("wrong")
 }
 
 #[test]
 fn jumps_come_and_go_while_eight_threads_run_through_them() {
     let program = need!("jump", program(), "gcc");
     let probes = everywhere(&program);
-    let mut server = Server::start(&program, ["-i", "8"]);
-    server.line();
+    let mut server = start_jumps(&program, "8");
     let pid = server.pid();
     for round in 0..5 {
         // Longer than it takes to put the jumps in.
@@ -136,20 +131,10 @@ fn a_tracer_that_is_killed_leaves_a_program_that_ends_well() {
     let probes = everywhere(&program);
     for round in 0..20 {
         let (mut server, attached) = attached(&program, "8", &probes);
-        let pid = server.pid();
         server.send("2000");
         std::thread::sleep(Duration::from_millis(5 + round));
-        let front = attached.pid();
-        let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children"));
-        let tracer: i32 = children.expect("the front lives").trim().parse().expect("one child");
-        // SAFETY: kill takes no pointers; the front lives and has not reaped its child.
-        assert_eq!(unsafe { libc::kill(tracer, libc::SIGKILL) }, 0);
-        attached.death();
-        let line = server.line();
-        assert!(is_right(&line), "round {round}: {line}");
-        let changed = text_differences(pid).into_iter().filter(|text| !text.contains("of no file"));
-        assert_eq!(changed.collect::<Vec<_>>(), [""; 0], "round {round}");
-        assert!(server.end().0.success(), "round {round}");
+        attached.kill_tracer();
+        ends_well(server, round);
     }
 }
 

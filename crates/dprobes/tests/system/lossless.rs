@@ -4,7 +4,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::{Outcome, Run, Server, Session, attach, attach_to_pipe, need, target, text_differences};
+use crate::support::{
+    Outcome, Run, Session, attach, attach_to_pipe, ends_well, is_right, need, start_jumps, target,
+    text_differences,
+};
 
 /// The options of all of this: a small buffer is full at once.
 const OPTIONS: [&str; 3] = ["--engine=jump", "--lossless", "--buffer=256K"];
@@ -90,8 +93,7 @@ fn an_inserted_program_loses_nothing() {
     let session = Session::new();
     let file = session.program("log.rpn", &logging(&program));
     let written = session.path().join("records");
-    let mut server = Server::start(&program, ["-i", "8"]);
-    server.line();
+    let mut server = start_jumps(&program, "8");
     let pid = server.pid().to_string();
     let words = ["insert", "-p", &pid, "-o", written.to_str().expect("text"), &file];
     session.done(&[&words[..], &OPTIONS].concat());
@@ -103,24 +105,6 @@ fn an_inserted_program_loses_nothing() {
     assert!(is_right(&server.ask("10")));
 }
 
-/// Starts a server of eight threads.
-fn server(program: &Path) -> Server {
-    let server = Server::start(program, ["-i", "8"]);
-    server.line();
-    server
-}
-
-fn is_right(line: &str) -> bool {
-    line.starts_with("calls ") && !line.contains("wrong")
-}
-
-/// The tracer behind the process that the user started: its only child.
-fn tracer(front: i32) -> i32 {
-    let children =
-        std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("the front lives");
-    children.trim().parse().expect("one child")
-}
-
 fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes no pointers; the process is a child of the test, or a child of that, and not yet reaped.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
@@ -130,33 +114,28 @@ fn kill(pid: i32, signal: i32) {
 fn a_tracer_that_is_killed_lets_those_go_on_who_wait() {
     let program = need!("lossless", program(), "gcc");
     for round in 0..10 {
-        let mut server = server(&program);
+        let mut server = start_jumps(&program, "8");
         let pid = server.pid();
         let mut attached = attach(pid, &logging(&program), &OPTIONS);
         attached.wait_for(pid, &program, "jumps_19");
         server.send("5000");
         std::thread::sleep(Duration::from_millis(30 + 10 * round));
-        kill(tracer(attached.pid()), libc::SIGKILL);
-        attached.death();
-        let line = server.line();
-        assert!(is_right(&line), "round {round}: {line}");
-        let changed = text_differences(pid).into_iter().filter(|text| !text.contains("of no file"));
-        assert_eq!(changed.collect::<Vec<_>>(), [""; 0], "round {round}");
-        assert!(server.end().0.success(), "round {round}");
+        attached.kill_tracer();
+        ends_well(server, round);
     }
 }
 
 #[test]
 fn nobody_waits_for_ever_when_both_processes_are_killed() {
     let program = need!("lossless", program(), "gcc");
-    let mut server = server(&program);
+    let mut server = start_jumps(&program, "8");
     let pid = server.pid();
     let mut attached = attach(pid, &logging(&program), &OPTIONS);
     attached.wait_for(pid, &program, "jumps_19");
     server.send("5000");
     std::thread::sleep(Duration::from_millis(50));
     // Neither has the time to do anything about the other's end.
-    let tracer = tracer(attached.pid());
+    let tracer = attached.tracer();
     kill(tracer, libc::SIGSTOP);
     kill(attached.pid(), libc::SIGKILL);
     kill(tracer, libc::SIGKILL);
@@ -181,7 +160,7 @@ fn slowly(mut pipe: impl Read, bytes: usize, pause: Duration) -> String {
 fn threads_that_wait_for_a_slow_reader_are_let_go_with_all_their_records() {
     let program = need!("lossless", program(), "gcc");
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let mut server = server(&program);
+        let mut server = start_jumps(&program, "8");
         let pid = server.pid();
         // 60 MB a second at most.
         let reader = |pipe| slowly(pipe, 1 << 16, Duration::from_millis(1));
@@ -207,7 +186,7 @@ fn threads_that_wait_for_a_slow_reader_are_let_go_with_all_their_records() {
 #[test]
 fn a_program_ends_as_it_would_though_nobody_reads_for_a_while() {
     let program = need!("lossless", program(), "gcc");
-    let mut server = server(&program);
+    let mut server = start_jumps(&program, "8");
     let pid = server.pid();
     let reader = |pipe| {
         std::thread::sleep(Duration::from_secs(4));
@@ -226,7 +205,7 @@ fn a_program_ends_as_it_would_though_nobody_reads_for_a_while() {
 #[test]
 fn who_is_impatient_interrupts_twice() {
     let program = need!("lossless", program(), "gcc");
-    let mut server = server(&program);
+    let mut server = start_jumps(&program, "8");
     let pid = server.pid();
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let reader = move |pipe: std::fs::File| {

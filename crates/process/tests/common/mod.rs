@@ -4,6 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// Macros for the assembler: the begin and the end of a function.
+pub const FUNCTIONS: &str = "
+    .macro function name
+    .globl \\name
+    .type \\name, @function
+    \\name: .cfi_startproc
+    .endm
+    .macro done name
+    .cfi_endproc
+    .size \\name, . - \\name
+    .endm
+";
+
 /// A directory for one test's files, empty, removed when dropped.
 pub struct Scratch(PathBuf);
 

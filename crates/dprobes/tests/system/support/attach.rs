@@ -102,6 +102,22 @@ impl Attached {
         outcome(&self.scratch, status, stdout, stderr)
     }
 
+    /// The tracer behind the process that the user started: its only child.
+    pub(crate) fn tracer(&self) -> i32 {
+        let front = self.pid();
+        let children =
+            std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).expect("the front lives");
+        children.trim().parse().expect("one child")
+    }
+
+    /// Kills the tracer, which leaves no counts.
+    #[track_caller]
+    pub(crate) fn kill_tracer(self) {
+        // SAFETY: kill takes no pointers; the front lives and has not reaped its child.
+        assert_eq!(unsafe { libc::kill(self.tracer(), libc::SIGKILL) }, 0);
+        self.death();
+    }
+
     /// Waits for the end of dprobes, which is killed and leaves no counts.
     #[track_caller]
     pub(crate) fn death(mut self) {

@@ -113,3 +113,9 @@ pub(crate) fn is_traced(pid: u32) -> bool {
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok())
         .any(|status| status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0")))
 }
+
+/// Where the text of a process differs from its files. Memory that belongs to no file is not counted: what a killed
+/// tracer has mapped stays.
+pub(crate) fn changed_text(pid: u32) -> Vec<String> {
+    text_differences(pid).into_iter().filter(|difference| !difference.contains("of no file")).collect()
+}

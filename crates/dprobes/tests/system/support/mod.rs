@@ -2,6 +2,7 @@
 
 mod attach;
 mod elf;
+mod jumps;
 mod program;
 mod run;
 mod server;
@@ -10,7 +11,10 @@ mod stats;
 mod targets;
 
 pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe};
-pub(crate) use elf::{file_offset, is_traced, memory, site_address, symbol_address, text_differences};
+pub(crate) use elf::{
+    changed_text, file_offset, is_traced, memory, site_address, symbol_address, text_differences,
+};
+pub(crate) use jumps::{ends_well, is_right, start_jumps};
 pub(crate) use program::counting;
 pub(crate) use run::{Outcome, Run, dprobes, engine, run};
 pub(crate) use server::Server;
