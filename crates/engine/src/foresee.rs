@@ -10,9 +10,9 @@
 //! used. A program that has not begun is stopped anyway: there all of it is done at once.
 
 use crate::jump::{Basis, Draft};
-use crate::modules::{join, note_offsets};
 use crate::place::{self, Plan};
 use crate::placed::{About, probes_of};
+use crate::placing::{join, note_offsets};
 use crate::program::Engine;
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;

@@ -38,7 +38,7 @@
 //!
 //! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
 //! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
-//! writes core dumps. `modules` finds modules and arms what `place` has planned, of which `resolve` is the part that
+//! writes core dumps. `modules` finds modules, `placing` arms what `place` has planned for one, of which `resolve` is the part that
 //! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
 //! they name places in messages; `loader` makes the dynamic linker tell of new ones; `placed` and `losses` tell the observer where probes
 //! are, and what was dropped. `space` is an address space, `site` one probed instruction, `slots` the
@@ -71,6 +71,7 @@ mod pace;
 mod place;
 mod placed;
 mod places;
+mod placing;
 mod points;
 mod program;
 mod report;

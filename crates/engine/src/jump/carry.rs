@@ -156,7 +156,7 @@ impl Tracer<'_> {
         drop(gone);
         retired.into_iter().for_each(|trampoline| space.jumps.retire(trampoline));
         for note in &notes {
-            crate::modules::set_armed(&mut self.programs, &note.new, note.address, Some(note.tactic));
+            crate::placing::set_armed(&mut self.programs, &note.new, note.address, Some(note.tactic));
             for wanted in &note.new {
                 if let Use::Probe { program, probe } = *wanted {
                     let before = note.before.as_ref().filter(|(_, uses)| uses.contains(wanted));

@@ -5,7 +5,7 @@ use super::image::Change;
 use super::jump::{JUMP, Joint, Placement, pads_allowed, reaches};
 use super::pads::Pages;
 use super::pattern::{self, Pattern};
-use super::planner::{LONGEST, Planner, State};
+use super::planner::{LONGEST, Planner};
 use super::{Code, Space, Tactic};
 
 /// How far two bytes of jump lead.

@@ -1,0 +1,284 @@
+//! The probes of one module are placed: by jumps where they can be, by traps where they cannot.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
+
+use process::{Error as ProcessError, Machine, Module, Stop, Stopped};
+
+use crate::error::{self, Error, Refused};
+use crate::jump::{Draft, Left, Sites};
+use crate::mapping::{Called, Wanted};
+use crate::observer::Note;
+use crate::place::Plan;
+use crate::placed::{About, probes_of};
+use crate::program::{Engine, Program, State};
+use crate::site::{Planned, Use};
+use crate::slots::{self, Area};
+use crate::tracer::Tracer;
+
+/// What is to be armed in one module.
+pub(crate) struct Work {
+    pub(crate) module: Module,
+    pub(crate) program: Option<usize>,
+    pub(crate) plan: Plan,
+    /// How to arm what was planned, if that was worked out before.
+    pub(crate) draft: Option<Box<Draft>>,
+    /// How many sites were planned, and for which probes.
+    pub(crate) count: usize,
+    pub(crate) probes: Vec<About>,
+}
+
+impl Work {
+    pub(crate) fn new(module: &Module, program: Option<usize>, plan: Plan) -> Work {
+        let (count, probes) = (plan.planned.len(), probes_of(&plan.planned));
+        Work { module: module.clone(), program, plan, draft: None, count, probes }
+    }
+}
+
+impl Tracer<'_> {
+    /// Arms what was planned in one module.
+    pub(crate) fn place(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        mut work: Work,
+    ) -> Result<(Stopped, Stop), ProcessError> {
+        let tid = thread.tid();
+        if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
+            return Ok((thread, stop));
+        }
+        for remark in std::mem::take(&mut work.plan.remarks) {
+            self.tell_once(remark);
+        }
+        if work.count == 0 {
+            return Ok((thread, stop));
+        }
+        let mut count = work.count;
+        let (mut thread, mut stop) = (thread, stop);
+        let mut traps = std::mem::take(&mut work.plan.planned);
+        note_offsets(&mut self.programs, &work.module, &traps);
+        // Where there are jumps, no byte is changed that they do not know of.
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        if let Some(program) =
+            work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
+        {
+            let strict = self.programs[program].options.engine == Engine::Jump;
+            let sites = work
+                .draft
+                .take()
+                .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites, strict)?;
+            (thread, stop) = (stopped, now);
+            traps = self.settle_left(&mut work, program, left.unwrap_or_default());
+            count -= work.plan.refused.len();
+            if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
+                return Ok((thread, stop));
+            }
+        }
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        if !traps.is_empty() {
+            let (stopped, now, area) = self.map_area(number, thread, stop, &work.module, &traps)?;
+            (thread, stop) = (stopped, now);
+            let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
+            if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
+                if planned {
+                    self.take_out_jumps(number, &addresses);
+                }
+                self.cannot_place(tid, &work, reason);
+                return Ok((thread, stop));
+            }
+        }
+        if work.program.is_some() {
+            let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.tell_placed(number, pid, &work.module, &work.probes);
+            self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
+        }
+        Ok((thread, stop))
+    }
+
+    /// Sites that did not become jumps: those that are to be traps, with the reason noted. The others are refused.
+    fn settle_left(&mut self, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
+        let program = &mut self.programs[number];
+        let mut traps = Vec::with_capacity(left.len());
+        for Left { site, reason, can_trap } in left {
+            let probes = site.0.uses.iter().filter_map(|wanted| match *wanted {
+                Use::Probe { program, probe } if program == number => Some(probe),
+                _ => None,
+            });
+            for probe in probes {
+                if program.options.engine == Engine::Jump || !can_trap {
+                    work.plan.refused.push(Refused {
+                        module: work.module.path.display().to_string(),
+                        point: program.versions.main().probes[probe].point.clone(),
+                        probe,
+                        reason: match can_trap {
+                            true => format!("no jump can stand there: {reason}"),
+                            false => format!("nothing can be written there: {reason}"),
+                        },
+                    });
+                } else {
+                    program.probes[probe].why_trapped.get_or_insert_with(|| reason.clone());
+                    program.probes[probe].sites.trap(&reason);
+                }
+            }
+            if program.options.engine != Engine::Jump && can_trap {
+                traps.push(site);
+            }
+        }
+        traps
+    }
+
+    /// Tells what of a plan is refused, or ends the session with it before it has begun.
+    fn refuse(&mut self, tid: i32, work: &mut Work) -> bool {
+        let refused = std::mem::take(&mut work.plan.refused);
+        for one in &refused {
+            if let Some(program) = work.program
+                && self.programs[program].probes[one.probe].state == State::Waiting
+            {
+                self.programs[program].probes[one.probe].state = State::Refused;
+            }
+        }
+        if self.is_first() {
+            self.failure.get_or_insert(Error::Refused(refused));
+            return true;
+        }
+        for line in error::lines(&refused) {
+            self.tell_once(Note::Other(format!("process {tid}: {line}")));
+        }
+        false
+    }
+
+    /// A module's probes cannot be armed at all.
+    fn cannot_place(&mut self, tid: i32, work: &Work, reason: String) {
+        let reason = format!("{}: {reason}", work.module.path.display());
+        match work.program {
+            Some(_) => self.cannot_probe(tid, reason),
+            None => self.tell_once(Note::Other(format!(
+                "process {tid}: {reason}; modules that it loads later are not seen"
+            ))),
+        }
+    }
+
+    /// Maps a slot area for the sites planned in a module, by a system call of the process itself.
+    fn map_area(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        module: &Module,
+        planned: &[Planned],
+    ) -> Called<Area> {
+        let size = Area::size_for(planned.len());
+        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
+        let reach =
+            planned.iter().map(|site| site.0.displaced.reach()).fold(slots::range(machine), intersect);
+        let near = planned.first().map_or(module.bias, |site| site.0.address);
+        let (thread, stop, base) = self.map_code(number, thread, stop, &Wanted { size, near, reach })?;
+        Ok((thread, stop, base.map(|base| Area::new(base, size))))
+    }
+
+    /// Writes the slots of planned sites into their area, then the `int3`s.
+    fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
+        let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
+        let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
+        let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
+        let mut known = HashMap::with_capacity(planned.len());
+        for mut site in planned {
+            let address = site.0.address;
+            if let Some(&other) = known.get(&address) {
+                let other: &mut Planned = &mut ready[other];
+                other.0.uses.extend(site.0.uses);
+                continue;
+            }
+            if let Some(armed) = space.sites.get_mut(&address) {
+                set_armed(&mut self.programs, &site.0.uses, address, None);
+                let there = armed.uses_mut();
+                there.extend(
+                    site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>(),
+                );
+                continue;
+            }
+            let slot = area.take(address).ok_or("more probes than slots")?;
+            let emitted = site.0.displaced.slot(slot).map_err(|refusal| refusal.to_string())?;
+            if emitted.bytes.len() > slots::SLOT {
+                return Err(format!("`{}` does not fit its slot", site.0.displaced.text()));
+            }
+            space.code.memory.poke(slot, &emitted.bytes).map_err(failed)?;
+            site.0.slot = Some(emitted);
+            known.insert(address, ready.len());
+            ready.push(site);
+        }
+        // The area is known before any thread can be in it.
+        space.areas.push(area);
+        for site in ready {
+            let (address, uses) = (site.0.address, site.0.uses.clone());
+            let armed = site.arm(&space.code).map_err(failed)?;
+            space.disarmed.remove(&address);
+            space.sites.insert(address, armed);
+            set_armed(&mut self.programs, &uses, address, None);
+            count_asked(&mut self.programs, &uses);
+        }
+        Ok(())
+    }
+}
+
+/// Sites with the same address become one, with all their users.
+pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
+    let mut joined: Vec<Planned> = Vec::with_capacity(planned.len());
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    for site in planned {
+        match places.entry(site.0.address) {
+            Entry::Occupied(place) => joined[*place.get()].0.uses.extend(site.0.uses),
+            Entry::Vacant(place) => {
+                place.insert(joined.len());
+                joined.push(site);
+            }
+        }
+    }
+    joined
+}
+
+/// Notes where in a module's file the probes are that are about to be placed there.
+pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
+    for Planned(site) in planned {
+        let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
+        for wanted in &site.uses {
+            if let Use::Probe { program, probe } = *wanted {
+                let probe = &mut programs[program].probes[probe];
+                probe.offset = probe.offset.or(offset);
+            }
+        }
+    }
+}
+
+/// Notes that the probes among a site's users are armed: by jumps, which were made to fit by a tactic, or by traps.
+pub(crate) fn set_armed(programs: &mut [Program], uses: &[Use], address: u64, tactic: Option<&'static str>) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted {
+            let probe = &mut programs[program].probes[probe];
+            probe.address.get_or_insert(address);
+            probe.tactic = probe.tactic.or(tactic);
+            if !probe.state.is_over() {
+                probe.state = State::Armed;
+            }
+        }
+    }
+}
+
+/// Counts a site that traps since its program's probes are to.
+fn count_asked(programs: &mut [Program], uses: &[Use]) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted
+            && programs[program].options.engine == Engine::Trap
+        {
+            programs[program].probes[probe].sites.trap("as asked");
+        }
+    }
+}
+
+/// The addresses in both ranges.
+fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    *one.start().max(other.start())..=*one.end().min(other.end())
+}
