@@ -6,7 +6,7 @@
 //! | area | shared by | holds |
 //! |---|---|---|
 //! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | who the process is, how its threads are known |
-//! | cells | all processes of a tracer | a program's variables; its counters, once per processor |
+//! | cells | all processes of a tracer | a program's variables; its counters, once per processor; the reader's sign of life |
 //! | contexts | a process and its forked children | [`Context`]s and their rings |
 //! | code | one address space | the agent's own code; never written by the process |
 //!

@@ -1,4 +1,4 @@
-//! Room `agent`: what dprobes puts into a probed process besides trampolines.
+//! What dprobes puts into a probed process besides trampolines.
 //!
 //! * [`layout`]: the memory that the process and the tracer share, field by field. Compiled handlers, the agent's own
 //!   code and the tracer all address it by these definitions and no others.

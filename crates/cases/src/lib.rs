@@ -1,7 +1,7 @@
 //! The conformance cases, and what runs them: a library of tests, not of the product.
 //!
 //! `tests/conformance/*.case` of the repository say what every instruction does, as data derived by hand from the
-//! language manual; its README has the format. This room reads them ([`all`]), makes the program and the machine of
+//! language manual; its README has the format. This crate reads them ([`all`]), makes the program and the machine of
 //! each, and compares what comes of it ([`Case::check`]). What runs the program is an [`Execution`]: the
 //! interpreter is one ([`Interpreter`]), a compiler's output another. All are held to the same files.
 //!

@@ -1,9 +1,22 @@
 //! The `dprobes` command.
 //!
 //! It reads the command line, compiles the program, lets the engine place it, and shows what comes back: records
-//! as they are made, messages, a summary. It knows all rooms and none knows it. Whatever goes wrong is told in one
+//! as they are made, messages, a summary. It knows all crates and none knows it. Whatever goes wrong is told in one
 //! message that says what to do, and ends in a non-zero status; no process is touched before everything that can
 //! be checked has been.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `arguments`, `lists`, `usage` | the command line; its lists of words; what is said of one that is not understood |
+//! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: two processes, signals and time |
+//! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
+//! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
+//! | `check`, `list` | `check` and `list`, which change nothing |
+//! | `output`, `targets`, `recording`, `spool`, `lines` | where records go, and what is told of them |
+//! | `hooks` | plugins, and the hooks that they register at |
+//! | `show`, `convert`, `report`, `templates`, `selection` | what is done with trace stores and templates |
+//! | `summary`, `stats` | what was counted, as text and as JSON |
+//! | `man` | the manual pages |
 
 mod arguments;
 mod check;

@@ -1,4 +1,4 @@
-//! Exits to other debug facilities (`exit n` of the language; seed 001, RPN Execution Group).
+//! Exits to other debug facilities (`exit n` of the language; dprobes.lang(8), "RPN Execution Group").
 //!
 //! | `exit` | facility | here |
 //! |---|---|---|

@@ -15,8 +15,9 @@
 //! # The jump engine
 //!
 //! Where it can, the site becomes a jump to a trampoline inside the process: the compiled handler, the displaced instruction, a jump
-//! back; no stop serves a hit. The tracer arms it while all threads are held (`hold`, `change`, `jump`), reads the records from
-//! shared memory, and answers what else happens. docs/jump-engine.md tells the whole.
+//! back; no stop serves a hit. What is to be armed is worked out while the program runs (`foresee`, `jump`); the sites are written while all
+//! threads are held (`hold`, `change`). The tracer reads the records from shared memory, and answers what else happens. docs/jump-engine.md
+//! tells the whole.
 //!
 //! # Rules that hold everywhere here
 //!
@@ -36,15 +37,21 @@
 //!
 //! # Where what is
 //!
-//! `tracer` waits for events and hands each to `hit` (traps), `signal` (other signals), `births` (threads,
-//! processes, exec) or `leave` (the end). `exits` calls the other facilities that a handler asks for; `dump`
-//! writes core dumps. `modules` finds modules, `placing` arms what `place` has planned for one, of which `resolve` is the part that
-//! needs no process, for PPDFs, and `points` the points of functions, whose hits `places` counts; `naming` is how
-//! they name places in messages; `loader` makes the dynamic linker tell of new ones; `placed` and `losses` tell the observer where probes
-//! are, and what was dropped. `space` is an address space, `site` one probed instruction, `slots` the
-//! memory they run in, `tracked` a thread. `service` inserts and
-//! removes programs while others run. `pace` decides how the tracer waits, and `ledger` is what
-//! remains if the tracer is killed.
+//! | file | what it is |
+//! |---|---|
+//! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
+//! | `hit`, `signal`, `births`, `leave` | traps; other signals; threads, processes and exec; the end |
+//! | `attach`, `service` | the beginning; programs that are inserted and removed while others run |
+//! | `modules`, `placing`, `loader` | modules that appear are looked for; the probes of one are placed; the dynamic linker tells of new ones |
+//! | `place`, `resolve`, `points`, `naming` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
+//! | `foresee`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
+//! | `coverage` | which jumps there would be, without a process or without touching it |
+//! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
+//! | `site`, `tracked`, `program`, `versions` | one probed instruction, a thread, a program, as it is compiled for each machine |
+//! | `machine`, `exits`, `dump` | a thread as a handler sees it; the facilities that a handler asks for; core dumps |
+//! | `restart` | system calls that a stop has made fail |
+//! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
+//! | `ledger`, `orphan` | what remains if the tracer is killed, and how the bytes are put back then |
 
 mod attach;
 mod births;

@@ -26,11 +26,11 @@ pub enum Priority {
     Lifo,
 }
 
-/// What holds while an exit runs (the entry conditions of seed 002, as a process can have them).
+/// What holds while an exit runs (the entry conditions of the paper, as a process can have them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// No other thread is at the hook: none is inside of any of its exits, and those that come to it wait until this hit is
-    /// over. The seed stops all processors; other threads of the process that do not come to the hook run on.
+    /// over. The original stops all processors; other threads of the process that do not come to the hook run on.
     pub quiesced: bool,
     /// All signals are blocked for this thread, except those of its own faults, which cannot be.
     pub signals_blocked: bool,
@@ -169,7 +169,7 @@ impl Builder {
         self
     }
 
-    /// Registers it (GKH_register of seed 002). It is not called before it is armed.
+    /// Registers it (GKH_register of the paper). It is not called before it is armed.
     ///
     /// # Errors
     /// [`Error::Exclusive`], [`Error::FirstTaken`], [`Error::LastTaken`], or [`Error::UnknownHook`] after the hook was
@@ -245,7 +245,7 @@ impl Drop for Exit {
     }
 }
 
-/// Arms exits of any hooks at once (GKH_arm of seed 002): each hit of any of the hooks sees all of them armed, or none.
+/// Arms exits of any hooks at once (GKH_arm of the paper): each hit of any of the hooks sees all of them armed, or none.
 ///
 /// # Errors
 /// As for [`Exit::arm`]; then none is armed.
@@ -253,7 +253,7 @@ pub fn arm_all(exits: &[&Exit]) -> Result<(), Error> {
     registry::arm(&exits.iter().map(|exit| &*exit.entry).collect::<Vec<_>>())
 }
 
-/// Disarms exits of any hooks at once (GKH_disarm of seed 002).
+/// Disarms exits of any hooks at once (GKH_disarm of the paper).
 ///
 /// # Errors
 /// As for [`Exit::disarm`]; then none is disarmed.

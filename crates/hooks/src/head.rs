@@ -130,13 +130,13 @@ impl<S: Signature> Hook<S> {
         self.head.is_active()
     }
 
-    /// Makes the hook known, so that exits can register by its name (GKH_identify of seed 002). Hooks with sites in this
+    /// Makes the hook known, so that exits can register by its name (GKH_identify of the paper). Hooks with sites in this
     /// program make themselves known.
     pub fn identify(&'static self) {
         crate::registry::identify(&self.head);
     }
 
-    /// Takes all exits away and makes the hook unknown (GKH_delete of seed 002) until it is identified again.
+    /// Takes all exits away and makes the hook unknown (GKH_delete of the paper) until it is identified again.
     ///
     /// # Errors
     /// [`Error::UnknownHook`].

@@ -1,4 +1,5 @@
-//! Generalised hooks: dormant call sites that exits register for and arm (seed 002, "Generalised Kernel Hooks Interface").
+//! Generalised hooks: dormant call sites that exits register for and arm (Richard J. Moore, *Dynamic Probes
+//! and Generalised Kernel Hooks Interface for Linux*, ALS 2000: "the paper" in all of this crate).
 //!
 //! A *hook* is a place in a program where others may want to be called. It is declared once ([`declare_hook!`]) and has one or
 //! more *sites* ([`hook!`], [`hook_ret!`]). Whoever wants to be called registers an *exit* and arms it; the site calls the armed
@@ -52,8 +53,8 @@
 //! # Where what is
 //!
 //! `macros` and `site` make sites, `text` writes them. `head` is a hook, `exit` an exit, `arguments` what is passed between.
-//! `dispatch` is a hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what there is. `c` is the
-//! interface for C, `plugin` what a program gives to the plugins it loads.
+//! `dispatch` is a hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what there is, `list` tells it. `c` is the
+//! interface for C, `plugin` what a program gives to the plugins it loads. docs/hooks.md is for those who use it.
 
 mod arguments;
 mod c;

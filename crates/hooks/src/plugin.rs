@@ -59,7 +59,7 @@ pub struct Event {
     pub id: u32,
     /// Bytes of `data`.
     pub size: u32,
-    /// The record: the flags of its header, the header's items, the logged bytes (seed 000, section 5).
+    /// The record: the flags of its header, the header's items, the logged bytes (docs/records.md).
     pub data: *const u8,
     /// Bytes of what was logged.
     pub log_size: u32,

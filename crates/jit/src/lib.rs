@@ -1,4 +1,4 @@
-//! Room `jit`: a handler as x86-64 machine code, straight into a trampoline.
+//! A handler as x86-64 machine code, straight into a trampoline.
 //!
 //! ```text
 //!     bytecode --scan--> Facts --Compiler--> descriptors | cold code | prologue, count, handler, epilogue

@@ -1,4 +1,4 @@
-//! One displaced instruction: the face of the room.
+//! One displaced instruction: the face of the crate.
 
 use std::fmt;
 use std::ops::RangeInclusive;

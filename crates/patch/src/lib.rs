@@ -1,4 +1,4 @@
-//! Room `patch`: displacing one instruction of x86-64 code, or of i386 code.
+//! Displacing one instruction of x86-64 code, or of i386 code.
 //!
 //! A breakpoint at a site replaces the first byte of an instruction, and is never taken out while the probe is armed: taking
 //! it out, even for one step of one thread, lets other threads slip through unseen. So the instruction never runs

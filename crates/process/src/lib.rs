@@ -7,8 +7,10 @@
 //! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
 //!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened. Several calls, to map
 //!   memory that the tracer shares with the process, are made by a [`Caller`].
+//! * What is mapped are modules ([`modules()`]): ELF files ([`Image`]), of which is known what a probe needs - symbols, functions, where
+//!   instructions begin, where control is proven to come to.
 //!
-//! This room knows nothing of probes. It must never leave a process in a state it did not find it in: every
+//! This crate knows nothing of probes. It must never leave a process in a state it did not find it in: every
 //! function either completes or puts back what it changed.
 
 mod caller;

@@ -1,4 +1,4 @@
-//! The ptrace requests, each as one function. All of this room's ptrace calls are here.
+//! The ptrace requests, each as one function. All of this crate's ptrace calls are here.
 
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dprobes_rpn::{Compiled, Failure, Options, compile, disassemble};
 
-/// The seeds' examples: in the repository's tests, as the command runs them, too.
+/// The examples of the original's manual and paper: in the repository's tests, as the command runs them, too.
 const SEEDS: &str = "../../tests/seeds";
 
 /// The programs of a directory, by name.

@@ -1,4 +1,4 @@
-//! The header of a record as text, in the order of the template in seed 000, section 5.
+//! The header of a record as text, in the order of the template in the paper, section 5.
 
 use crate::digits::{decimal, hexadecimal, short};
 use crate::{Items, Record};

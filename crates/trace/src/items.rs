@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A set of header items. The flags are those of the record's header (seed 000, section 5); major and minor
+/// A set of header items. The flags are those of the record's header (the paper, section 5); major and minor
 /// are always there. [`Items::default`] has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Items(u32);

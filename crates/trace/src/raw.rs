@@ -1,4 +1,4 @@
-//! A record as the bytes that a trace daemon is given: the header of seed 000, section 5, then what was logged.
+//! A record as the bytes that a trace daemon is given: the header of the paper, section 5, then what was logged.
 //!
 //! ```text
 //! flags   4    which of the items below are there; 0x0001 for the first, 0x0002 for the second, and so on
@@ -18,10 +18,10 @@
 //!
 //! Items that are not there take no room. Numbers are unsigned and little-endian, as on the machines that are probed. A *word*
 //! has 4 bytes for an i386 program and 8 for an x86-64 one; nothing in the header says which, so whoever hands records on says it
-//! elsewhere. Nor does the header say how long the data is: that is the business of what carries it (`DataSize` of the seed's
+//! elsewhere. Nor does the header say how long the data is: that is the business of what carries it (`DataSize` of the paper's
 //! `trace_raw`).
 //!
-//! The seed's table has the time as one number of 8 bytes, and the kernel's log shows it as `seconds:microseconds`; both
+//! The paper's table has the time as one number of 8 bytes, and the kernel's log shows it as `seconds:microseconds`; both
 //! halves stand here in that order, as the original's `struct timeval` had them.
 
 use std::fmt;

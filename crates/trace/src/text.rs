@@ -5,7 +5,7 @@
 //! DProbes(1,2)  0x00000000 : 10270000 00000000 61620a             : .'......ab.
 //! ```
 //!
-//! The header's items stand in the order of the template in seed 000, section 5. Each row shows up to 16 bytes
+//! The header's items stand in the order of the template in the paper, section 5. Each row shows up to 16 bytes
 //! in groups of four, then the same bytes as characters; an empty log has no row.
 //!
 //! That is the form of 5.0. Before, the bytes stood one after another in one line, without offsets and characters, as

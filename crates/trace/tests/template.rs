@@ -1,4 +1,4 @@
-//! The formatter, from outside: the examples of seed 000, section 6, with their own output; and laws that hold for any template and record.
+//! The formatter, from outside: the examples of the paper, section 6, with their own output; and laws that hold for any template and record.
 
 use std::path::Path;
 

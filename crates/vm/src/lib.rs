@@ -1,6 +1,6 @@
 //! What a probe program means.
 //!
-//! This room holds the instruction set as one table ([`TABLE`]), the interpreter that gives each row its
+//! This crate holds the instruction set as one table ([`TABLE`]), the interpreter that gives each row its
 //! meaning ([`run`]), and the [`Machine`] trait: the registers, memory and system values of the place where
 //! a probe fired. The assembler, the printer and every compiler read the same table; there is no second list
 //! of opcodes anywhere. Other engines must agree with the interpreter bit for bit; the case files in

@@ -1,6 +1,6 @@
 //! The thread that hit a probe, as the machine that its handler runs on.
 //!
-//! It answers as the tracer's own machine does (room `engine`), which looks at the same thread from outside.
+//! It answers as the tracer's own machine does (crate `engine`), which looks at the same thread from outside.
 
 use vm::{Fault, Machine, Register, RegisterSet, Shape};
 

@@ -1,6 +1,6 @@
 //! How long arming and disarming a running process takes, and how long the process is held.
 //!
-//!     cargo run --release -p dprobes-bench --bin arm [REPETITIONS] [--only PART]...
+//!     cargo run --release -p dprobes-bench --bin arm -- [REPETITIONS] [--only PART]...
 //!
 //! It builds the release `dprobes` and a program with a library of 50,000 functions, and prints for each row the median, least and
 //! most of the repetitions (5, and not fewer unless told), in milliseconds, with the bar and whether the median meets it. All of it is as

@@ -1,6 +1,6 @@
 //! How fast traces are converted, and in how much memory.
 //!
-//!     cargo run --release -p dprobes-bench --bin convert [RECORDS] [--no-parquet]
+//!     cargo run --release -p dprobes-bench --bin convert -- [RECORDS] [--no-parquet]
 //!
 //! It builds the release `dprobes`, with Parquet, records a trace of 10 million records (or RECORDS) of a real run of `tests/targets/tight.c`, entries and
 //! returns of a function in two threads, with a word logged at each, and converts it to every form, beside babeltrace2's own conversion of the same

@@ -1,6 +1,6 @@
 //! How many records a second come from a process to a file, and at what price.
 //!
-//!     cargo run --release -p dprobes-bench --bin drain [REPETITIONS] [--only NAME]... [--option OPTION]... [--seconds N]
+//!     cargo run --release -p dprobes-bench --bin drain -- [REPETITIONS] [--only NAME]... [--option OPTION]... [--seconds N]
 //!
 //! A probe logs two words, and each record is written as text with process, time and processor. `paced` calls two million times
 //! a second for ten seconds (once), `short` for two seconds, `flat` as fast as can be, with `--lossless`, `threads` the same on eight

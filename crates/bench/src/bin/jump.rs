@@ -1,6 +1,6 @@
 //! Nanoseconds per hit of dprobes, beside hand-written trampolines and the other tracers of this machine.
 //!
-//!     cargo run --release -p dprobes-bench --bin jump [REPETITIONS] [--engine NAME] [--only PART]...
+//!     cargo run --release -p dprobes-bench --bin jump -- [REPETITIONS] [--engine NAME] [--only PART]...
 //!
 //! It builds the release `dprobes` and a subject, and prints for each row the median, least and most of the repetitions
 //! (5, and not fewer unless told), by the wall clock and in processor time, whether all hits were counted or

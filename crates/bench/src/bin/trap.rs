@@ -1,6 +1,6 @@
 //! Nanoseconds per hit of the trap engine, beside the two classic ways to stop at an instruction.
 //!
-//!     cargo run --release -p dprobes-bench --bin trap [REPETITIONS]
+//!     cargo run --release -p dprobes-bench --bin trap -- [REPETITIONS]
 //!
 //! It builds the release `dprobes` and `tests/targets/tight.c`, and prints, for each way, the median, least and most
 //! of the repetitions (7 if not told, at least 5) in nanoseconds per hit over the unprobed call, the median's ratio

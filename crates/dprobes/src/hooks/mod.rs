@@ -1,6 +1,7 @@
-//! The hooks of dprobes itself: the three of a trace daemon (seed 000, section 5, "Generalised Kernel Hook Interface"), and `callk`.
+//! The hooks of dprobes itself: the three of a trace daemon (Richard J. Moore, *A Universal Dynamic Trace for Linux and other
+//! Operating Systems*, FREENIX 2001, "Generalised Kernel Hook Interface"), and `callk`.
 //!
-//! They are dormant until a plugin arms an exit. [`Hooked`] stands before whatever takes the records: it passes on what
+//! They are dormant until a plugin arms an exit; `plugin` loads plugins. [`Hooked`] stands before whatever takes the records: it passes on what
 //! no exit has taken. The sinks know nothing of it.
 
 mod callk;

@@ -12,7 +12,7 @@
 //!   memory     what belongs to the process alone, and the first page of each ELF file; zeros take no room
 //! ```
 //!
-//! A 32-bit process's file is of 32 bits (`narrow`).
+//! The note of mapped files is `files`. A 32-bit process's file is of 32 bits (`narrow`).
 //!
 //! Nothing of the process is changed, and no page is made that it does not have.
 

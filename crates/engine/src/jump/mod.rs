@@ -9,8 +9,21 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `trampoline` is the code from T to J, `tail` that of F; `room` the memory that it lies in. `arm` makes jumps of sites:
-//! `draft` works out how, while the program runs, and `carry` does it, while all threads are held. `signal` answers the signals of threads that are in a trampoline, and `out` takes threads out of one.
+//! `arm` makes jumps of sites: `draft` works out how, while the program runs, and `carry` does it: memory is mapped and trampolines are
+//! written while one thread is stopped, the sites while all are held.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `suits` | which sites may become jumps |
+//! | `draft`, `around`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, what is proven, the code |
+//! | `handlers`, `compile` | the handlers of a site, as machine code |
+//! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
+//! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
+//! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
+//! | `ground`, `room`, `shared`, `cells`, `contexts`, `identity` | the memory that it takes, in the process and shared with it |
+//! | `drain`, `ring`, `clock`, `mark` | records are read, in the order of time, up to a moment |
+//! | `pulse`, `waiting` | the reader's sign of life; threads that wait for room |
+//! | `signal`, `out` | signals of threads that are in a trampoline; threads are taken out of one |
 
 mod arm;
 mod around;

@@ -1,6 +1,6 @@
-//! The raw event stream of seed 000, section 5, as a file: what the original handed to the Linux Trace Toolkit.
+//! The raw event stream of the paper, section 5, as a file: what the original handed to the Linux Trace Toolkit.
 //!
-//! The seed has an interface of three calls (create an event for a module, log one, destroy it) and `struct trace_raw` for what is logged.
+//! The paper has an interface of three calls (create an event for a module, log one, destroy it) and `struct trace_raw` for what is logged.
 //! A stream is these calls in their order; all numbers have 4 bytes and are little-endian:
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! id 4, lost 8                                 so many records of this event were lost before
 //! ```
 //!
-//! The seed leaves open how a daemon keeps what is created; this is ours. An id that is created again is another event from there on, so that
+//! The paper leaves open how a daemon keeps what is created; this is ours. An id that is created again is another event from there on, so that
 //! streams can be laid end to end.
 
 use std::fs::File;

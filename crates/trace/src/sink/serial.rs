@@ -2,7 +2,7 @@
 //!
 //! A record is its raw header ([`raw`]), the logged bytes, CR and LF. Nothing says how long the bytes are: whoever reads it knows
 //! the program. Where text is asked for (`--unformatted-output`, templates), it is the lines of the kernel's log, each ended by CR and LF; that is
-//! what seed 000, section 5, describes.
+//! what the paper, section 5, describes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};

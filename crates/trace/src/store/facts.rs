@@ -316,7 +316,7 @@ facts! {
         text: String,
     }
 
-    /// How records with these codes are shown (seed 000, section 6).
+    /// How records with these codes are shown (the paper, section 6).
     11 Template {
         /// The major code.
         major: u32,

@@ -1,4 +1,4 @@
-//! Data as a dump, the seed's `%z`:
+//! Data as a dump, the paper's `%z`:
 //!
 //! ```text
 //! +00000000 21 22 23 24 25 26 27 28 20 c4 a8 fe ae ef ff bb 21 22 23 24 25 26 27 28 20 c4 a8 fe ae ef ff bb *!"#$%&'( .......!"#$%&'( .......*

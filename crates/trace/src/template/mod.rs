@@ -1,4 +1,4 @@
-//! The formatter: logged bytes as the text that a template gives them (seed 000, section 6).
+//! The formatter: logged bytes as the text that a template gives them (the paper, section 6).
 //!
 //! ```text
 //! major=1                                 DProbes(1,1) cpu=0 pid=4711: large request
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A template file has the templates of one major code. [`Templates`] are those of a directory, looked up by a record's
-//! codes. The library's interface is the seed's: [`Templates::open`] initialises, [`Templates::format`] formats one record,
+//! codes. The library's interface is the paper's: [`Templates::open`] initialises, [`Templates::format`] formats one record,
 //! dropping terminates, and [`Templates::refresh`] re-reads what has been changed.
 //!
 //! The way of a template: *lex* and *parse* (files, all errors at once, as [`Problem`]s) -> *compile* (`fmt` strings, to
