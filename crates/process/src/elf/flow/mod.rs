@@ -20,8 +20,10 @@
 //! A call is taken to come back as long as the function's symbol or unwinding entry says that it goes on behind it. Nothing falls over
 //! the end of what such a one claims.
 //!
-//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump.
+//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
+//! `effects` tells what the instructions there change.
 
+mod effects;
 mod piece;
 mod table;
 mod walk;
@@ -59,6 +61,8 @@ pub enum Unresolved {
     NoBound,
     /// An element of the table leads to no code, or into the middle of an instruction.
     Strange,
+    /// The tables before it have so many elements together that no more are read.
+    TooMany,
 }
 
 impl fmt::Display for Unresolved {
@@ -67,6 +71,7 @@ impl fmt::Display for Unresolved {
             Unresolved::NoTable => "no table is seen that its target comes from",
             Unresolved::NoBound => "how many elements its table has cannot be told",
             Unresolved::Strange => "an element of its table leads to no instruction",
+            Unresolved::TooMany => "the tables before it have more elements than are read",
         })
     }
 }
