@@ -39,7 +39,7 @@ fn victim() -> Option<&'static Vec<u8>> {
 fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
     let image = Image::parse(bytes, Path::new("damaged.so")).map_err(|error| error.to_string())?;
     let _ = (image.machine(), image.soname(), image.build_id(), image.interpreter(), image.entry());
-    let _ = (image.rseq_descriptors(), image.nearest_names("pick"));
+    let _ = (image.restartable_sequences(), image.nearest_names("pick"));
     for name in ["pick", "pick@@V_2", "ns::f(int)"] {
         let _ = (image.lookup(name), image.select_named(name));
     }
