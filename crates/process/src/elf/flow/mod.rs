@@ -88,6 +88,12 @@ impl ControlFlow {
         found
     }
 
+    /// Bytes of the instruction that is proven to begin at an address; 0 if none is.
+    pub fn length(&self, vaddr: u64) -> usize {
+        let place = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)));
+        place.map_or(0, |(piece, at)| piece.lengths[at].into())
+    }
+
     /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
     pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
         let from = self.padding.partition_point(|padding| padding.end <= range.start);
