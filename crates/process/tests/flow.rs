@@ -157,6 +157,46 @@ fn a_table_whose_bound_is_passed_by_is_not_resolved() {
     assert_eq!(*why, Unresolved::NoBound);
 }
 
+/// Four hundred jumps, each with a table of as many elements as one may have.
+const MANY: &str = "
+    .text
+
+    function _start
+    .rept 400
+    cmp $4095, %edi
+    ja 3f
+    mov %edi, %eax
+    lea table(%rip), %rdx
+    movslq (%rdx,%rax,4), %rax
+    add %rdx, %rax
+    jmp *%rax
+3:
+    .endr
+    ud2
+    done _start
+
+    .section .rodata
+    .p2align 2
+table: .rept 4096
+    .long _start - table
+    .endr
+    .section .note.GNU-stack, \"\", @progbits
+";
+
+#[test]
+fn all_tables_together_have_a_limit() {
+    if !have("flow", &["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new("flow-many");
+    let program =
+        scratch.compile("many.S", &[FUNCTIONS, MANY].concat(), "many", &["-nostdlib", "-static", "-no-pie"]);
+    let image = Image::open(&program).expect("it was just compiled");
+    let flow = image.control_flow();
+    let too_many = flow.unresolved().iter().filter(|(_, why)| *why == Unresolved::TooMany).count();
+    assert_eq!((flow.tables().len(), too_many), (256, 400 - 256));
+}
+
 /// What is proven of a file, checked by itself: instructions that are ones, padding that does nothing and that none of them leads to.
 fn check(image: &Image) -> usize {
     let flow = image.control_flow();

@@ -129,7 +129,8 @@ impl Image {
             if self.headers.machine.bitness() != Some(64) {
                 return problem("it is no x86-64 code".to_owned());
             }
-            let size: u64 = self.headers.executable_segments().map(|segment| segment.file_size).sum();
+            let sizes = self.headers.executable_segments().map(|segment| segment.file_size);
+            let size = sizes.fold(0, u64::saturating_add);
             if size > CODE {
                 return problem(format!("it has {} MiB of code, more than are looked through", size >> 20));
             }

@@ -241,14 +241,13 @@ impl<'a> Walk<'a> {
 impl Image {
     /// What is called when the file is loaded and unloaded: the functions in its arrays of them.
     fn called_from_arrays(&self) -> Vec<u64> {
-        /// Elements that are looked at.
+        /// Elements of all of them that are looked at.
         const MOST: usize = 1 << 16;
         let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
         let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));
-        let places = sections.flat_map(|section| {
-            (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8).take(MOST)
-        });
-        let called = places.filter_map(|place| self.pointer_at(place));
+        let places = sections
+            .flat_map(|section| (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8));
+        let called = places.take(MOST).filter_map(|place| self.pointer_at(place));
         called.filter(|vaddr| self.starts().area(*vaddr).is_some()).collect()
     }
 }
