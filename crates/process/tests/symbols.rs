@@ -361,11 +361,13 @@ fn restartable_sequences() {
     let main = image.lookup("main").matches[0].vaddr;
     // Behind `xor %eax, %eax` stands `inc %eax`, each of two bytes.
     let expected = main + 2..main + 4;
-    assert_eq!(image.restartable_sequences(), [expected.clone()]);
+    assert_eq!(image.restartable_sequences(), std::slice::from_ref(&expected));
     let library = scratch.compile("restartable.S", RESTARTABLE, "restartable.so", &["-shared"]);
     let library = Image::open(&library).unwrap();
     let main = library.lookup("main").matches[0].vaddr;
-    assert_eq!(library.restartable_sequences(), [main + 2..main + 4], "it is written by the dynamic linker");
+    let expected_there = main + 2..main + 4;
+    // Where it starts is written by the dynamic linker.
+    assert_eq!(library.restartable_sequences(), std::slice::from_ref(&expected_there));
 
     // The section begins before its segment does: the descriptors there cannot be read, the one in the segment can.
     let mut bytes = std::fs::read(&program).unwrap();
@@ -391,7 +393,8 @@ fn restartable_sequences() {
         bytes
     };
     let read = image.restartable_sequences_by(|place| (place == start).then(|| descriptor(0x7000)));
-    assert_eq!(read, [0x7000..0x7005]);
+    assert_eq!(read.len(), 1);
+    assert_eq!((read[0].start, read[0].end), (0x7000, 0x7005));
     let none: Vec<std::ops::Range<u64>> = image.restartable_sequences_by(|_| None);
     assert_eq!(none, []);
 }
