@@ -191,7 +191,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// The sum of the sizes of code does not fit a word: of two segments it is 0, if it is not seen.
+/// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the file.
 #[test]
 fn segments_of_half_of_all_addresses() {
     let Some(victim) = victim() else { return };
@@ -204,8 +204,46 @@ fn segments_of_half_of_all_addresses() {
         bytes[at + 32..at + 40].copy_from_slice(&(1_u64 << 63).to_le_bytes());
     }
     assert_eq!(loaded.len(), 2);
+    let length = bytes.len() as u64;
     let image = Image::parse(bytes, Path::new("damaged.so")).unwrap();
-    assert!(image.control_flow().problem().is_some());
+    assert!(image.segments().iter().all(|segment| segment.offset + segment.file_size <= length));
+    assert!(image.control_flow().count() > 0);
+}
+
+/// A function that claims most of a large file without code in it is not gone through byte by byte.
+#[test]
+fn a_function_of_a_gigabyte() {
+    const SIZE: u64 = 1 << 30;
+    let Some(victim) = victim() else { return };
+    let mut bytes = victim.clone();
+    let (table, count) = (word(&bytes, 0x20) as usize, usize::from(bytes[0x38]));
+    let mut loaded = (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1);
+    // The segment that has code; all of the others are no code.
+    let code = loaded.find(|at| bytes[at + 4] & 1 != 0).unwrap();
+    for at in [32, 40] {
+        bytes[code + at..code + at + 8].copy_from_slice(&SIZE.to_le_bytes());
+    }
+    let sections = word(&bytes, 0x28) as usize;
+    let dynsym = (0..40).map(|index| sections + index * 64).find(|at| bytes[at + 4] == 11).unwrap();
+    let (symbols, size) = (word(&bytes, dynsym + 24) as usize, word(&bytes, dynsym + 32) as usize);
+    for symbol in (symbols..symbols + size).step_by(24) {
+        bytes[symbol + 16..symbol + 24].copy_from_slice(&SIZE.to_le_bytes());
+    }
+    let scratch = Scratch::new("damage-gigabyte");
+    let path = scratch.path().join("large.so");
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
+    let image = Image::open(&path).unwrap();
+    let pick = image.lookup("pick").matches[0].vaddr;
+    let (done, wait) = std::sync::mpsc::channel();
+    let outline = std::thread::spawn(move || {
+        let outline = image.outline(pick);
+        let _ = done.send(());
+        outline
+    });
+    wait.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not take long");
+    let outline = outline.join().unwrap().unwrap();
+    assert!(outline.unknown_bytes() > SIZE / 2 && !outline.instructions.is_empty());
 }
 
 /// What is asked of an address asks all segments, so there are not as many as there are symbols.

@@ -63,7 +63,7 @@ pub struct Segment {
     pub vaddr: u64,
     /// Where it starts in the file, in bytes.
     pub offset: u64,
-    /// Bytes that come from the file.
+    /// Bytes that come from the file: no more than it has.
     pub file_size: u64,
     /// Bytes in memory; those beyond `file_size` are zero.
     pub mem_size: u64,
@@ -293,10 +293,12 @@ fn read_segments<Elf: FileHeader<Endian = Endianness>>(
         match entry.p_type(endian) {
             elf::PT_LOAD => {
                 let flags = entry.p_flags(endian).0;
+                // What it says beyond the end of the file is not there.
+                let held = source.len().saturating_sub(part.offset);
                 headers.segments.push(Segment {
                     vaddr: part.vaddr,
                     offset: part.offset,
-                    file_size: part.size,
+                    file_size: part.size.min(held),
                     mem_size: entry.p_memsz(endian).into(),
                     align: part.align,
                     readable: flags & elf::PF_R.0 != 0,
