@@ -4,34 +4,25 @@ use std::fs::File;
 use std::io;
 
 use trace::Record;
-use trace::sink::{Promise, Sink, Texts, View};
+use trace::sink::{Sink, Texts, View};
 
 use crate::spool::Spool;
 
 /// A file, which a thread of its own writes.
 #[derive(Debug)]
 pub(super) struct TextFile {
-    name: String,
     spool: Spool,
     texts: Texts,
     lost: u64,
 }
 
 impl TextFile {
-    pub(super) fn new(name: String, file: File) -> TextFile {
-        TextFile { name, spool: Spool::new(file), texts: Texts::default(), lost: 0 }
+    pub(super) fn new(file: File) -> TextFile {
+        TextFile { spool: Spool::new(file), texts: Texts::default(), lost: 0 }
     }
 }
 
 impl Sink for TextFile {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &Promise::FILE
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }
@@ -76,14 +67,6 @@ pub(super) struct Terminal {
 }
 
 impl Sink for Terminal {
-    fn name(&self) -> String {
-        "standard error".to_owned()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &Promise::TERMINAL
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }

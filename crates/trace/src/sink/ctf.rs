@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use super::{Promise, Sink, View, promise};
+use super::{Sink, View};
 use crate::ctf::Writer;
 use crate::store::{About, Fact, Loss};
 use crate::{Items, Record};
@@ -12,7 +12,6 @@ use crate::{Items, Record};
 /// A trace that is being written.
 #[derive(Debug)]
 pub struct CtfSink {
-    name: String,
     writer: Writer,
     /// The modules of the programs, and the items of their records.
     programs: HashMap<u32, (String, Items)>,
@@ -23,20 +22,12 @@ impl CtfSink {
     ///
     /// # Errors
     /// Those of [`Writer::create`].
-    pub fn create(name: String, directory: &Path, about: &About) -> io::Result<CtfSink> {
-        Ok(CtfSink { name, writer: Writer::create(directory, about)?, programs: HashMap::new() })
+    pub fn create(directory: &Path, about: &About) -> io::Result<CtfSink> {
+        Ok(CtfSink { writer: Writer::create(directory, about)?, programs: HashMap::new() })
     }
 }
 
 impl Sink for CtfSink {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::CTF
-    }
-
     fn show(&mut self, _program: u32, view: &View) {
         for (_, template) in view.templates.iter().flat_map(|templates| templates.templates()) {
             self.writer.template(template.clone());

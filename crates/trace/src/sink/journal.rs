@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::datagram::Datagrams;
 use super::view::Live;
-use super::{Closing, Promise, Sink, View, promise};
+use super::{Closing, Sink, View};
 use crate::store::Fact;
 use crate::template::Value;
 use crate::{Items, Record};
@@ -37,7 +37,6 @@ const MOST_NAME: usize = 64;
 /// Sends records to the journal.
 #[derive(Debug)]
 pub struct Journal {
-    name: String,
     socket: Datagrams,
     programs: HashMap<u32, Program>,
     /// The names of points.
@@ -62,13 +61,12 @@ impl Journal {
     ///
     /// # Errors
     /// There is no journald.
-    pub fn open(name: String, path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
+    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
         let socket = Datagrams::connect(PathBuf::from(path), closing).map_err(|error| {
             io::Error::new(error.kind(), format!("journald's socket {}: {error}", path.display()))
         })?;
         Ok(Journal {
-            name,
             socket,
             programs: HashMap::new(),
             points: HashMap::new(),
@@ -165,14 +163,6 @@ fn field(name: &str, value: &[u8], message: &mut Vec<u8>) {
 }
 
 impl Sink for Journal {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::JOURNAL
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         let program = self.programs.entry(program).or_default();
         program.live = Some(Live::new(view.clone()));

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::datagram::Datagrams;
 use super::pace::Pace;
 use super::view::Texts;
-use super::{Closing, Promise, Sink, View, promise};
+use super::{Closing, Sink, View};
 use crate::Record;
 
 /// The kernel's log.
@@ -25,7 +25,6 @@ const MOST: usize = 960;
 /// Writes records to a log: each line is a message of its own, of priority "informational".
 #[derive(Debug)]
 pub struct KernelLog {
-    name: String,
     log: Log,
     texts: Texts,
     text: Vec<u8>,
@@ -45,7 +44,7 @@ impl KernelLog {
     ///
     /// # Errors
     /// There is none that could be written, or the kernel throws away what is written to it.
-    pub fn open(name: String, path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
+    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
         let log = match path {
             Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &closing)?,
             Some(path) => device(path)?,
@@ -62,7 +61,6 @@ impl KernelLog {
             },
         };
         Ok(KernelLog {
-            name,
             log,
             texts: Texts::default(),
             text: Vec::new(),
@@ -123,14 +121,6 @@ fn daemon(path: PathBuf, closing: &Closing) -> io::Result<Log> {
 }
 
 impl Sink for KernelLog {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::KLOG
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }

@@ -23,7 +23,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use super::{Promise, Sink, View, promise};
+use super::{Sink, View};
 use crate::raw::{self, Malformed};
 use crate::store::{Fact, Loss};
 use crate::{Items, Record};
@@ -36,7 +36,6 @@ const MOST: u32 = 1 << 24;
 /// A stream that is being written.
 #[derive(Debug)]
 pub struct Ltt<W: Write = File> {
-    name: String,
     out: BufWriter<W>,
     /// The items of the headers of each program's records.
     shows: Vec<(u32, Items)>,
@@ -46,14 +45,8 @@ pub struct Ltt<W: Write = File> {
 
 impl<W: Write> Ltt<W> {
     /// A stream that goes on at the end of `out`.
-    pub fn new(name: String, out: W) -> Ltt<W> {
-        Ltt {
-            name,
-            out: BufWriter::with_capacity(1 << 16, out),
-            shows: Vec::new(),
-            data: Vec::new(),
-            lost: 0,
-        }
+    pub fn new(out: W) -> Ltt<W> {
+        Ltt { out: BufWriter::with_capacity(1 << 16, out), shows: Vec::new(), data: Vec::new(), lost: 0 }
     }
 
     /// Writes an event with the data that was put together.
@@ -70,14 +63,6 @@ fn id(program: u32) -> u32 {
 }
 
 impl<W: Write> Sink for Ltt<W> {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::LTT
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.shows.retain(|(other, _)| *other != program);
         self.shows.push((program, view.items));
@@ -256,7 +241,7 @@ mod tests {
     use crate::store::Program;
 
     fn stream(fill: impl FnOnce(&mut Ltt<Vec<u8>>)) -> Vec<u8> {
-        let mut ltt = Ltt::new("ltt".to_owned(), Vec::new());
+        let mut ltt = Ltt::new(Vec::new());
         fill(&mut ltt);
         ltt.finish().expect("a vector takes everything");
         ltt.out.into_inner().expect("a vector takes everything")

@@ -1,4 +1,4 @@
-//! Where records go: targets, and what each of them promises.
+//! Where records go: targets.
 //!
 //! A [`Sink`] takes the records of any number of programs, and what is known of these. [`Target`] is how one is named on a command line;
 //! `klog`, `serial`, `ltt`, `journal`, `ctf` and `store` are what there is. Each is alone: what goes wrong with one is no other's business.
@@ -18,7 +18,6 @@ mod journal;
 mod klog;
 pub mod ltt;
 mod pace;
-mod promise;
 mod queue;
 mod serial;
 mod store;
@@ -35,7 +34,6 @@ pub use ctf::CtfSink;
 pub use journal::Journal;
 pub use klog::KernelLog;
 pub use ltt::Ltt;
-pub use promise::Promise;
 pub use queue::Queue;
 pub use serial::Serial;
 pub use store::StoreSink;
@@ -44,12 +42,6 @@ pub use view::{Live, Texts, View, complaint};
 
 /// Takes records.
 pub trait Sink {
-    /// What it is called in messages.
-    fn name(&self) -> String;
-
-    /// What may be relied on.
-    fn promise(&self) -> &'static Promise;
-
     /// Says how the records of a program are shown, before the first of them.
     fn show(&mut self, _program: u32, _view: &View) {}
 

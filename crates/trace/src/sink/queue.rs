@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Closing, Promise, Sink, View};
+use super::{Closing, Sink, View};
 use crate::Record;
 use crate::store::{Fact, Loss};
 
@@ -20,8 +20,6 @@ const IDLE: Duration = Duration::from_millis(200);
 
 /// A sink behind a queue. Its thread begins with the first record: a process that forks before is none the wiser.
 pub struct Queue {
-    name: String,
-    promise: &'static Promise,
     /// The sink, until its thread has it.
     inner: Option<Box<dyn Sink + Send>>,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +30,7 @@ pub struct Queue {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue of {}", self.name)
+        f.debug_struct("Queue").field("lossless", &self.lossless).finish_non_exhaustive()
     }
 }
 
@@ -175,14 +173,7 @@ impl Queue {
     ) -> io::Result<Queue> {
         let shared = Arc::new(Shared::default());
         let inner = make(shared.closing.clone())?;
-        Ok(Queue {
-            name: inner.name(),
-            promise: inner.promise(),
-            inner: Some(Box::new(inner)),
-            thread: None,
-            shared,
-            lossless,
-        })
+        Ok(Queue { inner: Some(Box::new(inner)), thread: None, shared, lossless })
     }
 
     /// Puts a message into the queue, whatever its length.
@@ -234,14 +225,6 @@ impl Queue {
 }
 
 impl Sink for Queue {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        self.promise
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         let _ = self.pass(Message::Show(program, view.clone()));
     }
@@ -321,7 +304,6 @@ impl Drop for Queue {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::promise;
     use super::*;
 
     /// A sink that takes a record when it is allowed to.
@@ -333,12 +315,6 @@ mod tests {
     }
 
     impl Sink for Slow {
-        fn name(&self) -> String {
-            "slow".to_owned()
-        }
-        fn promise(&self) -> &'static Promise {
-            &promise::SERIAL
-        }
         fn record(&mut self, _program: u32, record: &Record) -> io::Result<()> {
             let begin = Instant::now();
             while self.allowed.load(Ordering::SeqCst) == 0 {
