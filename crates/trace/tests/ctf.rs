@@ -1,67 +1,15 @@
 //! Traces in the Common Trace Format, as babeltrace2 reads them: the same records, the same values, and not a word on its standard
 //! error but of records that were discarded. Where babeltrace2 is not installed, these tests say so and end.
 
+mod ctf_support;
+
 use std::path::Path;
-use std::process::Command;
 
 use dprobes_trace::ctf::{Summary, Writer};
-use dprobes_trace::store::About;
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Items, Record};
 
-/// The time of the first record, in nanoseconds since 1970, and CLOCK_MONOTONIC's zero.
-const START: u64 = 1_700_000_000_000_000_000;
-const BOOT: i64 = 1_600_000_000_123_456_789;
-
-fn about() -> About {
-    About {
-        version: "1.2.3".to_owned(),
-        host: "a \"host\" \\ 01\u{1}2 é".to_owned(),
-        kernel: "Linux 6.12".to_owned(),
-        machine: "x86_64".to_owned(),
-        processors: 2,
-        start: START,
-        monotonic: BOOT,
-        pid: 7,
-        command: vec!["dprobes".to_owned(), "run".to_owned()],
-    }
-}
-
-fn record(number: u64) -> Record {
-    Record {
-        major: 1,
-        minor: 2,
-        cpu: (number % 2) as u32,
-        pid: 4711,
-        tid: 4712,
-        probe: 3,
-        uid: 1000,
-        cs: 0x33,
-        eip: 0x7f00_1234_5678,
-        ss: 0x2b,
-        esp: 0x7ffc_0000_1000,
-        time: START + number,
-        name: "worker".to_owned(),
-        word: 8,
-        data: number.to_le_bytes().to_vec(),
-    }
-}
-
-/// Runs babeltrace2 on a trace: standard output and standard error; none if it is not installed.
-fn babeltrace(directory: &Path, options: &[&str]) -> Option<(String, String)> {
-    let mut command = Command::new("babeltrace2");
-    command.args(options).arg(directory);
-    match command.output() {
-        Ok(output) => {
-            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-            Some((text(output.stdout), text(output.stderr)))
-        }
-        Err(_) => {
-            eprintln!("skipped: babeltrace2 is not installed");
-            None
-        }
-    }
-}
+use ctf_support::{START, about, babeltrace, record};
 
 /// What babeltrace2 says of a trace that it has nothing to complain of.
 #[track_caller]
@@ -326,39 +274,4 @@ fn a_directory_that_is_not_empty_is_left_alone() {
     let error = Writer::create(scratch.path(), &about()).expect_err("it is not empty");
     assert!(error.to_string().contains("not empty"), "{error}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"another's");
-}
-
-/// A disk that is full and gets room again: what could be written is read, and the rest told as discarded.
-#[test]
-fn packets_that_could_not_be_written_are_discarded_records() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let mut writer = Writer::create(scratch.path(), &about()).expect("a new directory");
-    writer.probe(0, 3, "full", Items::NONE);
-    let mut failed = 0;
-    let mut fill = |writer: &mut Writer, numbers: std::ops::Range<u64>| {
-        for number in numbers {
-            failed += u64::from(writer.record(0, &Record { cpu: 0, ..record(number) }).is_err());
-        }
-    };
-    fill(&mut writer, 0..30_000);
-    limit_file_size(1 << 20);
-    fill(&mut writer, 30_000..60_000);
-    limit_file_size(libc::RLIM_INFINITY);
-    fill(&mut writer, 60_000..90_000);
-    let summary = writer.finish().expect("there is room again");
-    assert!(failed > 0 && summary.lost > 0, "{summary:?}");
-    assert_eq!((summary.records + summary.lost, summary.discarded), (90_000, summary.lost));
-    let Some((text, told)) = babeltrace(scratch.path(), &[]) else { return };
-    assert_eq!(text.lines().count() as u64, summary.records);
-    assert!(told.contains(&format!("Tracer discarded {} events", summary.lost)), "{told}");
-}
-
-/// Lets files of this process grow no more.
-fn limit_file_size(size: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls; `limit` is valid for the first, and the signal is one that the test does without.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
 }
