@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A tracer that waits keeps programs waiting. So sinks that may have to wait for a device or another process are behind a `queue`
-//! with a thread of its own. It has bounds: what does not fit is dropped and counted, or waited for where nothing may be lost.
+//! with a thread of its own. It has bounds: what does not fit is dropped and counted, or waited for where nothing may be lost. A sink that
+//! takes nothing for too long then, or that panics, has failed: it is told of once, and is given nothing any more.
 
 mod closing;
 mod ctf;
@@ -84,6 +85,9 @@ pub trait Sink {
     fn is_ready(&mut self) -> bool {
         true
     }
+
+    /// Whether what has no room is to be waited for from now on, where it would be dropped.
+    fn set_lossless(&mut self, _lossless: bool) {}
 
     /// Whether something is kept that is to be written before long.
     fn waits(&self) -> bool {
