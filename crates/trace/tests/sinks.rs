@@ -260,6 +260,29 @@ fn the_journal_has_fields() {
 }
 
 #[test]
+fn the_journal_has_the_fields_of_templates_as_they_are_now() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("a.fmt");
+    std::fs::write(&file, "major=1 minor=2 desc=\"before\" fmt=\"size=%2u\"").expect("room");
+    let templates = Templates::open(home.path()).expect("they are there");
+    let (socket, path) = daemon(home.path());
+    let mut sink = Journal::open(Some(&path), Closing::default()).expect("there is one");
+    sink.show(0, &View { templates: Some(templates), ..view(Form::Formatted) });
+    let mut now = || {
+        sink.record(0, &record(2, b"\x05\x00\x07\x00")).expect("it is sent");
+        let fields = fields(&message(&socket));
+        sink.refresh(&mut |told| panic!("{told}"));
+        let own = fields.into_iter().filter(|(name, _)| name.starts_with("DPROBES_FIELD_"));
+        own.map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(&value))).collect::<Vec<_>>()
+    };
+    assert_eq!(now(), ["DPROBES_FIELD_SIZE=5"]);
+    std::fs::write(&file, "major=1 minor=2 desc=\"now\" fmt=\"low=%2u high=%2u\"").expect("room");
+    std::thread::sleep(Duration::from_millis(1100));
+    now();
+    assert_eq!(now(), ["DPROBES_FIELD_LOW=5", "DPROBES_FIELD_HIGH=7"]);
+}
+
+#[test]
 fn without_a_journal_there_is_a_reason() {
     let missing = Path::new("/nowhere/socket");
     let error = Journal::open(Some(missing), Closing::default()).expect_err("nobody is there");

@@ -52,7 +52,6 @@ struct Program {
     module: String,
     /// The items of its records.
     items: Option<Items>,
-    view: Option<View>,
     live: Option<Live>,
 }
 
@@ -79,9 +78,8 @@ impl Journal {
     fn build(&mut self, number: u32, record: &Record) {
         let Journal { programs, points, message, text, .. } = self;
         let program = programs.entry(number).or_default();
-        let live = program.live.get_or_insert_with(|| {
-            Live::new(View { items: Items::DEFAULT, ..program.view.clone().unwrap_or_default() })
-        });
+        let live =
+            program.live.get_or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }));
         text.clear();
         live.append(record, text);
         message.clear();
@@ -116,8 +114,9 @@ impl Journal {
             field("DPROBES_POINT", point.as_bytes(), message);
         }
         field("DPROBES_DATA", &record.data, message);
-        let templates = program.view.as_ref().and_then(|view| view.templates.as_ref());
-        if let Some(template) = templates.and_then(|templates| templates.get(record.major, record.minor)) {
+        // Those that the text was made with.
+        let template = live.templates().and_then(|templates| templates.get(record.major, record.minor));
+        if let Some(template) = template {
             for (own, value) in template.fields().iter().zip(template.values(record)) {
                 let name = format!("DPROBES_FIELD_{}", own.name.to_ascii_uppercase());
                 field(&name[..name.len().min(MOST_NAME)], &shown(&value), message);
@@ -166,7 +165,6 @@ impl Sink for Journal {
     fn show(&mut self, program: u32, view: &View) {
         let program = self.programs.entry(program).or_default();
         program.live = Some(Live::new(view.clone()));
-        program.view = Some(view.clone());
     }
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {

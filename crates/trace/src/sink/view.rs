@@ -62,6 +62,11 @@ impl Live {
         self.text.append(record, to);
     }
 
+    /// The templates as they are now, where there are some.
+    pub fn templates(&mut self) -> Option<&Templates> {
+        self.text.templates().map(|templates| &*templates)
+    }
+
     /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
     pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
         let Some(templates) = self.text.templates() else { return };
