@@ -4,8 +4,10 @@
 mod ctf_support;
 
 use std::path::Path;
+use std::time::Duration;
 
 use dprobes_trace::ctf::{Summary, Writer};
+use dprobes_trace::sink::{CtfSink, Sink, View};
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Items, Record};
 
@@ -160,6 +162,56 @@ fn a_template_gives_fields_their_names_and_types() {
         "{ text = \"hi\", last = 122 }".to_owned(),
     ];
     assert_eq!(fields, expected);
+}
+
+/// Two texts for the same codes: each record has the names and values of the one that was its program's when it came.
+#[test]
+fn templates_for_the_same_codes_are_not_confused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let trace = scratch.path().join("trace");
+    let file = |name: &str, format: &str| {
+        let home = scratch.path().join(name);
+        std::fs::create_dir_all(&home).expect("room");
+        let text = format!("major=1\nminor=2, desc=\"of {name}\" fmt=\"{format}\"\n");
+        std::fs::write(home.join("a.fmt"), text).expect("room");
+        home
+    };
+    let view = |name: &str, format: &str| {
+        let templates = Templates::open(&file(name, format)).expect("they are there");
+        View { templates: Some(templates), ..View::default() }
+    };
+    let mut sink = CtfSink::create(&trace, &about()).expect("a new directory");
+    let mut number = 0;
+    let mut log = |sink: &mut CtfSink, program: u32| {
+        let data = vec![1, 0, 2, 0, 3, 0, 4, 0];
+        sink.record(program, &Record { cpu: 0, data, ..record(number) }).expect("there is room");
+        number += 1;
+    };
+    sink.show(0, &view("zero", "low=%4u high=%4u"));
+    sink.show(1, &view("one", "word=%8u"));
+    sink.show(2, &View::default());
+    (0..3).for_each(|program| log(&mut sink, program));
+    // The same numbers of the same sizes, under other names.
+    file("zero", "first=%4u second=%4u");
+    std::thread::sleep(Duration::from_millis(1100));
+    sink.refresh(&mut |told| panic!("{told}"));
+    (0..3).for_each(|program| log(&mut sink, program));
+    // A template that was there before is the same class again.
+    file("zero", "low=%4u high=%4u ");
+    file("zero", "low=%4u high=%4u");
+    std::thread::sleep(Duration::from_millis(1100));
+    sink.refresh(&mut |told| panic!("{told}"));
+    log(&mut sink, 0);
+    sink.finish().expect("there is room");
+    let Some(text) = read(&trace) else { return };
+    let fields: Vec<&str> =
+        text.lines().map(|line| line.split_once("event.fields = ").expect("it has some").1).collect();
+    let (word, raw) = ("{ word = 1125912791875585 }", fields[2]);
+    assert!(raw.contains("data = ["), "a program without templates has none: {raw}");
+    let (low, first) = ("{ low = 131073, high = 262147 }", "{ first = 131073, second = 262147 }");
+    assert_eq!(fields, [low, word, raw, first, word, raw, low]);
+    let metadata = std::fs::read_to_string(trace.join("metadata")).expect("text");
+    assert_eq!(metadata.matches("_low;").count(), 1, "{metadata}");
 }
 
 #[test]
