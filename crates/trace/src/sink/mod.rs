@@ -22,6 +22,7 @@ mod pace;
 mod queue;
 mod serial;
 mod store;
+mod tail;
 mod target;
 mod view;
 
@@ -38,6 +39,7 @@ pub use ltt::Ltt;
 pub use queue::Queue;
 pub use serial::Serial;
 pub use store::StoreSink;
+pub use tail::Tail;
 pub use target::{Target, UnknownTarget};
 pub use view::{Live, Texts, View, complaint};
 
