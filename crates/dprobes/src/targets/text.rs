@@ -13,12 +13,11 @@ use crate::spool::Spool;
 pub(super) struct TextFile {
     spool: Spool,
     texts: Texts,
-    lost: u64,
 }
 
 impl TextFile {
     pub(super) fn new(file: File) -> TextFile {
-        TextFile { spool: Spool::new(file), texts: Texts::default(), lost: 0 }
+        TextFile { spool: Spool::new(file), texts: Texts::default() }
     }
 }
 
@@ -33,9 +32,8 @@ impl Sink for TextFile {
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
-        let place = self.spool.place().inspect_err(|_| self.lost += 1)?;
-        self.texts.of(program).append(record, place);
-        Ok(())
+        let TextFile { spool, texts } = self;
+        spool.put(|text| texts.of(program).append(record, text))
     }
 
     fn is_ready(&mut self) -> bool {
@@ -55,7 +53,7 @@ impl Sink for TextFile {
     }
 
     fn lost(&self) -> u64 {
-        self.lost
+        self.spool.lost()
     }
 }
 
