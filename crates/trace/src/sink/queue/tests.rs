@@ -143,7 +143,8 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
         assert!(begin.elapsed() < Duration::from_secs(5), "it is waited for forever");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(queue.record(0, &at(2)).is_err());
+    let error = queue.record(0, &at(2)).expect_err("it has failed");
+    assert!(error.to_string().contains("it has taken nothing for"), "whoever comes first tells why: {error}");
     assert!(failure(&mut queue).contains("it has taken nothing for"));
 }
 

@@ -49,8 +49,8 @@ pub(super) struct State {
     pub(super) notes: Notes,
     /// No more will come.
     ends: bool,
-    /// The sink has failed for good: it is given nothing any more.
-    failed: bool,
+    /// Why the sink has failed for good: it is given nothing any more.
+    failed: Option<(io::ErrorKind, String)>,
     /// Since when the thread is with the sink.
     busy: Option<Instant>,
     /// Whether it has a record with it.
@@ -133,7 +133,7 @@ impl State {
 
     /// The sink is given nothing any more. What waits for it is lost.
     fn fail_for_good(&mut self, error: io::Error) {
-        self.failed = true;
+        self.failed = Some((error.kind(), error.to_string()));
         self.failure = Some(error);
         self.lose_all();
     }
@@ -143,6 +143,15 @@ impl State {
         (self.records, self.bytes, self.others) = (0, 0, 0);
         self.messages.clear();
         self.losses.clear();
+    }
+
+    /// Checks that something is still taken.
+    fn takes(&self) -> io::Result<()> {
+        match &self.failed {
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+            None if self.ends => Err(io::Error::new(io::ErrorKind::NotConnected, "it has ended")),
+            None => Ok(()),
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -178,9 +187,9 @@ impl Waiting {
     /// Nobody takes it any more.
     pub(super) fn push(&self, message: Message) -> io::Result<()> {
         let mut state = self.state();
-        if state.ends || state.failed {
+        if let Err(error) = state.takes() {
             state.lost += u64::from(matches!(message, Message::Record(..)));
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "it has ended"));
+            return Err(error);
         }
         if !matches!(message, Message::Record(..)) && state.others >= MOST_OTHERS {
             let text = format!("it has left {MOST_OTHERS} messages about programs waiting");
@@ -223,15 +232,13 @@ impl Waiting {
     /// There is none.
     pub(super) fn has_room(&self) -> io::Result<()> {
         let mut state = self.state();
-        let error = if state.ends || state.failed {
-            io::Error::new(io::ErrorKind::NotConnected, "it has ended")
-        } else if state.is_full() {
-            io::Error::new(io::ErrorKind::WouldBlock, "it is slower than the records come")
-        } else {
-            return Ok(());
+        let room = match state.is_full() {
+            true => Err(io::Error::new(io::ErrorKind::WouldBlock, "it is slower than the records come")),
+            false => Ok(()),
         };
-        state.lost += 1;
-        Err(error)
+        let room = state.takes().and(room);
+        state.lost += u64::from(room.is_err());
+        room
     }
 
     /// Waits while the queue is full. A sink that takes nothing for so long has failed: nobody waits for it again.
@@ -248,7 +255,7 @@ impl Waiting {
     }
 
     fn is_ready_now(&self, state: &mut State, patience: Duration) -> bool {
-        if !state.is_full() || state.failed || state.ends {
+        if !state.is_full() || state.takes().is_err() {
             return true;
         }
         let since = state.busy.map(|busy| self.closing.moved().map_or(busy, |moved| moved.max(busy)));
@@ -340,7 +347,9 @@ impl Waiting {
         match result {
             Ok(Ok(())) => {}
             // It has been told to end, and is stuck.
-            Ok(Err(error)) if is_record && error.kind() == io::ErrorKind::TimedOut && !state.failed => {
+            Ok(Err(error))
+                if is_record && error.kind() == io::ErrorKind::TimedOut && state.failed.is_none() =>
+            {
                 state.fail_for_good(error);
             }
             Ok(Err(error)) => state.fail(error),
@@ -351,7 +360,7 @@ impl Waiting {
 
     /// Calls the sink for its other business, and waits for news.
     fn idle<'a>(&'a self, sink: &mut dyn Sink, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if !state.failed {
+        if state.failed.is_none() {
             state.busy = Some(Instant::now());
             drop(state);
             let mut notes = Vec::new();
