@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use patch::tactic::{Code, Limits, Planner, Purpose, Site, Space as Around};
+use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
 use process::{Image, Mapping, Unresolved};
 
 use crate::jump::{self, proof};
@@ -32,6 +32,8 @@ pub struct Ground {
     /// Where the heap begins, or will.
     heap: Option<u64>,
     shadow_stacks: bool,
+    /// Whether nobody has executed the code yet.
+    fresh: bool,
     /// In words.
     description: String,
 }
@@ -47,6 +49,7 @@ impl Ground {
             mappings: process::maps(pid).map_err(|error| error.to_string())?,
             heap: process::heap_start(pid),
             shadow_stacks: process::Status::read(pid).is_ok_and(|status| status.shadow_stack),
+            fresh: false,
             description: format!("the address space of process {pid}"),
         })
     }
@@ -80,6 +83,7 @@ impl Ground {
             mappings,
             heap: (!is_library).then(|| base.saturating_add(size)),
             shadow_stacks: false,
+            fresh: true,
             description: description.to_owned(),
         }
     }
@@ -221,7 +225,7 @@ fn plan(
     let taken = mapping::taken_with(ground.heap, mappings);
     let free = jump::free_for_pads(&taken, &(start..end), &(base..base + size));
     let entered = patch::entered_anywhere(bytes, start);
-    let known = proof::around(image, ground.bias, bytes, start, sites);
+    let known = proof::around(image, ground.bias, bytes, start, sites, ground.fresh);
     let code = Code {
         address: start,
         bytes,
@@ -229,7 +233,7 @@ fn plan(
         entered: &entered,
         padding: &known.padding,
         kept,
-        flow: None,
+        flow: ground.fresh.then_some(Flow { functions: &known.functions, targets: &known.landings }),
     };
     let plan = planner.plan(&code, &Around { free: &free, trampolines: base..base + size }, sites);
     for jump in &plan.jumps {

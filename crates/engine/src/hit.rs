@@ -317,7 +317,18 @@ impl Tracer<'_> {
             self.identify_begun(&thread);
         }
         if own.entry || own.listed || (own.mapped && loader::mapped_code(registers)) {
-            let (stopped, stop) = self.refresh(thread, Stop::Signal(libc::SIGTRAP))?;
+            let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+            let mapped_now =
+                (own.mapped && loader::mapped_code(registers)).then(|| registers.result() as u64);
+            let note = |tracer: &mut Self, mapped| {
+                if let Some(space) = number.and_then(|number| tracer.spaces.get_mut(&number)) {
+                    space.mapped_now = mapped;
+                }
+            };
+            note(self, mapped_now);
+            let refreshed = self.refresh(thread, Stop::Signal(libc::SIGTRAP));
+            note(self, None);
+            let (stopped, stop) = refreshed?;
             thread = stopped;
             if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
                 return self.go_on(thread, stop);

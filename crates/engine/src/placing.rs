@@ -13,7 +13,7 @@ use crate::observer::Note;
 use crate::place::Plan;
 use crate::placed::{About, probes_of};
 use crate::program::{Engine, Program, State};
-use crate::site::{Planned, Use};
+use crate::site::{self, Planned, Use};
 use crate::slots::{self, Area};
 use crate::tracer::Tracer;
 
@@ -206,6 +206,9 @@ impl Tracer<'_> {
                     site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>(),
                 );
                 continue;
+            }
+            if site::is_covered(&space.sites, address) {
+                return Err("a jump covers its bytes".to_owned());
             }
             let slot = area.take(address).ok_or("more probes than slots")?;
             let emitted = site.0.displaced.slot(slot).map_err(|refusal| refusal.to_string())?;

@@ -92,6 +92,11 @@ impl Tracer<'_> {
             }
             return None;
         };
+        if space.is_amid_a_group(rip) {
+            // Signals come when a thread has left a group, and nothing in one faults: this one has come from elsewhere, and the thread goes on
+            // where it is.
+            return None;
+        }
         show(place, site, registers);
         if let Some(mut waiting) = waiting {
             if let Place::After { .. } = place {

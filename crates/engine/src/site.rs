@@ -102,6 +102,8 @@ pub(crate) struct Jump {
     pub(crate) tactic: &'static str,
     /// The same, for when it is to lead elsewhere.
     pub(crate) shape: patch::tactic::Jump,
+    /// The instructions behind the site's that it covers, if they run in its trampoline alone.
+    pub(crate) followers: Vec<Displaced>,
 }
 
 /// Checked, and nothing changed.
@@ -285,6 +287,12 @@ pub(crate) fn hide(sites: &Sites, address: u64, bytes: &mut [u8]) {
     for (_, armed) in sites.range(first..address.saturating_add(bytes.len() as u64 + FAR)) {
         armed.each_change(|change| change.hide(address, bytes));
     }
+}
+
+/// Whether an instruction at an address is covered by a site's jump, and runs in its trampoline alone.
+pub(crate) fn is_covered(sites: &Sites, address: u64) -> bool {
+    let jumps = sites.range(address.saturating_sub(LONGEST as u64)..address).filter_map(|(_, it)| it.jump());
+    jumps.flat_map(|jump| &jump.shape.followers).any(|&(follower, _)| follower == address)
 }
 
 /// Makes the changes of a batch in the memory of an address space, all of whose threads are held.

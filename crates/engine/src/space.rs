@@ -83,6 +83,8 @@ pub(crate) struct Space {
     pub(crate) watched: bool,
     /// Whether its program has not begun: it still runs in the dynamic linker.
     pub(crate) starting: bool,
+    /// Where the dynamic linker has just mapped something, as long as the thread is stopped that did: nobody has executed it.
+    pub(crate) mapped_now: Option<u64>,
     /// Whether modules are to be looked for as soon as one of its threads is stopped.
     pub(crate) stale: bool,
     /// What is to be placed in it as soon as one of its threads is stopped, once that is worked out.
@@ -113,6 +115,7 @@ impl Space {
             anchor: None,
             watched: false,
             starting,
+            mapped_now: None,
             stale: true,
             foreseen: None,
         })
@@ -158,6 +161,7 @@ impl Space {
             anchor: None,
             watched: self.watched,
             starting: self.starting,
+            mapped_now: None,
             stale: self.stale,
             foreseen: None,
         };
@@ -211,6 +215,14 @@ impl Space {
         let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
         let slot = self.site(address)?.slot.as_ref()?;
         Some((address, slot.place(offset)))
+    }
+
+    /// Whether a thread in a trampoline is where it would be at an instruction whose bytes a jump covers: it cannot be shown there.
+    pub(crate) fn is_amid_a_group(&self, rip: u64) -> bool {
+        let Some((_, Part::Displaced(Place::After { rip: shown, .. }))) = self.jumps.at(rip) else {
+            return false;
+        };
+        site::is_covered(&self.sites, shown)
     }
 
     /// The trampoline that a thread is in, or for which the agent works on its behalf; and which part of it.

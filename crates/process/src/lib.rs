@@ -40,8 +40,8 @@ mod thread;
 
 pub use caller::{Caller, Step};
 pub use elf::{
-    Binding, ControlFlow, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Lookup, Machine,
-    Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version,
+    Binding, ControlFlow, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings, Lookup,
+    Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};

@@ -20,6 +20,7 @@ mod every_instruction;
 mod exact;
 mod examples;
 mod faults;
+mod grouped;
 mod hazards;
 mod i386;
 mod jump;

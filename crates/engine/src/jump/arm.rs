@@ -4,13 +4,16 @@
 use process::{Module, Stop, Stopped};
 
 use super::carry::Carried;
-use super::{Basis, Draft};
+use super::{Basis, Draft, proof};
 use crate::mapping::Called;
 use crate::site::{Planned, Use};
+use crate::space::Space;
 use crate::tracer::Tracer;
 
 /// How often a draft is made: another thread may map something where it wants to, or load a module.
 const TRIES: usize = 4;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// A site that did not become a jump.
 pub(crate) struct Left {
@@ -51,7 +54,8 @@ impl Tracer<'_> {
                         return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
                     let basis = Basis::of(space);
-                    self.draft(number, thread.tid(), module, planned, basis, strict)
+                    let fresh = !self.serving && is_fresh(space, &thread, module);
+                    self.draft(number, thread.tid(), module, planned, basis, strict, fresh)
                 }
             };
             let (stopped, now, carried) = self.carry_out(number, thread, stop, draft)?;
@@ -85,4 +89,24 @@ impl Tracer<'_> {
         sites.retain(|site| !site.0.uses.is_empty());
         sites
     }
+}
+
+/// Whether nobody has executed the code of a module yet, nor will before this thread goes on: its program has not begun, and the thread is at
+/// the system call by which the dynamic linker has just mapped that code, or at the very first instruction of its process. Who has been
+/// in other code is not known. (The linker is left out, in which the engine has sites of its own.)
+fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
+    if !space.starting || proof::may_be_linker(thread.tid(), module) {
+        return false;
+    }
+    let Some(mapped) = space.mapped_now else {
+        let registers = thread.registers();
+        return registers.is_ok_and(|registers| proof::is_first(thread.tid(), registers.rip()));
+    };
+    let mut segments = module.image.segments().iter().filter(|segment| segment.executable);
+    let (segment, other) = (segments.next(), segments.next());
+    segment.is_some_and(|segment| {
+        let start = segment.vaddr.wrapping_add(module.bias);
+        let offset = mapped.wrapping_sub(start / PAGE * PAGE);
+        other.is_none() && offset < segment.mem_size
+    })
 }

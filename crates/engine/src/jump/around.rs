@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use patch::tactic::{Code, Limits, Plan, Planner, Site, Space as Free};
+use patch::tactic::{Code, Flow, Limits, Plan, Planner, Site, Space as Free};
 use process::{Mapping, Module};
 
 use super::draft::Basis;
@@ -30,6 +30,8 @@ pub(crate) struct Around<'a> {
     pub(crate) free: Vec<Range<u64>>,
     pub(crate) trampolines: Range<u64>,
     pub(crate) limits: Limits,
+    /// Whether nobody has executed the module's code yet.
+    pub(crate) fresh: bool,
 }
 
 impl Around<'_> {
@@ -55,7 +57,7 @@ impl Around<'_> {
         sites.sort_by_key(|site| (site.address, site.jump));
         sites.dedup_by_key(|site| site.address);
         let (image, start) = (&self.module.image, text.range().start);
-        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites);
+        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites, self.fresh);
         let code = Code {
             address: start,
             bytes: text.bytes(),
@@ -63,7 +65,7 @@ impl Around<'_> {
             padding: &known.padding,
             entered: &self.entered,
             kept: &self.kept,
-            flow: None,
+            flow: self.fresh.then_some(Flow { functions: &known.functions, targets: &known.landings }),
         };
         planner.plan(&code, &Free { free: &self.free, trampolines: self.trampolines.clone() }, &sites)
     }

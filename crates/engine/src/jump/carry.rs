@@ -25,7 +25,7 @@ use super::{Left, write};
 use crate::hold::Held;
 use crate::mapping::Called;
 use crate::observer::Note;
-use crate::site::{self, Use};
+use crate::site::{self, Armed, Use};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -165,9 +165,6 @@ impl Tracer<'_> {
         // They are known before any thread can be in them.
         space.jumps.add(trampolines);
         let mut failed = None;
-        for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
-            failed = space.jumps.cut(address, memory, held).err().or(failed);
-        }
         let mut gone = Vec::new();
         for write in restore {
             match space.sites.remove(&write.address) {
@@ -176,7 +173,11 @@ impl Tracer<'_> {
             }
         }
         for old in &gone {
-            if let Some(jump) = old.jump() {
+            // One that has another jump now may have the same trampoline.
+            let stays = |start| {
+                armed.get(&old.site().address).and_then(Armed::jump).is_some_and(|it| it.trampoline == start)
+            };
+            if let Some(jump) = old.jump().filter(|jump| !stays(jump.trampoline)) {
                 space.jumps.retire(jump.trampoline);
             }
             old.changes().into_iter().for_each(|change| out.take_out(change));
@@ -200,6 +201,12 @@ impl Tracer<'_> {
             notes.iter().for_each(|note| drop(space.disarmed.remove(&note.address)));
         }
         space.sites.append(&mut armed);
+        for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
+            // What a jump covers stays where it is: such a site is left as it is, with its reason.
+            if !site::is_covered(&space.sites, address) {
+                failed = space.jumps.cut(address, &space.code.memory, held).err().or(failed);
+            }
+        }
         if let Some(after) = after {
             let before = std::mem::replace(&mut space.planner, after.planner);
             self.spent.push(Box::new(before));

@@ -145,7 +145,9 @@ struct Group {
 
 impl Tracer<'_> {
     /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
-    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done.
+    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done. It is fresh if
+    /// nobody has executed the module's code yet, nor will before the draft is carried out.
+    #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
         &mut self,
         number: u32,
@@ -154,6 +156,7 @@ impl Tracer<'_> {
         planned: Vec<Planned>,
         mut known: Basis,
         strict: bool,
+        fresh: bool,
     ) -> Draft {
         let mut draft = Draft { generation: known.generation, ..Draft::default() };
         let mappings = match process::maps(tid) {
@@ -216,7 +219,8 @@ impl Tracer<'_> {
         for group in groups {
             let entered = self.entered.of(module, &group.text);
             let (free, trampolines) = free(&known, draft.area, tid, &mappings, &group.text);
-            let around = Around { space, module, entered, kept: kept.clone(), free, trampolines, limits };
+            let around =
+                Around { space, module, entered, kept: kept.clone(), free, trampolines, limits, fresh };
             draft.plan(group, &around, &mut known, strict);
         }
         if strict && !draft.left.is_empty() && is_first {

@@ -34,8 +34,12 @@ impl Emitted {
         layout: Layout<'_>,
         room: &mut Room,
         within: &Range<u64>,
+        shape: &Shape,
     ) -> Result<(u64, u64), String> {
         let (trampoline, bytes) = layout.put(room, within)?;
+        if !trampoline.has_followers(shape) {
+            return Err("the instructions that a jump covers have no room".to_owned());
+        }
         let place = (trampoline.start(), trampoline.entry());
         self.code.push((trampoline.start(), bytes));
         self.trampolines.push(trampoline);
@@ -63,6 +67,7 @@ pub(crate) fn emit(
     for shape in &plan.jumps {
         let address = shape.address;
         let mut planned = None;
+        let mut followers = Vec::new();
         let next = address + shape.length as u64;
         let tail = |displaced: &Displaced| match displaced.falls_through() {
             true => tail::tail(text, next, shape::end(shape), &around.kept, &behind),
@@ -71,11 +76,21 @@ pub(crate) fn emit(
         let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
             (Some(ready), _) => {
                 let tail = tail(&ready.planned.0.displaced);
-                emitted.put(Layout { tail: &tail, ..ready.layout() }, room, within)?
+                let place = emitted.put(Layout { tail: &tail, ..ready.layout() }, room, within, shape)?;
+                if !shape.followers.is_empty() {
+                    followers = tail;
+                }
+                place
             }
             (None, Some(armed)) => {
                 let jump = armed.jump().ok_or("a trap is in the way")?;
                 let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
+                if !trampoline.has_followers(shape) {
+                    return Err("a jump covers instructions that do not follow in its trampoline".to_owned());
+                }
+                if !shape.followers.is_empty() {
+                    followers.clone_from(&jump.followers);
+                }
                 planned = Some(Planned(armed.site().clone()));
                 (trampoline.start(), trampoline.entry())
             }
@@ -83,7 +98,7 @@ pub(crate) fn emit(
                 let neighbour = text.neighbour(around.module, shape)?;
                 let displaced = &neighbour.0.displaced;
                 let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail(displaced) };
-                let place = emitted.put(layout, room, within)?;
+                let place = emitted.put(layout, room, within, shape)?;
                 planned = Some(neighbour);
                 place
             }
@@ -95,6 +110,7 @@ pub(crate) fn emit(
             trampoline: start,
             tactic: shape::name(shape.tactic),
             shape: shape.clone(),
+            followers,
         };
         emitted.pads.extend(written.pad);
         emitted.jumps.push((planned, jump));

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use patch::tactic::Site;
-use process::Image;
+use process::{Image, Module};
 
 /// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
 const AROUND: u64 = 128 + 2 * 15;
@@ -18,10 +18,24 @@ pub(crate) struct Proven {
     pub(crate) instructions: Vec<u64>,
     /// Padding to which control does not come, ascending and disjoint.
     pub(crate) padding: Vec<Range<u64>>,
+    /// Functions of which it is known how control comes to each of their instructions, ascending and disjoint; and where it does otherwise
+    /// than by falling through or returning from a call, ascending. Nothing, unless that was asked for.
+    pub(crate) functions: Vec<Range<u64>>,
+    pub(crate) landings: Vec<u64>,
 }
 
 /// Finds what is proven around sites. `text` is the code as the program has it, `start` its address, and `bias` the module's.
-pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &[Site]) -> Proven {
+///
+/// What is proven of all ways to an instruction (`ways`) holds only as long as nobody has been interrupted at it: where a signal handler
+/// returns to, or a coroutine goes on, is no address that stands in the code.
+pub(crate) fn around(
+    image: &Image,
+    bias: u64,
+    text: &[u8],
+    start: u64,
+    sites: &[Site],
+    ways: bool,
+) -> Proven {
     /// Bytes of a jump: an instruction of so many needs no other one to move.
     const JUMP: usize = 5;
     let mut addresses: Vec<u64> =
@@ -59,6 +73,16 @@ pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &
         if here.is_some() && image.text(first, length).as_deref() == here {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
             // As much of it as was compared.
+            if ways && let Some(landings) = image.landings().within(first..last) {
+                let closed = flow.closed(first..last).iter();
+                let closed = closed.map(|range| range.start.max(first)..range.end.min(last));
+                found.functions.extend(
+                    closed
+                        .filter(|range| !range.is_empty())
+                        .map(|range| range.start.wrapping_add(bias)..range.end.wrapping_add(bias)),
+                );
+                found.landings.extend(landings.iter().map(|vaddr| vaddr.wrapping_add(bias)));
+            }
             let padding =
                 flow.padding(window).iter().map(|padding| padding.start.max(first)..padding.end.min(last));
             let padding = padding.filter(|padding| !padding.is_empty());
@@ -68,6 +92,36 @@ pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &
         }
     }
     found
+}
+
+/// Whether a module is the dynamic linker of a thread's process, which is at work before the program has begun; or may be, where that
+/// cannot be told.
+pub(crate) fn may_be_linker(tid: i32, module: &Module) -> bool {
+    auxiliary(tid, libc::AT_BASE).is_none_or(|base| module.span().contains(&base))
+}
+
+/// Whether an address is that of the first instruction that a thread's process executes: of its dynamic linker, or of the program if it has
+/// none.
+pub(crate) fn is_first(tid: i32, address: u64) -> bool {
+    /// Where an ELF header says where a program begins.
+    const ENTRY: u64 = 24;
+    match auxiliary(tid, libc::AT_BASE) {
+        Some(0) => auxiliary(tid, libc::AT_ENTRY) == Some(address),
+        Some(base) => {
+            let mut entry = [0; 8];
+            let read = process::read(tid, base.wrapping_add(ENTRY), &mut entry);
+            read.is_ok() && base.wrapping_add(u64::from_le_bytes(entry)) == address
+        }
+        None => false,
+    }
+}
+
+/// What the kernel has told a thread's process when it began.
+fn auxiliary(tid: i32, kind: u64) -> Option<u64> {
+    let vector = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let mut entries = vector.chunks_exact(16);
+    entries.find(|entry| word(&entry[..8]) == kind).map(|entry| word(&entry[8..]))
 }
 
 #[cfg(test)]
@@ -112,7 +166,7 @@ mod tests {
 
     fn starts(text: &[u8]) -> Vec<u64> {
         let sites = [Site { address: VADDR + BIAS, length: 2, jump: true }];
-        let found = around(&image(), BIAS, text, VADDR + BIAS, &sites);
+        let found = around(&image(), BIAS, text, VADDR + BIAS, &sites, false);
         found.instructions.iter().map(|address| address - BIAS - VADDR).collect()
     }
 

@@ -55,8 +55,13 @@ impl Space {
             let Some(armed) = self.sites.get(&address) else { continue };
             let Some(jump) = armed.jump().cloned() else { continue };
             let displaced = armed.site().displaced.clone();
-            let copy = Layout { displaced: &displaced, handlers: Vec::new(), commit: None, tail: &[] };
+            let copy =
+                Layout { displaced: &displaced, handlers: Vec::new(), commit: None, tail: &jump.followers };
             let Ok((trampoline, bytes)) = copy.put(&mut self.jumps.room, &(0..u64::MAX)) else { continue };
+            if !trampoline.has_followers(&jump.shape) {
+                self.jumps.room.give_back(trampoline.start(), trampoline.size());
+                continue;
+            }
             if self.code.memory.poke(trampoline.start(), &bytes).is_err() {
                 continue;
             }
@@ -79,6 +84,7 @@ impl Space {
                 trampoline: start,
                 tactic: jump.tactic,
                 shape: jump.shape.clone(),
+                followers: jump.followers.clone(),
             };
             self.sites.insert(address, planned.arm_with(jump, &self.code, &mut batch));
         }

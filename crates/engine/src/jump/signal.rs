@@ -5,7 +5,7 @@
 //! | the displaced instruction | its own fault | shown at the site; the record is dropped |
 //! | an access to the program's memory | its own fault | the handler goes on where it deals with that |
 //! | a prologue | a fault: the stack has no room | the instruction, without the handler; a hit that is missed |
-//! | anywhere | a step of a program that steps itself | it goes on; it sees one step, from the site |
+//! | anywhere | a step of a program that steps itself | it goes on; it sees one step, from the site (and over what its jump covers, where that runs there alone) |
 //! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
 
 use libc::siginfo_t;
@@ -48,7 +48,8 @@ impl Tracer<'_> {
         };
         if is_synchronous(signal, info) {
             if signal == libc::SIGTRAP {
-                if trampoline.is_between(registers.rip()) {
+                let covered = self.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
+                if trampoline.is_between(registers.rip()) && !covered {
                     // A program that single-steps itself has done one instruction, and sees where the next one is.
                     return Ok(Some((thread, signal, *info)));
                 }

@@ -3,6 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
+use patch::tactic::Jump as Shape;
 use patch::{Displaced, Onward, Place, Refusal, Slot};
 
 use super::room::{ALIGNMENT, Room};
@@ -218,6 +219,12 @@ impl Trampoline {
     /// The copies that follow its displaced instruction.
     pub(crate) fn tail(&self) -> &[Follower] {
         &self.tail
+    }
+
+    /// Whether all instructions run in it that a jump of this shape covers.
+    pub(crate) fn has_followers(&self, shape: &Shape) -> bool {
+        let copied = self.tail.iter().map(|follower| follower.address);
+        shape.followers.iter().map(|(address, _)| *address).eq(copied.take(shape.followers.len()))
     }
 
     /// Whether a thread at this address has the displaced instruction behind it, and another one that follows before it.

@@ -1,4 +1,11 @@
 //! Several instructions under one jump, where it is proven that control comes to the first of them alone.
+//!
+//! Those behind the first run in its trampoline and nowhere else: their own bytes are the jump's. So none of them may be one at which the
+//! program must be shown. What faults is shown where it stands, and gone back to: at these addresses there is the middle of a jump. Nor
+//! can a thread stay in one of them, or leave an address in it behind. Followers are instructions that cannot fault in any state of the processor and
+//! of memory ([`Displaced::may_fault`](crate::Displaced::may_fault)): no operand in memory, so no `push`, `pop` or return either (a stack can end
+//! at any of them), no division. No call, whose return address would be one of these, and nothing that
+//! [`Displaced::can_follow`](crate::Displaced::can_follow) refuses. Nor `endbr64`: it stands where something jumps to.
 
 use crate::{Mode, displace_in};
 
@@ -7,6 +14,9 @@ use super::jump::JUMP;
 use super::pads::Pages;
 use super::planner::{Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
+
+/// `endbr64`: indirect jumps lead to it.
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// Instructions that are moved together, first to last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +91,10 @@ impl Planner {
             }
             last = displace_in(Mode::Bits64, code.rest(next)?, next).ok()?;
             let end = next + last.length() as u64;
-            let forbidden = last.enters_kernel()
+            let forbidden = last.may_fault()
+                || !last.can_follow()
+                || last.original() == ENDBR64
+                || last.enters_kernel()
                 || last.can_set_trap_flag()
                 || self.limits.shadow_stacks && last.needs_plain_stack()
                 || code.keeps(next, end)
@@ -133,5 +146,83 @@ impl Planner {
             }
             self.open.insert(first);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, Site};
+    use super::*;
+
+    const ADDRESS: u64 = 0x40_0000;
+
+    /// Plans `push %rbx` in front of this, where nothing can be mapped but trampolines: how long the followers are.
+    fn followers(behind: &[u8], targets: &[u64]) -> Option<Vec<usize>> {
+        let bytes = [&[0x53], behind, &[0x90; 16]].concat();
+        let function = ADDRESS..ADDRESS + bytes.len() as u64;
+        let flow = Flow { functions: std::slice::from_ref(&function), targets };
+        let code = Code {
+            address: ADDRESS,
+            bytes: &bytes,
+            instructions: &[],
+            entered: &[],
+            padding: &[],
+            kept: &[],
+            flow: Some(flow),
+        };
+        let space = Space { free: &[], trampolines: 0x50_0000..0x51_0000 };
+        let mut planner = Planner::new(Limits { mappings: 0, shadow_stacks: false });
+        let plan = planner.plan(&code, &space, &[Site { address: ADDRESS, length: 1, jump: true }]);
+        let grouped = plan.jumps.iter().find(|jump| jump.tactic == Tactic::Grouped);
+        assert_eq!(grouped.is_none(), plan.traps.len() == 1, "{plan:?}");
+        grouped.map(|jump| jump.followers.iter().map(|(_, length)| *length).collect())
+    }
+
+    #[test]
+    fn what_touches_registers_alone_is_moved_together() {
+        // mov %rdi,%rbx; xor %eax,%eax
+        assert_eq!(followers(&[0x48, 0x89, 0xfb, 0x31, 0xc0], &[]), Some(vec![3, 2]));
+        // sub $8,%rsp
+        assert_eq!(followers(&[0x48, 0x83, 0xec, 0x08], &[]), Some(vec![4]));
+        // mov %rdi,%rbx; jne
+        assert_eq!(followers(&[0x48, 0x89, 0xfb, 0x75, 0x02], &[]), Some(vec![3, 2]));
+        // lea 4(%rdi),%eax; nop
+        assert_eq!(followers(&[0x8d, 0x47, 0x04, 0x90], &[]), Some(vec![3, 1]));
+    }
+
+    #[test]
+    fn what_can_fault_or_be_stayed_in_is_not() {
+        let nops = [0x90; 4];
+        let refused: [(&str, &[u8]); 16] = [
+            ("push %r12", &[0x41, 0x54]),
+            ("pop %rbx", &[0x5b]),
+            ("ret", &[0xc3]),
+            ("leave", &[0xc9]),
+            ("mov (%rdi),%eax", &[0x8b, 0x07]),
+            ("mov %edi,4(%rsp)", &[0x89, 0x7c, 0x24, 0x04]),
+            ("mov %edi,(%rip)", &[0x89, 0x3d, 0, 0, 0, 0]),
+            ("div %ecx", &[0xf7, 0xf1]),
+            ("divss %xmm1,%xmm0", &[0xf3, 0x0f, 0x5e, 0xc1]),
+            ("call *%rax", &[0xff, 0xd0]),
+            ("jmp *%rax", &[0xff, 0xe0]),
+            ("syscall", &[0x0f, 0x05]),
+            ("pushf", &[0x9c]),
+            ("popf", &[0x9d]),
+            ("rdtsc", &[0x0f, 0x31]),
+            ("endbr64", &ENDBR64),
+        ];
+        for (text, instruction) in refused {
+            assert_eq!(followers(&[instruction, &nops].concat(), &[]), None, "{text}");
+            // Nor behind another one.
+            assert_eq!(followers(&[&[0x31, 0xc0], instruction, &nops].concat(), &[]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_moved_that_something_comes_to() {
+        let code = [0x48, 0x89, 0xfb, 0x31, 0xc0];
+        assert_eq!(followers(&code, &[ADDRESS, ADDRESS + 6]), Some(vec![3, 2]));
+        assert_eq!(followers(&code, &[ADDRESS + 1]), None);
+        assert_eq!(followers(&code, &[ADDRESS + 4]), None);
     }
 }

@@ -30,8 +30,8 @@
 //!   padding     41 57 | .. | 66 0f 1f 44 00 00     eb xx | .. | e9 rr rr rr rr 00
 //!
 //!   grouped     several instructions move together, under one jump; only where it is proven that control comes to none of them but
-//!               the first
-//!               48 89 fb | 53 | 31 c0          e9 rr rr rr | rr | 31 c0
+//!               the first, and that all others cannot fault
+//!               53 | 48 89 fb | 31 c0          e9 | rr rr rr | rr c0
 //! ```
 //!
 //! # What holds

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
 use dprobes_patch::targets;
-use iced_x86::{Code as Opcode, Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic};
 
 /// What a site is expected to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,6 +335,10 @@ impl World {
         let before =
             Decoder::with_ip(64, self.at(&self.original, *before), *before, DecoderOptions::NONE).decode();
         assert_ne!(before.mnemonic(), Mnemonic::Call, "a call returns to {address:#x}");
+        let follower =
+            Decoder::with_ip(64, self.at(&self.original, address), address, DecoderOptions::NONE).decode();
+        let memory = InstructionInfoFactory::new().info(&follower).used_memory().len();
+        assert_eq!(memory, 0, "{follower} at {address:#x} can fault");
     }
 
     /// Nothing is changed.

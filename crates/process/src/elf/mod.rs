@@ -14,7 +14,7 @@
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region     one stretch taken apart       boundary  does an instruction start here?
 //!   outline    one function taken apart      selection functions by name or pattern
-//!   flow       where control is proven to come to
+//!   flow       where control is proven to come to      landing   where else it may
 //!   restartable  code that no stop may be in
 //! ```
 
@@ -27,6 +27,7 @@ mod flow;
 mod frames;
 mod functions;
 mod headers;
+mod landing;
 mod lookup;
 mod outline;
 mod region;
@@ -55,6 +56,7 @@ pub use self::error::ImageError;
 pub use self::flow::{ControlFlow, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
+pub use self::landing::Landings;
 pub use self::lookup::{Lookup, NameKind};
 pub use self::outline::{Exit, Outline};
 pub use self::selection::Selected;
@@ -93,6 +95,7 @@ pub struct Image {
     relocations: OnceLock<HashMap<u64, u64>>,
     region: Mutex<Option<Arc<Region>>>,
     flow: OnceLock<ControlFlow>,
+    landings: OnceLock<Landings>,
 }
 
 /// Small things a file says of itself.
@@ -146,6 +149,7 @@ impl Image {
             relocations: OnceLock::new(),
             region: Mutex::new(None),
             flow: OnceLock::new(),
+            landings: OnceLock::new(),
         })
     }
 

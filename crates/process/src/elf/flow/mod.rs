@@ -46,6 +46,10 @@ pub struct ControlFlow {
     padding: Vec<Range<u64>>,
     /// The tables that were read: the jump, and the number of its elements.
     tables: Vec<(u64, u64)>,
+    /// Their targets.
+    table_targets: Vec<u64>,
+    /// Functions of which it is known where all jumps lead.
+    closed: Vec<Range<u64>>,
     /// The indirect jumps that are not resolved, and why.
     unresolved: Vec<(u64, Unresolved)>,
     /// Why nothing is proven, if nothing is.
@@ -99,6 +103,30 @@ impl ControlFlow {
         let from = self.padding.partition_point(|padding| padding.end <= range.start);
         let to = self.padding.partition_point(|padding| padding.start < range.end);
         &self.padding[from..to.max(from)]
+    }
+
+    /// What is known of functions, with their other parts, that have no jump of which it is not known where it leads, and no landing pads of
+    /// exceptions; as far as it overlaps a range, ascending and disjoint. Whatever jumps to the middle of one does so by a direct jump, or by an
+    /// address that stands somewhere.
+    pub fn closed(&self, range: Range<u64>) -> &[Range<u64>] {
+        let from = self.closed.partition_point(|closed| closed.end <= range.start);
+        let to = self.closed.partition_point(|closed| closed.start < range.end);
+        &self.closed[from..to.max(from)]
+    }
+
+    /// The targets of the tables that were read.
+    pub(crate) fn table_targets(&self) -> &[u64] {
+        &self.table_targets
+    }
+
+    /// The code, piece by piece: addresses and bytes.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.code.iter().map(|piece| (piece.start, &piece.bytes[..]))
+    }
+
+    /// Whether an address is one of the code's.
+    pub(crate) fn is_code(&self, vaddr: u64) -> bool {
+        self.code.iter().any(|piece| piece.at(vaddr).is_some())
     }
 
     /// How many instructions are proven.

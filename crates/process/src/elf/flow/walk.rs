@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use iced_x86::{FlowControl, Mnemonic};
 
 use super::super::Image;
+use super::super::frames::Stack;
+use super::super::functions::Binding;
 use super::super::region::{branch_target, ends_flow};
 use super::piece::Piece;
 use super::table::{Block, Table};
@@ -29,6 +31,8 @@ pub(super) struct Walk<'a> {
     indirect: Vec<u64>,
     /// Direct jumps, from where to where, but those within a function.
     jumps: Vec<(u64, u64)>,
+    /// Targets of direct calls.
+    calls: HashSet<u64>,
     /// Elements of tables that are still read.
     elements: u64,
 }
@@ -47,7 +51,16 @@ impl<'a> Walk<'a> {
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
         let open = open.chain(image.called_from_arrays()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
-        Walk { image, flow, stretches, open, indirect: Vec::new(), jumps: Vec::new(), elements: ALL_ELEMENTS }
+        Walk {
+            image,
+            flow,
+            stretches,
+            open,
+            indirect: Vec::new(),
+            jumps: Vec::new(),
+            calls: HashSet::new(),
+            elements: ALL_ELEMENTS,
+        }
     }
 
     pub(super) fn all(&mut self) {
@@ -64,6 +77,8 @@ impl<'a> Walk<'a> {
                 match self.resolve(jump) {
                     Ok(targets) => {
                         self.flow.tables.push((jump, targets.len() as u64));
+                        self.jumps.extend(targets.iter().map(|target| (jump, *target)));
+                        self.flow.table_targets.extend(&targets);
                         self.open.extend(targets);
                     }
                     Err(why) => self.flow.unresolved.push((jump, why)),
@@ -106,6 +121,9 @@ impl<'a> Walk<'a> {
             if let Some(target) = branch_target(&instruction) {
                 self.open.push(target);
                 let is_call = instruction.flow_control() == FlowControl::Call;
+                if is_call {
+                    self.calls.insert(target);
+                }
                 // Within a stretch they join nothing.
                 if !is_call && !(vaddr..limit).contains(&target) {
                     self.jumps.push((instruction.ip(), target));
@@ -123,7 +141,11 @@ impl<'a> Walk<'a> {
 
     /// Finds the padding between proven instructions.
     pub(super) fn pad(&mut self) {
-        let open = self.open_stretches();
+        let (open, entered) = self.open_stretches();
+        let closed =
+            (0..self.stretches.len()).filter(|stretch| !open.contains(stretch) && entered.contains(stretch));
+        let closed = closed.map(|stretch| self.stretches[stretch].0..self.stretches[stretch].1);
+        self.flow.closed = closed.filter(|range| range.start < range.end && range.end < u64::MAX).collect();
         let (mut dead, mut fillers) = (Vec::new(), Vec::new());
         for (number, piece) in self.flow.code.iter().enumerate() {
             for gap in piece.gaps() {
@@ -159,8 +181,9 @@ impl<'a> Walk<'a> {
     }
 
     /// The stretches, by number, of functions of which it is not known where all their jumps lead, or that have landing pads of exceptions;
-    /// and those that are connected with one of them by jumps.
-    fn open_stretches(&self) -> HashSet<usize> {
+    /// and those that are connected with one of them by jumps. Then those that are connected with the entry of a function, as its unwinding
+    /// entry tells, and that it is called, or named for others: what is not may be a part of another, which is jumped to nobody sees how.
+    fn open_stretches(&self) -> (HashSet<usize>, HashSet<usize>) {
         let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
         fn root(joined: &mut [usize], mut at: usize) -> usize {
             while joined[at] != at {
@@ -179,7 +202,19 @@ impl<'a> Walk<'a> {
         let open = unresolved.chain(self.image.frames().with_landing_pads());
         let open: Vec<usize> = open.filter_map(|vaddr| self.stretch_of(vaddr)).collect();
         let open: HashSet<usize> = open.into_iter().map(|stretch| root(&mut joined, stretch)).collect();
-        (0..self.stretches.len()).filter(|&stretch| open.contains(&root(&mut joined, stretch))).collect()
+        // A part of a function that has no frame of its own looks like an entry, too; but nobody calls it.
+        let named = self.image.functions().iter().filter(|function| function.binding != Binding::Local);
+        let named: HashSet<u64> = named.map(|function| function.vaddr).collect();
+        let entered = (0..self.stretches.len()).filter(|&stretch| {
+            let start = self.stretches[stretch].0;
+            (self.calls.contains(&start) || named.contains(&start))
+                && self.image.frames().stack_at(start) == Some(Stack::AtEntry)
+        });
+        let entered: HashSet<usize> = entered.map(|stretch| root(&mut joined, stretch)).collect();
+        let mut with = |roots: &HashSet<usize>| -> HashSet<usize> {
+            (0..self.stretches.len()).filter(|&stretch| roots.contains(&root(&mut joined, stretch))).collect()
+        };
+        (with(&open), with(&entered))
     }
 
     fn stretch_of(&self, vaddr: u64) -> Option<usize> {

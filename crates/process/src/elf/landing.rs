@@ -1,0 +1,129 @@
+//! Where control may come to otherwise than by falling through or by a call's return: for whoever wants to move several instructions together.
+//!
+//! This is the other side of [`ControlFlow`]: that one says what *is* reached, and this one leaves nothing out that *may* be. So what is not proven to be
+//! reached is read, too, from each of its bytes on; and every number in the code, and in the data, that is an address of code is taken for a
+//! place to which something jumps.
+//!
+//! What it cannot see is an address that is computed: by a jump whose table cannot be read. Those lead to places of their own function, and
+//! of its other parts, which are no [closed](ControlFlow::closed) ones then.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+
+use super::Image;
+use super::flow::ControlFlow;
+use super::region::{LONGEST, branch_target};
+
+/// Bytes of data that are looked through for addresses of code.
+const DATA: u64 = 64 << 20;
+
+/// Addresses to which control may come.
+#[derive(Debug, Default)]
+pub struct Landings {
+    /// Ascending.
+    all: Vec<u64>,
+    /// Whether all were looked for.
+    complete: bool,
+}
+
+impl Landings {
+    /// Those in a range, ascending; nothing where they cannot be told.
+    pub fn within(&self, range: std::ops::Range<u64>) -> Option<&[u64]> {
+        let from = self.all.partition_point(|landing| *landing < range.start);
+        let to = self.all.partition_point(|landing| *landing < range.end);
+        self.complete.then(|| &self.all[from..to.max(from)])
+    }
+}
+
+impl Image {
+    /// Where control may come to. It is found out once.
+    pub fn landings(&self) -> &Landings {
+        self.landings.get_or_init(|| {
+            let flow = self.control_flow();
+            if flow.problem().is_some() {
+                return Landings::default();
+            }
+            let mut found = Found { flow, all: flow.table_targets().to_vec() };
+            let starts = self.starts();
+            found.all.extend(starts.starts.iter().map(|start| start.vaddr));
+            found.all.extend(&starts.labels);
+            found.add(self.entry());
+            for (start, bytes) in flow.pieces() {
+                found.read(start, bytes);
+            }
+            self.relocations().values().for_each(|&address| found.add(address));
+            let complete = self.add_data(&mut found);
+            let mut all = found.all;
+            all.sort_unstable();
+            all.dedup();
+            Landings { all, complete }
+        })
+    }
+
+    /// Adds the addresses of code that stand in data. False if there is too much of it.
+    fn add_data(&self, found: &mut Found<'_>) -> bool {
+        // Some files have their tables among the code.
+        let data = &self.headers.segments;
+        if data.iter().map(|segment| segment.file_size).sum::<u64>() > DATA {
+            return false;
+        }
+        for segment in data {
+            let Some(bytes) = self.data(segment.vaddr, segment.file_size) else { return false };
+            // At multiples of four: not all of them are aligned to their size.
+            for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
+                let word = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                found.add(word);
+            }
+        }
+        true
+    }
+}
+
+/// What has been found.
+struct Found<'a> {
+    flow: &'a ControlFlow,
+    all: Vec<u64>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, address: u64) {
+        if self.flow.is_code(address) {
+            self.all.push(address);
+        }
+    }
+
+    /// Reads what is proven to be instructions where they are; and all else at each byte, since it is not known where in it instructions
+    /// begin.
+    fn read(&mut self, start: u64, bytes: &[u8]) {
+        let mut proven = 0;
+        for at in 0..bytes.len() {
+            let length = self.flow.length(start + at as u64);
+            proven = proven.max(at + length);
+            if length > 0 || at >= proven {
+                self.read_one(start, bytes, at);
+            }
+        }
+    }
+
+    /// Reads one instruction, if there is one.
+    fn read_one(&mut self, start: u64, bytes: &[u8], at: usize) {
+        let rest = &bytes[at..bytes.len().min(at + LONGEST)];
+        let instruction = Decoder::with_ip(64, rest, start + at as u64, DecoderOptions::NONE).decode();
+        if instruction.is_invalid() {
+            return;
+        }
+        branch_target(&instruction).into_iter().for_each(|target| self.add(target));
+        numbers(&instruction).for_each(|number| self.add(number));
+    }
+}
+
+/// The numbers in an instruction that may be addresses.
+fn numbers(instruction: &Instruction) -> impl Iterator<Item = u64> {
+    let memory = (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+    let displacement = memory.then(|| match instruction.is_ip_rel_memory_operand() {
+        true => instruction.ip_rel_memory_address(),
+        false => instruction.memory_displacement64(),
+    });
+    let immediates =
+        (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+    displacement.into_iter().chain(immediates)
+}
