@@ -31,11 +31,7 @@ fn grouped(program: &Path, arguments: &[&str], hits: u64) -> Outcome {
         assert_eq!((probe.engine.as_str(), probe.tactic.as_deref()), ("jump", Some("grouped")), "{probe:?}");
         assert_eq!((probe.hits, probe.runs, probe.missed), (hits, hits, 0), "{probe:?}");
     }
-    assert!(
-        outcome.stats.locals.iter().all(|&count| count == hits),
-        "{:?}",
-        outcome.stats.locals
-    );
+    assert!(outcome.stats.locals.iter().all(|&count| count == hits), "{:?}", outcome.stats.locals);
     assert!(outcome.stdout.contains(" wrong 0 shown 0 "), "{outcome:#?}");
     outcome
 }

@@ -1,0 +1,90 @@
+//! Where control may come to, on code written for it: what is closed, and what leads into the middle of it.
+
+mod common;
+
+use common::{FUNCTIONS, Scratch, have};
+use dprobes_process::Image;
+
+/// One function with a place for each way to it, one with a table of no known size, one that nobody calls.
+const CODE: &str = "
+    .text
+
+    function closed
+    nop                             # 0
+    nop                             # 1: a direct jump of its own
+    nop                             # 2: a direct jump of what is not proven
+    nop                             # 3: an address that is loaded
+    nop                             # 4: a number
+    nop                             # 5: a pointer in data
+    nop                             # 6: a jump into it from another function
+    nop                             # 7: nothing
+    test %edi, %edi                 # 8
+    jne closed + 1                  # 10
+    ret
+    done closed
+    function unbounded
+    lea table(%rip), %rdx
+    movslq (%rdx,%rdi,4), %rax
+    add %rdx, %rax
+    jmp *%rax
+    done unbounded
+    .p2align 4
+.Lpart:
+    .cfi_startproc
+    xor %eax, %eax
+    ret
+    .cfi_endproc
+    function _start
+    call closed
+    call unbounded
+    lea closed + 3(%rip), %rax
+    NUMBER
+    test %eax, %eax
+    je closed + 6
+    ud2
+    done _start
+    .byte 0x90, 0x00                # what comes next is read from any of its bytes on
+    .byte 0x48
+    jmp closed + 2
+
+    .data
+    .p2align 3
+pointer: .quad closed + 5
+    .section .rodata
+    .p2align 3
+table: .long .Lpart - table
+    .section .note.GNU-stack, \"\", @progbits
+";
+
+#[test]
+fn all_ways_into_a_function_are_known() {
+    if !have("landing", &["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new("landing");
+    for (options, number) in [
+        (&["-nostdlib", "-static", "-no-pie"][..], "mov $closed + 4, %eax"),
+        (&["-nostdlib", "-static-pie"], "nop"),
+    ] {
+        let code = [FUNCTIONS, &CODE.replace("NUMBER", number)].concat();
+        let image =
+            Image::open(&scratch.compile("landing.S", &code, "landing", options)).expect("just compiled");
+        let at = |name: &str| {
+            let mut functions = image.functions().iter();
+            functions.find(|function| function.name == name).expect("it has it").vaddr
+        };
+        let closed = at("closed");
+        let landings = image.landings().within(closed..closed + 8).expect("all are known");
+        let offsets: Vec<u64> = landings.iter().map(|landing| landing - closed).collect();
+        let expected: &[u64] = if number == "nop" { &[0, 1, 2, 3, 5, 6] } else { &[0, 1, 2, 3, 4, 5, 6] };
+        assert_eq!(offsets, expected, "{options:?}");
+
+        let flow = image.control_flow();
+        assert_eq!(flow.unresolved().len(), 1, "{:?}", flow.unresolved());
+        let is_closed = |vaddr: u64| !flow.closed(vaddr..vaddr + 1).is_empty();
+        assert!(is_closed(closed) && is_closed(closed + 10) && is_closed(at("_start")), "{flow:?}");
+        // It is not known where its jump leads: to a part that looks like a function, which nobody calls.
+        assert!(!is_closed(at("unbounded")));
+        assert!((at("unbounded") + 16..at("_start")).all(|vaddr| !is_closed(vaddr)));
+    }
+}
