@@ -5,6 +5,7 @@
  *   grouped THREADS ROUNDS   each thread calls all functions grouped_0 to grouped_15 in turn, ROUNDS times
  *   grouped -s THREADS ROUNDS  while the first thread sends them signals, one after the other
  *   grouped -f CHILDREN      so many children, each of which does so once
+ *   grouped -i THREADS       server: for each line "ROUNDS" on standard input the first; for "exec" it executes itself again
  *   grouped -t ROUNDS        one thread does so with the trap flag set
  * A handler of signals, and of steps, notes where rip is: in the program or in a library, and not at the instructions of a function that a
  * jump covers, if there is one. Prints "calls N wrong N shown N signals N": N wrong results, N times elsewhere, and N signals. */
@@ -83,6 +84,7 @@ static void *work(void *unused) {
 
 static int said(long calls) {
     printf("calls %ld wrong %ld shown %ld signals %ld\n", calls, wrong, shown, signals);
+    fflush(stdout);
     return wrong || shown;
 }
 
@@ -129,6 +131,17 @@ int main(int argc, char **argv) {
     rounds = atol(argv[argc - 1]);
     if (!strcmp(argv[1], "-f")) return children(rounds);
     if (!strcmp(argv[1], "-t")) return stepped();
+    if (!strcmp(argv[1], "-i")) {
+        char line[100];
+        printf("ready\n");
+        fflush(stdout);
+        while (fgets(line, sizeof line, stdin)) {
+            if (!strncmp(line, "exec", 4)) return execv("/proc/self/exe", argv);
+            ending = 0, rounds = atol(line);
+            if (threaded(atoi(argv[2]), 0)) return 1;
+        }
+        return 0;
+    }
     if (!strcmp(argv[1], "-s")) return threaded(atoi(argv[2]), 1);
     return threaded(atoi(argv[1]), 0);
 }

@@ -1,9 +1,11 @@
 //! Jumps over several instructions: where nothing else fits, in a program that has not begun. They count every call, nobody is ever seen amid
-//! what they cover, and they make room for a probe there.
+//! what they cover. A session, whose programs come at any time, has none.
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Outcome, Run, Scratch, counting, dprobes, need, run, target};
+use crate::support::{
+    Outcome, Run, Server, Session, becomes_traced, counting, dprobes, need, run, target, text_differences,
+};
 
 /// The functions of the program under test.
 const FUNCTIONS: usize = 16;
@@ -69,34 +71,47 @@ fn a_program_that_steps_itself_comes_through() {
     assert_eq!(probed.map(|steps| steps + 2 * 20 * FUNCTIONS as u64), alone, "{outcome:#?}");
 }
 
-/// A second program has probes on instructions that the first one's jumps cover: neither loses a hit.
+/// A second program has probes on instructions that follow: none of a session's jumps covers them, and neither program loses a hit.
 #[test]
-fn probes_on_what_jumps_cover_take_the_groups_apart() {
+fn a_later_program_has_probes_on_what_follows() {
     let program = need!("jump", program(), "gcc");
-    for offset in ["+1", "+4"] {
-        for engine in ["--engine=jump", "--engine=auto"] {
-            let scratch = Scratch::new();
-            let second = counting(&program, points(offset)).replace("major = 1\n", "major = 2\n");
-            let second = scratch.file("second.rpn", &second);
-            let outcome = Run::new(&everywhere(&program)).option(&second).option(engine).on([
-                program.as_os_str(),
-                "4".as_ref(),
-                "300".as_ref(),
-            ]);
-            // With jumps alone it may be told that there is none; what is armed is complete.
-            if engine == "--engine=jump" && outcome.status.code() != Some(0) {
-                assert!(outcome.stderr.contains("no jump can stand there"), "{outcome:#?}");
-                continue;
-            }
-            let outcome = outcome.ended_with(0);
-            assert_eq!(outcome.stats.probes.len(), 2 * FUNCTIONS);
-            assert!(outcome.stdout.contains(" wrong 0 shown 0 "), "{outcome:#?}");
-            for probe in &outcome.stats.probes {
-                let refused = outcome.stderr.contains("nothing can be written there");
-                assert!(probe.hits == 1200 || refused && probe.hits == 0, "{probe:?} {}", outcome.stderr);
-            }
-        }
-    }
+    let session = Session::new();
+    // The session probes every process that maps the module.
+    let module = session.path().join("grouped");
+    std::fs::copy(&program, &module).expect("room for a copy");
+    let mut server = Server::start(&module, ["-i", "8"]);
+    assert_eq!(server.line(), "ready");
+    let first = session.program("first.rpn", &everywhere(&module));
+    session.done(&["--insert", &first]);
+    becomes_traced(server.pid(), true);
+    assert_eq!(server.ask("exec"), "ready");
+    assert_eq!(server.ask("1000"), "calls 128000 wrong 0 shown 0 signals 0");
+    server.send("200000");
+    let second = counting(&module, points("+1").into_iter().chain(points("+4")));
+    let second =
+        session.program("second.rpn", &second.replace("modtype = user\n", "modtype = user\nlogmax = 0\n"));
+    session.done(&["--insert", &second, "--merge"]);
+    assert_eq!(server.line(), "calls 25600000 wrong 0 shown 0 signals 0");
+    let before = hits(&session);
+    assert_eq!(server.ask("1000"), "calls 128000 wrong 0 shown 0 signals 0");
+    let after = hits(&session);
+    assert_eq!((before.len(), after.len()), (3 * FUNCTIONS, 3 * FUNCTIONS));
+    // The first program's have every hit of the process; the second's, in all three, those since they were there.
+    assert_eq!(before.iter().filter(|&&hits| hits == 1_608_000).count(), FUNCTIONS, "{before:?}");
+    assert!(before.iter().zip(&after).all(|(before, after)| after - before == 8000), "{before:?} {after:?}");
+    session.done(&["remove", "--name", module.to_str().expect("text")]);
+    becomes_traced(server.pid(), false);
+    assert_eq!(text_differences(server.pid()), [""; 0]);
+    assert_eq!(server.ask("1000"), "calls 128000 wrong 0 shown 0 signals 0");
+    session.done(&["session", "stop"]);
+}
+
+/// The hits of all probes of a session.
+fn hits(session: &Session) -> Vec<u64> {
+    let all = session.done(&["query", "--all"]);
+    let words: Vec<&str> = all.split_whitespace().collect();
+    let counts = words.windows(2).filter(|pair| pair[0] == "hits").map(|pair| pair[1].parse());
+    counts.collect::<Result<_, _>>().expect("they are numbers")
 }
 
 /// What is taken out while threads are in it is the program's again.
