@@ -24,6 +24,7 @@ mod ctf;
 mod event;
 mod json;
 mod known;
+mod map;
 mod order;
 pub mod perfetto;
 mod pour;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use process::Pattern;
-use trace::store::{Filter, Info};
+use trace::store::{Filter, Info, Lookup};
 
 use crate::Failure;
 use crate::arguments::{Moment, moment};
@@ -86,10 +86,8 @@ fn codes(text: &str) -> Option<(u32, u32)> {
 pub(crate) fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
     let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
     let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
-    let meant = info.probes.iter().filter(|probe| {
-        let module = info.program(probe.program).map_or("", |program| program.module.as_str());
-        is_it(&probe.point) || is_it(&format!("{module}:{}", probe.point))
-    });
+    let lookup = Lookup::new(info);
+    let meant = info.probes.iter().filter(|probe| is_it(&probe.point) || is_it(&lookup.probe_name(probe)));
     let meant: Vec<(u32, u32)> = meant.map(|probe| (probe.program, probe.number)).collect();
     match meant.is_empty() {
         true => Err(Failure::new(format!(

@@ -13,13 +13,13 @@ mod plain;
 mod talkers;
 mod timeline;
 
-use std::collections::HashMap;
 use std::io;
 
-use trace::store::{About, Counts, Info};
+use trace::store::{About, Counts, Info, Lookup};
 
 use crate::event::{Event, Form};
 use crate::known::Known;
+use crate::map::Map;
 pub use histogram::{Histogram, Power};
 pub use html::html;
 pub use latency::{Between, Latency};
@@ -113,7 +113,7 @@ pub struct Report {
     found: Findings,
     functions: Vec<String>,
     /// Where each probe is among those found, by program and number.
-    numbers: HashMap<(u32, u32), usize>,
+    numbers: Map<(u32, u32), usize>,
     places: Vec<Where>,
     latencies: Latencies,
     talkers: Talkers,
@@ -143,16 +143,11 @@ impl Report {
         };
         let since = |time: u64| time.saturating_sub(info.about.start);
         found.notes = info.notes.iter().map(|note| (since(note.time), note.text.clone())).collect();
-        let mut numbers = HashMap::new();
+        let (lookup, mut numbers) = (Lookup::new(info), Map::default());
         for probe in info.probes.iter().take(MOST_PROBES) {
-            let module = info.program(probe.program).map_or("?", |program| program.module.as_str());
             numbers.insert((probe.program, probe.number), found.probes.len());
-            found.probes.push(Probe { name: format!("{module}:{}", probe.point), ..Probe::default() });
-        }
-        for counts in &info.counts {
-            if let Some(&number) = numbers.get(&(counts.program, counts.probe)) {
-                found.probes[number].counts = Some(counts.clone());
-            }
+            let counts = lookup.counts(probe.program, probe.number).cloned();
+            found.probes.push(Probe { name: lookup.probe_name(probe), counts, ..Probe::default() });
         }
         Report {
             found,

@@ -1,8 +1,7 @@
 //! Whose records they are.
 
-use std::collections::HashMap;
-
 use crate::event::Event;
+use crate::map::Map;
 
 /// Threads that are counted one by one.
 const MOST: usize = 1 << 16;
@@ -34,7 +33,7 @@ pub struct Process {
 /// Threads, while they are counted.
 #[derive(Debug, Default)]
 pub(super) struct Talkers {
-    numbers: HashMap<(u32, u32), usize>,
+    numbers: Map<(u32, u32), usize>,
     all: Vec<((u32, u32), Talker)>,
     last: Option<usize>,
     others: u64,
@@ -69,7 +68,7 @@ impl Talkers {
 
     /// The processes, the most records first, and the records of those that were too many.
     pub(super) fn end(&mut self) -> (Vec<Process>, u64) {
-        let mut processes: HashMap<u32, Process> = HashMap::new();
+        let mut processes: Map<u32, Process> = Map::default();
         for ((pid, _), talker) in self.all.drain(..) {
             let process = processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() });
             process.records += talker.records;
