@@ -43,3 +43,8 @@ for file in corpus/template/page-*; do
     { printf '\1'; cat "$file"; printf "\0$data"; } >"$file.seed" && mv "$file.seed" "$file"
 done
 printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict
+
+# Stores that are converted: those, and calls with their ends and templates.
+mkdir -p corpus/convert
+../target/debug/dprobes run -o corpus/convert/calls.dpt --templates ../examples/templates ../examples/malloc.rpn \
+    --at 'libc:str[c]*:entry' --at 'libc:str[c]*:return' --do 'push arg, 0; log 1' -- true 2>/dev/null

@@ -110,7 +110,7 @@ pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
         let place = |site: &rpn::Site| {
-            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes))
+            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, process::hex(&site.bytes))
         };
         match probe.sites.as_slice() {
             [] => {}
@@ -131,13 +131,8 @@ pub(crate) fn sites(object: &Object) -> String {
 fn build_id(bytes: &[u8]) -> String {
     match bytes {
         [] => "no build-id".to_owned(),
-        bytes => format!("build-id {}", hex(bytes)),
+        bytes => format!("build-id {}", process::hex(bytes)),
     }
-}
-
-/// Bytes without anything between.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Resolves all probes of a program in the file of its module.

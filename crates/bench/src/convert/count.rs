@@ -150,8 +150,8 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
         println!("skipped: the count of babeltrace2, which is not here");
         return Ok(());
     };
-    let text = said(Command::new(babeltrace).arg(out).args(["-c", "sink.utils.counter"]))?;
-    let events = text.lines().find(|line| line.contains("Event messages"));
+    let text = said(Command::new(babeltrace).arg(out).args(["-c", "sink.utils.counter", "-p", "step=0"]))?;
+    let events = text.lines().rev().find(|line| line.contains("Event messages"));
     let records = events.and_then(|line| line.split_whitespace().next()?.replace(',', "").parse().ok());
     println!("babeltrace2 counts {} events", records.unwrap_or(0));
     same("ctf", Expected { records: records.unwrap_or(0), ..expected }, expected)
@@ -160,16 +160,14 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
 /// Lets DuckDB and Spark count and add.
 fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
     let python = std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| build::find("python3"));
-    let duckdb = "import duckdb, sys; print(*duckdb.sql(f\"select count(*), sum(a) from '{sys.argv[1]}'\").fetchone())";
-    let spark = "import sys\nfrom pyspark.sql import SparkSession\n\
-                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n\
-                 rows = spark.read.parquet(sys.argv[1]).selectExpr('count(*)', 'sum(a)').first()\nprint(*rows)";
-    for (module, name, query) in [("duckdb", "DuckDB", duckdb), ("pyspark", "Spark", spark)] {
+    let duckdb = "import duckdb, sys; print('said', *duckdb.sql(f\"select count(*), sum(a) from '{sys.argv[1]}'\").fetchall()[0])";
+    let spark = build::repository().join("crates/bench/subject/spark.py");
+    for (module, name) in [("duckdb", "DuckDB"), ("pyspark", "Spark")] {
         let is_here = |python: &&PathBuf| {
             Command::new(python)
                 .args(["-c", &format!("import {module}")])
                 .output()
-                .is_ok_and(|it| it.status.success())
+                .is_ok_and(|output| output.status.success())
         };
         let Some(python) = python.as_ref().filter(is_here) else {
             println!(
@@ -177,9 +175,14 @@ fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
             );
             continue;
         };
-        // It knows a file by what its name ends in.
-        let text = said(Command::new(python).args(["-c", query]).arg(out))?;
-        let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+        let mut command = Command::new(python);
+        match module {
+            "duckdb" => command.args(["-c", duckdb]).arg(out),
+            _ => command.arg(&spark).arg(out).args(["count(*)", "sum(a)"]),
+        };
+        let text = said(&mut command)?;
+        let numbers = text.lines().find_map(|line| line.strip_prefix("said ")).unwrap_or("");
+        let mut numbers = numbers.split(' ').map_while(|word| word.parse().ok());
         let found = Expected { records: numbers.next().unwrap_or(0), sum: numbers.next().unwrap_or(0) };
         println!("{name} counts {} rows, and adds their values to {}", found.records, found.sum);
         same(name, found, expected)?;

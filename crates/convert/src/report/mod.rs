@@ -23,6 +23,7 @@ use crate::map::Map;
 pub use histogram::{Histogram, Power};
 pub use html::html;
 pub use latency::{Between, Latency};
+pub use numbers::{clean, grouped, rate};
 pub use plain::text;
 pub use talkers::{Process, Talker};
 pub use timeline::{Axis, Timeline};
