@@ -45,6 +45,4 @@ pub use perfetto::Perfetto;
 pub use pour::{Failure, Poured, pour};
 pub use report::Report;
 pub use sheet::Sheet;
-pub use spans::{Left, Span, Spans, Step};
-pub use text::Clock;
 pub use value::{json_fields, json_value};

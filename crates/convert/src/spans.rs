@@ -17,29 +17,29 @@ const MOST_ALL: usize = 1 << 20;
 
 /// A function that was entered and left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// When it was entered.
-    pub start: u64,
+    pub(crate) start: u64,
     /// How long it took, in nanoseconds.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 /// A function that was entered, and of which no return is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// The process.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The thread.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// The function.
-    pub function: u32,
+    pub(crate) function: u32,
     /// When it was entered.
-    pub start: u64,
+    pub(crate) start: u64,
 }
 
 /// What one entry or return is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The function begins.
     Begin,
     /// The function ends.
@@ -95,22 +95,22 @@ impl Stack {
 
 /// The functions that each thread is in.
 #[derive(Debug, Default)]
-pub struct Spans {
+pub(crate) struct Spans {
     threads: Map<(u32, u32), Stack>,
     frames: usize,
     /// Functions that were left without a return, by the last step: innermost first.
     left: Vec<Left>,
     /// Entries without a return, so far.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Returns without an entry, so far.
-    pub returns: u64,
+    pub(crate) returns: u64,
     /// Entries that were not followed: too many at a time.
-    pub beyond: u64,
+    pub(crate) beyond: u64,
 }
 
 impl Spans {
     /// A thread enters a function; its stack pointer is 0 if it is not known.
-    pub fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+    pub(crate) fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
             self.threads.retain(|_, stack| !stack.frames.is_empty());
@@ -137,7 +137,7 @@ impl Spans {
     }
 
     /// A thread leaves a function.
-    pub fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+    pub(crate) fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
         let found = self.threads.get_mut(&(pid, tid)).and_then(|stack| {
             let same = |frame: &Frame| frame.function == function;
@@ -161,12 +161,12 @@ impl Spans {
     }
 
     /// The functions that the last step has shown to be left without a return, innermost first.
-    pub fn left(&self) -> &[Left] {
+    pub(crate) fn left(&self) -> &[Left] {
         &self.left
     }
 
     /// The end of the trace: the functions that threads are still in, innermost first in each.
-    pub fn end(&mut self) -> Vec<Left> {
+    pub(crate) fn end(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
         let mut threads: Vec<_> = self.threads.drain().collect();
         threads.sort_unstable_by_key(|(thread, _)| *thread);

@@ -60,7 +60,7 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
 
 /// Times as dates in UTC, with nanoseconds: `2026-01-31T12:00:00.123456789Z`.
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
+pub(crate) struct Clock {
     /// The second that was shown last, as text up to the period.
     second: Option<u64>,
     text: Vec<u8>,
@@ -68,7 +68,7 @@ pub struct Clock {
 
 impl Clock {
     /// Appends a time in nanoseconds since 1970.
-    pub fn show(&mut self, time: u64, out: &mut Vec<u8>) {
+    pub(crate) fn show(&mut self, time: u64, out: &mut Vec<u8>) {
         let (second, mut rest) = (time / 1_000_000_000, time % 1_000_000_000);
         if self.second != Some(second) {
             // As far as 64 bits of nanoseconds reach, years have four digits.

@@ -24,13 +24,13 @@ pub struct Between {
 
 /// Times between two points.
 #[derive(Clone, Debug)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// What they are between.
-    pub name: String,
+    pub(crate) name: String,
     /// The times.
-    pub times: Histogram,
+    pub(crate) times: Histogram,
     /// Beginnings without an end, for points that were asked for.
-    pub open: u64,
+    pub(crate) open: u64,
 }
 
 #[derive(Debug)]

@@ -238,7 +238,9 @@ fn talkers(out: &mut String, found: &Findings, most: usize) {
 mod tests {
     use trace::store::Counts;
 
-    use super::super::{Axis, Probe, Process, Talker};
+    use super::super::Probe;
+    use super::super::talkers::{Process, Talker};
+    use super::super::timeline::Axis;
     use super::*;
 
     fn probe(number: u64, records: u64) -> Probe {

@@ -8,26 +8,26 @@ const MOST: usize = 1 << 16;
 
 /// A thread and its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Talker {
+pub(crate) struct Talker {
     /// The thread id.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// The name it had last.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
 }
 
 /// A process and its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     /// The process id.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The name of its first thread, or of any.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Its threads, the most records first.
-    pub threads: Vec<Talker>,
+    pub(crate) threads: Vec<Talker>,
 }
 
 /// Threads, while they are counted.
