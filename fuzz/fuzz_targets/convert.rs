@@ -88,7 +88,7 @@ fn judge(file: &[u8]) {
     assert!(page.ends_with("</html>\n") && page.len() < 1 << 22);
     for tag in page.split('<').skip(1) {
         let name: String = tag.chars().take_while(char::is_ascii_alphanumeric).collect();
-        const KNOWN: &str = " html head meta link title style main h1 h2 h3 p code div b span section ul li i table thead tbody tr th td svg path rect line \
+        const KNOWN: &str = " html head body meta link title style main h1 h2 h3 p code div b span section ul li i table thead tbody tr th td svg path rect line \
                              text footer DOCTYPE ";
         assert!(tag.starts_with(['/', '!']) || KNOWN.contains(&format!(" {name} ")), "{tag}");
     }

@@ -159,7 +159,7 @@ impl Tracer<'_> {
         };
         let gone: Vec<u64> = space.sites.iter().filter(is_gone).map(|(&address, _)| address).collect();
         if !gone.is_empty() {
-            space.generation += 1;
+            space.changed();
         }
         if let Some(planner) = &mut space.planner {
             planner.remove(&gone);
@@ -259,6 +259,9 @@ impl Tracer<'_> {
             .map(|(&address, _)| address)
             .collect();
         let mut unused = Vec::new();
+        if !entries.is_empty() {
+            space.changed();
+        }
         for address in entries {
             if let Some(armed) = space.sites.get_mut(&address) {
                 armed.uses_mut().retain(|&wanted| wanted != Use::Entry);

@@ -18,14 +18,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dprobes_bench::convert::{Bench, forms};
+use dprobes_bench::{other, status};
 
 fn bench(words: impl Iterator<Item = String>) -> io::Result<()> {
     let mut bench =
         Bench { records: 10_000_000, rounds: 3, only: Vec::new(), directory: None, parquet: true };
     let mut words = words;
-    let wrong = |word: &str| {
-        io::Error::other(format!("`{word}` makes no sense here; see the first lines of bin/convert.rs"))
-    };
+    let wrong =
+        |word: &str| other(format!("`{word}` makes no sense here; see the first lines of bin/convert.rs"));
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| wrong(&word));
         match word.as_str() {
@@ -49,11 +49,6 @@ fn bench(words: impl Iterator<Item = String>) -> io::Result<()> {
 }
 
 fn main() -> ExitCode {
-    match bench(std::env::args().skip(1)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("convert: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    // A form that is wrong is an error.
+    status("convert", bench(std::env::args().skip(1)).map(|()| true))
 }

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Expected, other};
-use crate::build;
+use super::Expected;
+use crate::{build, other};
 
 /// Holds a form's file against what the trace holds.
 ///
@@ -150,7 +150,7 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
         println!("skipped: the count of babeltrace2, which is not here");
         return Ok(());
     };
-    let text = said(Command::new(babeltrace).arg(out).args(["-c", "sink.utils.counter", "-p", "step=0"]))?;
+    let text = said(Command::new(babeltrace).arg(out).args(["-c", "sink.utils.counter", "-p", "step=+0"]))?;
     let events = text.lines().rev().find(|line| line.contains("Event messages"));
     let records = events.and_then(|line| line.split_whitespace().next()?.replace(',', "").parse().ok());
     println!("babeltrace2 counts {} events", records.unwrap_or(0));

@@ -5,8 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::other;
-use crate::Figures;
+use crate::{Figures, other};
 
 /// What a process has taken.
 #[derive(Clone, Copy, Debug)]

@@ -84,10 +84,6 @@ pub struct Bench {
     pub parquet: bool,
 }
 
-fn other(what: impl Into<String>) -> io::Error {
-    io::Error::other(what.into())
-}
-
 impl Bench {
     /// Measures, and prints a line for each form.
     ///
@@ -175,7 +171,7 @@ fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<O
             command.arg("report").arg(trace).stdout(fs::File::create(out)?);
         }
         Form::Page => {
-            command.arg("report").arg(trace).arg("--html").arg(out);
+            command.arg("report").arg(trace).arg("--html").arg(out).stdout(Stdio::null());
         }
         Form::Show => {
             command.arg("show").arg(trace).stdout(fs::File::create(out)?);
