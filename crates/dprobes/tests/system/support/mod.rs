@@ -12,7 +12,8 @@ mod targets;
 
 pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe};
 pub(crate) use elf::{
-    changed_text, file_offset, is_traced, memory, site_address, symbol_address, text_differences,
+    address_of_offset, changed_text, file_offset, is_traced, memory, site_address, symbol_address,
+    text_differences,
 };
 pub(crate) use jumps::{ends_well, is_right, start_jumps};
 pub(crate) use program::counting;
