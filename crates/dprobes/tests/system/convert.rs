@@ -183,7 +183,7 @@ fn parquet_is_read_by_duckdb() {
 #[test]
 fn parquet_is_read_by_spark() {
     if !cfg!(feature = "parquet") {
-        return crate::support::skipped("convert: spark", "a build with --features parquet");
+        return needs::skipped("convert: spark", "a build with --features parquet");
     }
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
@@ -199,7 +199,7 @@ fn parquet_is_read_by_spark() {
     let (status, said, stderr) = run(command.args(["-c", query]).current_dir(scratch.path()));
     if stderr.contains("UnsatisfiedLinkError") {
         // Its own library for Snappy takes a machine that has musl, too, for one that has nothing else.
-        return crate::support::skipped("convert: spark", "a Spark that can load its Snappy");
+        return needs::skipped("convert: spark", "a Spark that can load its Snappy");
     }
     assert!(status.success(), "{stderr}");
     let sum = READS * (READS - 1) / 2;
