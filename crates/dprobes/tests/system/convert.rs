@@ -171,8 +171,10 @@ fn parquet_is_read_by_duckdb() {
     }
     convert(&scratch, &["parquet", "-t", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
-    let query = "import duckdb; print(*duckdb.sql(\"select count(*), sum(at), count(at), sum(counter), min(comm), \
-                 count(distinct number), min(event), sum(octet_length(data)) from 'trace.parquet'\").fetchone())";
+    // `at` is a word of DuckDB's own.
+    let query = r#"import duckdb
+print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(comm), count(distinct number), min(event),
+    sum(octet_length(data)) from 'trace.parquet'""").fetchall()[0])"#;
     let sum = READS * (READS - 1) / 2;
     assert_eq!(
         script(&python, &scratch, query).trim(),
