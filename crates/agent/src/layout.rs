@@ -35,6 +35,9 @@ pub struct Identity {
     /// Where a thread's registered `struct rseq` is, as an offset from `fs` (glibc's `__rseq_offset`), or 0: not known. It is set
     /// only where the kernel confirmed the place and glibc's signature ([`RSEQ_SIGNATURE`]).
     pub rseq_offset: AtomicU64,
+    /// Not 0 while nobody of this address space is to wait, for room or for a context (with `--lossless`): the tracer waits for somebody in
+    /// it.
+    pub gives_up: AtomicU32,
     /// What is written here does not matter: the state of a record that there is not, so that what commits a record need
     /// not ask whether there is one.
     pub nothing: Line,

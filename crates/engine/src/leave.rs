@@ -160,7 +160,8 @@ impl Tracer<'_> {
                     end = Instant::now() + PATIENCE;
                 }
                 if self.gives_up_waiting {
-                    let spaces: Vec<u32> = self.spaces.keys().copied().collect();
+                    let threads = self.threads.values().filter(|tracked| self.is_still_there(tracked));
+                    let spaces: Vec<u32> = threads.filter_map(|tracked| tracked.space).collect();
                     spaces.into_iter().for_each(|number| self.give_up_waiting(number));
                 }
                 std::thread::sleep(Duration::from_micros(200));

@@ -159,7 +159,7 @@ impl Tracer<'_> {
         };
         let gone: Vec<u64> = space.sites.iter().filter(is_gone).map(|(&address, _)| address).collect();
         if !gone.is_empty() {
-            space.generation += 1;
+            space.changed();
         }
         if let Some(planner) = &mut space.planner {
             planner.remove(&gone);

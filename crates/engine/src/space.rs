@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use patch::Place;
 use patch::tactic::Planner;
@@ -24,6 +25,24 @@ pub(crate) type ModuleKey = ((u32, u32), u64, u64);
 /// What a module is known by in its address space.
 pub(crate) fn module_key(module: &Module) -> ModuleKey {
     (module.device, module.inode, module.bias)
+}
+
+/// What was done to an address space at a time: no two such are the same, of one space or of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
+
+impl Generation {
+    /// A new one.
+    pub(crate) fn next() -> Generation {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Generation(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for Generation {
+    fn default() -> Self {
+        Self::next()
+    }
 }
 
 /// One address space and what was done to it.
@@ -49,7 +68,7 @@ pub(crate) struct Space {
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// How often the sites, or what is known of their jumps, have changed.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
     pub(crate) planner: Option<Planner>,
     /// Mappings that were made in it for probes.
@@ -86,7 +105,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: Looks::new(starting),
             jumps: Jumps::default(),
-            generation: 0,
+            generation: Generation::next(),
             planner: None,
             mappings: 0,
             syscall: None,
@@ -131,7 +150,7 @@ impl Space {
             strangers: HashSet::new(),
             looks: self.looks,
             jumps: self.jumps.clone(),
-            generation: 0,
+            generation: Generation::next(),
             planner: self.planner.clone(),
             mappings: self.mappings,
             syscall: self.syscall,
@@ -220,9 +239,14 @@ impl Space {
         Some((Rc::clone(trampoline), part))
     }
 
+    /// Its sites change: what was worked out for them as they were does not hold any more.
+    pub(crate) fn changed(&mut self) {
+        self.generation = Generation::next();
+    }
+
     /// Takes a site out that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
-        self.generation += 1;
+        self.changed();
         if let Some(armed) = self.sites.remove(&address) {
             let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);
@@ -231,7 +255,7 @@ impl Space {
 
     /// Takes sites out, of either kind: restores their bytes.
     pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
-        self.generation += 1;
+        self.changed();
         let mut batch = Batch::default();
         let mut entered = Vec::new();
         for address in addresses {
@@ -261,7 +285,7 @@ impl Space {
     pub(crate) fn disarm_all(&mut self, batch: Batch, held: &Held) {
         // It fails only where the process is gone or has unmapped the page.
         let _ = site::write(batch, &self.code, held);
-        self.generation += 1;
+        self.changed();
         self.planner = None;
         self.jumps.forget_all_ways();
         let sites = std::mem::take(&mut self.sites);

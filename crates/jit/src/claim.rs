@@ -26,7 +26,7 @@
 //! ```
 //!
 //! Where nothing is to be lost, a context is waited for as a full ring is: after each round the thread sleeps, and the tries are
-//! counted only when there is no reader any more.
+//! counted only when there is no reader any more. While the tracer waits for a thread of the process, and nothing goes on, nobody waits.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -105,7 +105,7 @@ impl Compiler<'_> {
         self.emitter.address(context, Rm::At(RAX, first as i32));
         self.emitter.number(RDX, TRIES.into());
         let again = self.emitter.here_label();
-        let (next, inside) = (self.emitter.label(), self.emitter.label());
+        let (next, inside, miss) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         self.emitter.alu32_number(Alu::Cmp, claim, 0);
         self.emitter.jump_if(Condition::NotEqual, next);
         self.emitter.number(RAX, 1);
@@ -120,6 +120,9 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::Below, inside);
         self.emitter.number(context, first);
         if let Some(waiting) = environment.lossless {
+            let gives_up = environment.identity + offset_of!(Identity, gives_up) as u32;
+            self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(gives_up), 0);
+            self.emitter.jump_if(Condition::NotEqual, miss);
             self.emitter.number(RAX, ABANDONED);
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);
@@ -131,6 +134,7 @@ impl Compiler<'_> {
         self.emitter.bind(inside);
         self.emitter.alu32_number(Alu::Sub, RDX, 1);
         self.emitter.jump_if(Condition::NotEqual, again);
+        self.emitter.bind(miss);
         let missed = Rm::Absolute(environment.missed);
         self.emitter.step(true, false, missed);
     }

@@ -303,8 +303,18 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     assert!(began.elapsed() >= pause, "far longer than a hit waits that may be missed");
     assert_eq!(site.value(site.environment.missed), 0);
     assert_eq!(site.arena.records_of(CONTEXTS - 1).len(), 1);
-    // All are taken for good, and the reader is dead.
+    // All are taken for good, and the tracer says that nobody is to wait just now.
     claim(CONTEXTS - 1).store(1, Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(pause);
+            site.arena.identity().gives_up.store(1, Relaxed);
+        });
+        site.hit();
+    });
+    assert_eq!(site.value(site.environment.missed), 1);
+    site.arena.identity().gives_up.store(0, Relaxed);
+    // The reader is dead.
     let reader = site.environment.lossless.expect("it is set").reader;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -313,7 +323,7 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
         });
         site.hit();
     });
-    assert_eq!(site.value(site.environment.missed), 1);
+    assert_eq!(site.value(site.environment.missed), 2);
 }
 
 #[test]

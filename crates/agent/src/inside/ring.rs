@@ -78,7 +78,8 @@ impl Ring<'_> {
             if self.has(bytes) {
                 return true;
             }
-            if self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
+            let gives_up = settings::identity().gives_up.load(Ordering::Relaxed) != 0;
+            if gives_up || self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
                 return false;
             }
             let sleeps = settings::yields() && look >= LOOKS;

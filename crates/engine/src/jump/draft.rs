@@ -23,7 +23,7 @@ use crate::mapping;
 use crate::place::critical_sections;
 use crate::site::{Jump, Planned};
 use crate::slots::{self, Growth};
-use crate::space::Space;
+use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
 /// The smallest area that is mapped for trampolines, in bytes.
@@ -40,8 +40,8 @@ const ROUNDS: usize = 8;
 /// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
-    /// How often it was changed.
-    pub(crate) generation: u64,
+    /// Of the address space.
+    pub(crate) generation: Generation,
     pub(crate) ground: Option<Ground>,
     pub(crate) planner: Option<Planner>,
     pub(crate) room: Room,
@@ -86,7 +86,7 @@ pub(crate) struct Drafted {
 #[derive(Default)]
 pub(crate) struct Draft {
     /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
     /// Whether the ground is to be mapped first.
     pub(crate) lays_ground: bool,
@@ -217,7 +217,7 @@ impl Tracer<'_> {
         }
         draft.writing =
             Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
-        known.generation += 1;
+        known.generation = Generation::next();
         draft.after = Some(known);
         draft
     }

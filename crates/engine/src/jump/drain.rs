@@ -111,15 +111,6 @@ impl Drain {
         self.read
     }
 
-    /// Tells all processes how much room there is.
-    pub(crate) fn tell_all(&self) {
-        for source in &self.sources {
-            for (ring, reader) in source.readers.iter().enumerate() {
-                reader.tell(&source.contexts, ring as u32);
-            }
-        }
-    }
-
     /// Notes what is in the rings now.
     pub(crate) fn mark(&self) -> Mark {
         let mut mark = Mark::default();

@@ -84,7 +84,10 @@ impl Tracer<'_> {
                 // It may wait for room in a ring, or for somebody who does.
                 thread.run_while(signal, || self.wait_for_waiting(number, &mut patience))?
             } else {
-                thread.step(signal)?
+                let stepped = thread.step(signal)?;
+                // It may be waiting there, too.
+                self.wait_for_waiting(number, &mut patience);
+                stepped
             };
             if watched {
                 thread.stop_at(None)?;
@@ -122,7 +125,7 @@ impl Tracer<'_> {
                 _ => {}
             }
         };
-        self.no_longer_waiting(&patience);
+        self.no_longer_waiting(number, &patience);
         thread.set_signal_mask(mask)?;
         if held_stop {
             // SAFETY: a plain system call without pointers.

@@ -5,10 +5,10 @@
 //! that waits for the tracer in its turn, or nobody takes the records from the tracer. Then, after a while without any
 //! progress, the threads of that process go on without room, and their records are dropped and counted.
 
-use std::sync::atomic::Ordering;
+use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
-use agent::layout::ABANDONED;
+use agent::layout::Identity;
 use process::Stopped;
 
 use super::Part;
@@ -61,24 +61,23 @@ impl Tracer<'_> {
     }
 
     /// What the tracer waited for is done: threads wait again where there is no room.
-    pub(crate) fn no_longer_waiting(&mut self, patience: &Patience) {
-        if patience.over {
-            self.drain.tell_all();
-            if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
-                super::pulse::beat(reader);
-            }
+    pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &Patience) {
+        if patience.over && !self.gives_up_waiting {
+            self.set_gives_up(number, 0);
         }
     }
 
-    /// Nobody of an address space waits for room just now.
+    /// Nobody of an address space waits, for room or for a context, until it is told otherwise.
     pub(crate) fn give_up_waiting(&mut self, number: u32) {
-        if let Some(ground) = self.spaces.get(&number).and_then(|space| space.ground.as_ref()) {
-            ground.contexts.abandon();
-        }
-        // Those who wait for a context look there. The next sign of life takes it back.
-        if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
-            reader.store(ABANDONED, Ordering::Relaxed);
-        }
+        self.set_gives_up(number, 1);
+    }
+
+    fn set_gives_up(&self, number: u32, value: u32) {
+        let Some(space) = self.spaces.get(&number) else { return };
+        let Some(ground) = &space.ground else { return };
+        let place = ground.identity + offset_of!(Identity, gives_up) as u64;
+        // It fails only if the process is gone.
+        let _ = space.code.memory.poke(place, &value.to_le_bytes());
     }
 
     /// Whether a thread may wait for room, or for a context: it goes on by itself if it is let.
