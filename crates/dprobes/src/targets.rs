@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use trace::sink::{CtfSink, Journal, KernelLog, Ltt, Promise, Queue, Serial, Sink, StoreSink, Target, View};
+use trace::sink::{CtfSink, Journal, KernelLog, Ltt, Queue, Serial, Sink, StoreSink, Target, View};
 use trace::store::Store;
 use trace::template::Templates;
 use trace::{Items, Record};
@@ -107,7 +107,7 @@ impl Open {
         match (Open::new(target, how), target) {
             (Err(error), Target::KernelLog(None)) => {
                 let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
-                let nowhere = Nowhere { name: target.to_string(), error, lost: 0 };
+                let nowhere = Nowhere { error, lost: 0 };
                 let recording = Recording::new(Box::new(nowhere));
                 Ok((Open { recording, name: target.to_string(), failed: true }, Some(told)))
             }
@@ -121,7 +121,14 @@ impl Open {
     /// It cannot be opened: the message names it.
     pub(crate) fn new(target: &Target, how: How) -> Result<Open, String> {
         match sink(target, how) {
-            Ok(sink) => Ok(Open { name: sink.name(), recording: Recording::new(sink), failed: false }),
+            Ok(sink) => Ok(Open {
+                name: match target {
+                    Target::Terminal => "standard error".to_owned(),
+                    _ => target.to_string(),
+                },
+                recording: Recording::new(sink),
+                failed: false,
+            }),
             Err(error) => Err(match target {
                 // The path is the whole of their name.
                 Target::File(path) | Target::Store(path) => match error.kind() {
@@ -164,7 +171,6 @@ impl Open {
 }
 
 fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
-    let name = target.to_string();
     let at_end = |path: &Path| match how.is_shared {
         true => OpenOptions::new().append(true).create(true).mode(0o600).open(path),
         false => File::create(path),
@@ -172,23 +178,21 @@ fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
     Ok(match target {
         Target::Terminal => Box::new(Terminal::default()),
         Target::KernelLog(path) => {
-            Box::new(Queue::before(how.lossless, |closing| KernelLog::open(name, path.as_deref(), closing))?)
+            Box::new(Queue::before(how.lossless, |closing| KernelLog::open(path.as_deref(), closing))?)
         }
-        Target::Serial(path) => {
-            Box::new(Queue::before(how.lossless, |closing| Serial::open(name, path, closing))?)
-        }
+        Target::Serial(path) => Box::new(Queue::before(how.lossless, |closing| Serial::open(path, closing))?),
         Target::Journal(path) => {
-            Box::new(Queue::before(how.lossless, |closing| Journal::open(name, path.as_deref(), closing))?)
+            Box::new(Queue::before(how.lossless, |closing| Journal::open(path.as_deref(), closing))?)
         }
-        Target::Ltt(path) => Box::new(Ltt::new(name, at_end(path)?)),
-        Target::Ctf(path) => Box::new(CtfSink::create(name, path, &about())?),
-        Target::File(path) => Box::new(TextFile::new(name, at_end(path)?)),
+        Target::Ltt(path) => Box::new(Ltt::new(at_end(path)?)),
+        Target::Ctf(path) => Box::new(CtfSink::create(path, &about())?),
+        Target::File(path) => Box::new(TextFile::new(at_end(path)?)),
         Target::Store(path) => {
             let file = match how.is_shared {
                 true => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?,
                 false => File::create(path)?,
             };
-            Box::new(StoreSink::new(name, Store::new(file, &about())?))
+            Box::new(StoreSink::new(Store::new(file, &about())?))
         }
     })
 }
@@ -196,21 +200,12 @@ fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
 /// A log that could not be opened.
 #[derive(Debug)]
 struct Nowhere {
-    name: String,
     /// Why.
     error: String,
     lost: u64,
 }
 
 impl Sink for Nowhere {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        Target::KernelLog(None).promise()
-    }
-
     fn record(&mut self, _program: u32, _record: &Record) -> io::Result<()> {
         self.lost += 1;
         Err(io::Error::other(self.error.clone()))

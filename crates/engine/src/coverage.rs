@@ -213,9 +213,9 @@ fn plan(
     let end = start.saturating_add(bytes.len() as u64);
     let taken = mapping::taken_with(ground.heap, mappings);
     let size = (sites.len() as u64 * TRAMPOLINE).next_multiple_of(PAGE);
-    let near = start.saturating_sub(REACH / 2)..=end.saturating_add(REACH / 2);
-    let gap = slots::gaps(&taken, size, start, &near).into_iter().next();
-    let base = gap.ok_or("no free memory within 2 GiB of the module")?.start;
+    let near = end.saturating_sub(REACH - PAGE)..=start.saturating_add(REACH - PAGE);
+    let gaps = slots::gaps(&taken, size, start, &near);
+    let base = jump::best_gap(&gaps, size, start).ok_or("no free memory within 2 GiB of the module")?;
     mappings.push(Mapping::anonymous(base, base + size, None));
     mappings.sort_by_key(|mapping| mapping.start);
     let taken = mapping::taken_with(ground.heap, mappings);

@@ -235,6 +235,9 @@ impl Tracer<'_> {
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
         for (&number, space) in &mut self.spaces {
+            // What was worked out for it may have this probe in it.
+            space.foreseen = None;
+            space.changed();
             let mut empty = Vec::new();
             let planned = space.planner.is_some();
             for (&address, armed) in &mut space.sites {

@@ -131,6 +131,33 @@ impl Tracer<'_> {
         Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
     }
 
+    /// Unmaps memory that was mapped for probes, in which nobody is: addresses and sizes.
+    pub(crate) fn unmap_pieces(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        pieces: &[(u64, u64)],
+    ) -> Called<()> {
+        if pieces.is_empty() {
+            return Ok((thread, stop, Ok(())));
+        }
+        let mut failed = None;
+        let done = self.with_calls(number, thread, stop, &[], |mut thread, syscall| {
+            let mut stop = Stop::Interrupt;
+            for &(start, size) in pieces {
+                let arguments = [start, size, 0, 0, 0, 0];
+                let (stopped, now, result) = thread.call(syscall, libc::SYS_munmap, arguments)?;
+                (thread, stop) = (stopped, now);
+                failed = result.err().or(failed.take());
+            }
+            Ok((thread, stop))
+        });
+        let (thread, stop, allowed) = done?;
+        let failed = failed.map(|cause| format!("unmapping memory for probes: {cause}"));
+        Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
+    }
+
     /// Lets a thread make system calls by its own means, also from a sandbox if that can be. `calls` gets the address of an
     /// instruction that enters the kernel.
     pub(crate) fn with_calls(

@@ -259,6 +259,9 @@ impl Tracer<'_> {
             .map(|(&address, _)| address)
             .collect();
         let mut unused = Vec::new();
+        if !entries.is_empty() {
+            space.changed();
+        }
         for address in entries {
             if let Some(armed) = space.sites.get_mut(&address) {
                 armed.uses_mut().retain(|&wanted| wanted != Use::Entry);

@@ -71,7 +71,14 @@ impl Tracer<'_> {
                 .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
             let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites, strict)?;
             (thread, stop) = (stopped, now);
-            traps = self.settle_left(&mut work, program, left.unwrap_or_default());
+            let left = match left {
+                Ok(left) => left,
+                Err(reason) => {
+                    self.cannot_place(tid, &work, reason);
+                    return Ok((thread, stop));
+                }
+            };
+            traps = self.settle_left(&mut work, program, left);
             count -= work.plan.refused.len();
             if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
                 return Ok((thread, stop));

@@ -79,6 +79,11 @@ pub(crate) struct Gap {
 
 /// The lowest address that an ordinary process may map.
 const LOWEST: u64 = 0x1_0000;
+/// How far nothing is placed above a heap or below a stack.
+const GROWTH: u64 = 1 << 30;
+/// The same for what has to be at certain addresses, and is small: landing pads. Where a heap cannot grow any more, allocators go on
+/// elsewhere.
+const HEAP: u64 = 256 << 20;
 /// The end of the addresses of a process.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// The same for i386 processes under an x86-64 kernel.
@@ -102,8 +107,8 @@ pub(crate) fn gaps(
     let mut low = (LOWEST, Growth::None);
     let ends = std::iter::once((HIGHEST, HIGHEST, Growth::None));
     for (start, end, growth) in taken.iter().copied().chain(ends) {
-        let room_low = low.0 + if low.1 == Growth::Up { 1 << 30 } else { PAGE };
-        let room_high = start.saturating_sub(if growth == Growth::Down { 1 << 30 } else { PAGE });
+        let room_low = low.0 + if low.1 == Growth::Up { GROWTH } else { PAGE };
+        let room_high = start.saturating_sub(if growth == Growth::Down { GROWTH } else { PAGE });
         let first = room_low.max(*reach.start()).next_multiple_of(PAGE);
         let last = room_high.min(reach.end().saturating_add(1)).saturating_sub(size) / PAGE * PAGE;
         if first <= last && room_high >= size {
@@ -116,14 +121,14 @@ pub(crate) fn gaps(
     places
 }
 
-/// What is unmapped within `reach`, whole pages: the same room is left around what is `taken` as in [`gaps`].
+/// What is unmapped within `reach`, whole pages: room is left around what is `taken` as in [`gaps`], but less for heaps.
 pub(crate) fn free(taken: &[(u64, u64, Growth)], reach: &Range<u64>) -> Vec<Range<u64>> {
     let mut places = Vec::new();
     let mut low = (LOWEST, Growth::None);
     let ends = std::iter::once((HIGHEST, HIGHEST, Growth::None));
     for (start, end, growth) in taken.iter().copied().chain(ends) {
-        let room_low = low.0 + if low.1 == Growth::Up { 1 << 30 } else { PAGE };
-        let room_high = start.saturating_sub(if growth == Growth::Down { 1 << 30 } else { PAGE });
+        let room_low = low.0 + if low.1 == Growth::Up { HEAP } else { PAGE };
+        let room_high = start.saturating_sub(if growth == Growth::Down { GROWTH } else { PAGE });
         let first = room_low.max(reach.start).next_multiple_of(PAGE);
         let last = room_high.min(reach.end) / PAGE * PAGE;
         if first < last {

@@ -4,8 +4,8 @@
 //! holds the [`Items`] that were asked for, in the order and with the flags of the table in the paper, section 5.
 //! The text form is the one the original wrote to the kernel log ([`Text`]), or the one that a template gives ([`template`]); the
 //! binary form of the header is in [`raw`]. Whole traces are kept in a [`store`], from which they can be read when the traced
-//! program is gone, or written as a directory in the Common Trace Format ([`ctf`]). Where records go while they are made, and what each
-//! of these places promises, is in [`sink`].
+//! program is gone, or written as a directory in the Common Trace Format ([`ctf`]). Where records go while they are made
+//! is in [`sink`].
 //!
 //! "The paper" is, in all of this crate, Richard J. Moore, *A Universal Dynamic Trace for Linux and other Operating Systems* (FREENIX 2001).
 

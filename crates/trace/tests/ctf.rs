@@ -1,62 +1,17 @@
 //! Traces in the Common Trace Format, as babeltrace2 reads them: the same records, the same values, and not a word on its standard
 //! error but of records that were discarded. Where babeltrace2 is not installed, these tests are skipped.
 
+mod ctf_support;
+
 use std::path::Path;
-use std::process::Command;
+use std::time::Duration;
 
 use dprobes_trace::ctf::{Summary, Writer};
-use dprobes_trace::store::About;
+use dprobes_trace::sink::{CtfSink, Sink, View};
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Items, Record};
 
-/// The time of the first record, in nanoseconds since 1970, and CLOCK_MONOTONIC's zero.
-const START: u64 = 1_700_000_000_000_000_000;
-const BOOT: i64 = 1_600_000_000_123_456_789;
-
-fn about() -> About {
-    About {
-        version: "1.2.3".to_owned(),
-        host: "a \"host\" \\ 01\u{1}2 é".to_owned(),
-        kernel: "Linux 6.12".to_owned(),
-        machine: "x86_64".to_owned(),
-        processors: 2,
-        start: START,
-        monotonic: BOOT,
-        pid: 7,
-        command: vec!["dprobes".to_owned(), "run".to_owned()],
-    }
-}
-
-fn record(number: u64) -> Record {
-    Record {
-        major: 1,
-        minor: 2,
-        cpu: (number % 2) as u32,
-        pid: 4711,
-        tid: 4712,
-        probe: 3,
-        uid: 1000,
-        cs: 0x33,
-        eip: 0x7f00_1234_5678,
-        ss: 0x2b,
-        esp: 0x7ffc_0000_1000,
-        time: START + number,
-        name: "worker".to_owned(),
-        word: 8,
-        data: number.to_le_bytes().to_vec(),
-    }
-}
-
-/// Runs babeltrace2 on a trace: standard output and standard error; none, and the test is skipped, if it is not installed.
-#[track_caller]
-fn babeltrace(directory: &Path, options: &[&str]) -> Option<(String, String)> {
-    if !needs::have("ctf", &["babeltrace2"]) {
-        return None;
-    }
-    let output = Command::new("babeltrace2").args(options).arg(directory).output().expect("it is executed");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Some((text(output.stdout), text(output.stderr)))
-}
+use ctf_support::{START, about, babeltrace, record};
 
 /// What babeltrace2 says of a trace that it has nothing to complain of.
 #[track_caller]
@@ -209,6 +164,56 @@ fn a_template_gives_fields_their_names_and_types() {
     assert_eq!(fields, expected);
 }
 
+/// Two texts for the same codes: each record has the names and values of the one that was its program's when it came.
+#[test]
+fn templates_for_the_same_codes_are_not_confused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let trace = scratch.path().join("trace");
+    let file = |name: &str, format: &str| {
+        let home = scratch.path().join(name);
+        std::fs::create_dir_all(&home).expect("room");
+        let text = format!("major=1\nminor=2, desc=\"of {name}\" fmt=\"{format}\"\n");
+        std::fs::write(home.join("a.fmt"), text).expect("room");
+        home
+    };
+    let view = |name: &str, format: &str| {
+        let templates = Templates::open(&file(name, format)).expect("they are there");
+        View { templates: Some(templates), ..View::default() }
+    };
+    let mut sink = CtfSink::create(&trace, &about()).expect("a new directory");
+    let mut number = 0;
+    let mut log = |sink: &mut CtfSink, program: u32| {
+        let data = vec![1, 0, 2, 0, 3, 0, 4, 0];
+        sink.record(program, &Record { cpu: 0, data, ..record(number) }).expect("there is room");
+        number += 1;
+    };
+    sink.show(0, &view("zero", "low=%4u high=%4u"));
+    sink.show(1, &view("one", "word=%8u"));
+    sink.show(2, &View::default());
+    (0..3).for_each(|program| log(&mut sink, program));
+    // The same numbers of the same sizes, under other names.
+    file("zero", "first=%4u second=%4u");
+    std::thread::sleep(Duration::from_millis(1100));
+    sink.refresh(&mut |told| panic!("{told}"));
+    (0..3).for_each(|program| log(&mut sink, program));
+    // A template that was there before is the same class again.
+    file("zero", "low=%4u high=%4u ");
+    file("zero", "low=%4u high=%4u");
+    std::thread::sleep(Duration::from_millis(1100));
+    sink.refresh(&mut |told| panic!("{told}"));
+    log(&mut sink, 0);
+    sink.finish().expect("there is room");
+    let Some(text) = read(&trace) else { return };
+    let fields: Vec<&str> =
+        text.lines().map(|line| line.split_once("event.fields = ").expect("it has some").1).collect();
+    let (word, raw) = ("{ word = 1125912791875585 }", fields[2]);
+    assert!(raw.contains("data = ["), "a program without templates has none: {raw}");
+    let (low, first) = ("{ low = 131073, high = 262147 }", "{ first = 131073, second = 262147 }");
+    assert_eq!(fields, [low, word, raw, first, word, raw, low]);
+    let metadata = std::fs::read_to_string(trace.join("metadata")).expect("text");
+    assert_eq!(metadata.matches("_low;").count(), 1, "{metadata}");
+}
+
 #[test]
 fn names_with_any_character_are_read_as_they_are() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -321,39 +326,4 @@ fn a_directory_that_is_not_empty_is_left_alone() {
     let error = Writer::create(scratch.path(), &about()).expect_err("it is not empty");
     assert!(error.to_string().contains("not empty"), "{error}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"another's");
-}
-
-/// A disk that is full and gets room again: what could be written is read, and the rest told as discarded.
-#[test]
-fn packets_that_could_not_be_written_are_discarded_records() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let mut writer = Writer::create(scratch.path(), &about()).expect("a new directory");
-    writer.probe(0, 3, "full", Items::NONE);
-    let mut failed = 0;
-    let mut fill = |writer: &mut Writer, numbers: std::ops::Range<u64>| {
-        for number in numbers {
-            failed += u64::from(writer.record(0, &Record { cpu: 0, ..record(number) }).is_err());
-        }
-    };
-    fill(&mut writer, 0..30_000);
-    limit_file_size(1 << 20);
-    fill(&mut writer, 30_000..60_000);
-    limit_file_size(libc::RLIM_INFINITY);
-    fill(&mut writer, 60_000..90_000);
-    let summary = writer.finish().expect("there is room again");
-    assert!(failed > 0 && summary.lost > 0, "{summary:?}");
-    assert_eq!((summary.records + summary.lost, summary.discarded), (90_000, summary.lost));
-    let Some((text, told)) = babeltrace(scratch.path(), &[]) else { return };
-    assert_eq!(text.lines().count() as u64, summary.records);
-    assert!(told.contains(&format!("Tracer discarded {} events", summary.lost)), "{told}");
-}
-
-/// Lets files of this process grow no more.
-fn limit_file_size(size: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls; `limit` is valid for the first, and the signal is one that the test does without.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
 }

@@ -50,7 +50,7 @@ fn read(from: &mut File, count: usize) -> Vec<u8> {
 }
 
 fn serial(path: &Path) -> Queue {
-    Queue::before(false, |closing| Serial::open("serial".to_owned(), path, closing)).expect("a line")
+    Queue::before(false, |closing| Serial::open(path, closing)).expect("a line")
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_line_that_is_gone_fails_and_one_that_is_none_is_refused() {
     let error = sink.finish().expect_err("nobody is there");
     assert_eq!((error.raw_os_error(), sink.lost()), (Some(libc::EIO), 1));
     let scratch = tempfile::NamedTempFile::new().expect("a file");
-    let error = Serial::open(String::new(), scratch.path(), Closing::default()).expect_err("it is a file");
+    let error = Serial::open(scratch.path(), Closing::default()).expect_err("it is a file");
     assert!(error.to_string().contains("no terminal"), "{error}");
 }
 
@@ -147,7 +147,7 @@ fn message(socket: &UnixDatagram) -> Vec<u8> {
 fn a_log_daemon_has_a_message_for_each_line() {
     let home = tempfile::tempdir().expect("a directory");
     let (socket, path) = daemon(home.path());
-    let open = |closing| KernelLog::open("klog".to_owned(), Some(&path), closing);
+    let open = |closing| KernelLog::open(Some(&path), closing);
     let mut sink = Queue::before(false, open).expect("there is one");
     sink.show(0, &view(Form::Formatted));
     // More than the socket takes at once: the daemon is slow, and waited for.
@@ -169,7 +169,7 @@ fn a_log_daemon_has_a_message_for_each_line() {
 fn a_daemon_that_begins_anew_is_found_again() {
     let home = tempfile::tempdir().expect("a directory");
     let (socket, path) = daemon(home.path());
-    let mut sink = KernelLog::open("klog".to_owned(), Some(&path), Closing::default()).expect("there is one");
+    let mut sink = KernelLog::open(Some(&path), Closing::default()).expect("there is one");
     sink.record(0, &record(1, b"")).expect("it is sent");
     drop(socket);
     std::fs::remove_file(&path).expect("it is there");
@@ -183,8 +183,7 @@ fn a_daemon_that_begins_anew_is_found_again() {
 #[test]
 fn a_device_has_lines_with_their_priority() {
     let scratch = tempfile::NamedTempFile::new().expect("a file");
-    let mut sink =
-        KernelLog::open("klog".to_owned(), Some(scratch.path()), Closing::default()).expect("there is one");
+    let mut sink = KernelLog::open(Some(scratch.path()), Closing::default()).expect("there is one");
     (0..20).for_each(|minor| sink.record(0, &record(minor, b"")).expect("it is written"));
     let text = std::fs::read_to_string(scratch.path()).expect("text");
     let expected: String = (0..20).map(|minor| format!("<6>DProbes(1,{minor}) cpu=3 pid=4711\n")).collect();
@@ -217,7 +216,7 @@ fn the_journal_has_fields() {
         .expect("room");
     let templates = Templates::open(home.path()).expect("they are there");
     let (socket, path) = daemon(home.path());
-    let open = |closing| Journal::open("evl".to_owned(), Some(&path), closing);
+    let open = |closing| Journal::open(Some(&path), closing);
     let mut sink = Queue::before(false, open).expect("there is one");
     let items = Items::ALL;
     let program = Program { module: "libc.so.6".to_owned(), items, ..Program::default() };
@@ -261,8 +260,31 @@ fn the_journal_has_fields() {
 }
 
 #[test]
+fn the_journal_has_the_fields_of_templates_as_they_are_now() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("a.fmt");
+    std::fs::write(&file, "major=1 minor=2 desc=\"before\" fmt=\"size=%2u\"").expect("room");
+    let templates = Templates::open(home.path()).expect("they are there");
+    let (socket, path) = daemon(home.path());
+    let mut sink = Journal::open(Some(&path), Closing::default()).expect("there is one");
+    sink.show(0, &View { templates: Some(templates), ..view(Form::Formatted) });
+    let mut now = || {
+        sink.record(0, &record(2, b"\x05\x00\x07\x00")).expect("it is sent");
+        let fields = fields(&message(&socket));
+        sink.refresh(&mut |told| panic!("{told}"));
+        let own = fields.into_iter().filter(|(name, _)| name.starts_with("DPROBES_FIELD_"));
+        own.map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(&value))).collect::<Vec<_>>()
+    };
+    assert_eq!(now(), ["DPROBES_FIELD_SIZE=5"]);
+    std::fs::write(&file, "major=1 minor=2 desc=\"now\" fmt=\"low=%2u high=%2u\"").expect("room");
+    std::thread::sleep(Duration::from_millis(1100));
+    now();
+    assert_eq!(now(), ["DPROBES_FIELD_LOW=5", "DPROBES_FIELD_HIGH=7"]);
+}
+
+#[test]
 fn without_a_journal_there_is_a_reason() {
     let missing = Path::new("/nowhere/socket");
-    let error = Journal::open(String::new(), Some(missing), Closing::default()).expect_err("nobody is there");
+    let error = Journal::open(Some(missing), Closing::default()).expect_err("nobody is there");
     assert!(error.to_string().contains("journald's socket /nowhere/socket: "), "{error}");
 }

@@ -246,7 +246,7 @@ impl Session<'_> {
         self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
             let mut sinks = self.sinks.0.borrow_mut();
-            sinks.direct(number, &opened);
+            sinks.direct(number, &opened, insert.lossless);
             let (name, view) = (insert.file.display().to_string(), targets::view(&shown, templates));
             sinks.each_of(number, |recording| recording.program(number, &name, &object, items, &view));
         }

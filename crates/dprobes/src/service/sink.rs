@@ -29,12 +29,19 @@ pub(crate) struct Opened {
     is_new: bool,
 }
 
+/// Where the records of a program go.
+struct Directed {
+    places: Vec<usize>,
+    /// Whether none of them may be lost.
+    lossless: bool,
+}
+
 /// The session's observer.
 pub(crate) struct Sinks {
     /// The targets; none where one has come to its end.
     targets: Vec<Option<Filled>>,
     /// Those of each program, by its number.
-    programs: HashMap<usize, Vec<usize>>,
+    programs: HashMap<usize, Directed>,
     refused: Refused,
     log: File,
 }
@@ -115,20 +122,36 @@ impl Sinks {
         }
     }
 
-    /// Says where the records of a program go.
-    pub(crate) fn direct(&mut self, program: usize, opened: &[Opened]) {
+    /// Says where the records of a program go, and whether none of them may be lost.
+    pub(crate) fn direct(&mut self, program: usize, opened: &[Opened], lossless: bool) {
         let places = opened.iter().map(|opened| opened.place).collect::<Vec<_>>();
         for &place in &places {
             if let Some(filled) = &mut self.targets[place] {
                 filled.expected = false;
             }
         }
-        self.programs.insert(program, places);
+        self.programs.insert(program, Directed { places, lossless });
+        self.wait_where_asked();
+    }
+
+    /// A target waits where it is slow as long as one of its programs may lose nothing.
+    fn wait_where_asked(&mut self) {
+        for (place, filled) in self.targets.iter_mut().enumerate() {
+            let Some(filled) = filled else { continue };
+            let mut programs = self.programs.values();
+            let lossless = programs.any(|program| program.lossless && program.places.contains(&place));
+            filled.open.recording.sink().set_lossless(lossless);
+        }
+    }
+
+    /// The targets of a program.
+    fn places(&self, program: usize) -> Vec<usize> {
+        self.programs.get(&program).map(|program| program.places.clone()).unwrap_or_default()
     }
 
     /// Does something with each target of a program.
     pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Recording)) {
-        for &place in self.programs.get(&program).into_iter().flatten() {
+        for place in self.places(program) {
             if let Some(filled) = &mut self.targets[place] {
                 with(&mut filled.open.recording);
             }
@@ -150,9 +173,10 @@ impl Sinks {
     /// Forgets a program, whose records are all there. A target that no other program has is brought to its end; the global
     /// variables are the last that it is told.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        let places = self.programs.remove(&program).unwrap_or_default();
+        let places = self.places(program);
+        self.programs.remove(&program);
         for place in places {
-            let is_shared = self.programs.values().any(|places| places.contains(&place));
+            let is_shared = self.programs.values().any(|program| program.places.contains(&place));
             let Some(filled) = &mut self.targets[place] else { continue };
             filled.open.recording.forget(program);
             let told = if is_shared || filled.expected {
@@ -166,6 +190,7 @@ impl Sinks {
             };
             told.iter().for_each(|text: &String| self.tell(text));
         }
+        self.wait_where_asked();
     }
 
     /// Writes a line to the session's own log.
@@ -184,20 +209,18 @@ impl Observer for Shared {
         let mut sinks = self.0.borrow_mut();
         let sinks = &mut *sinks;
         let mut result = Err(io::ErrorKind::NotFound.into());
-        let mut told = None;
-        for &place in sinks.programs.get(&program).into_iter().flatten() {
+        let mut told = Vec::new();
+        for &place in sinks.programs.get(&program).map(|program| &program.places).into_iter().flatten() {
             let Some(filled) = &mut sinks.targets[place] else { continue };
             match filled.open.recording.record(program, record) {
                 Ok(()) => result = Ok(()),
                 Err(error) => {
-                    told = told.or(filled.open.failure(&error));
+                    told.extend(filled.open.failure(&error));
                     result = result.or(Err(error));
                 }
             }
         }
-        if let Some(text) = told {
-            sinks.tell(&text);
-        }
+        told.iter().for_each(|text| sinks.tell(text));
         result.inspect_err(|_| sinks.refused.note(program, record.probe))
     }
 
@@ -231,5 +254,75 @@ impl Observer for Shared {
     fn waits(&self) -> bool {
         let sinks = self.0.borrow();
         sinks.targets.iter().flatten().any(|filled| filled.open.recording.waits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    /// A session's targets, and what its log has.
+    fn sinks() -> (Sinks, tempfile::TempDir, impl Fn() -> String) {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("log");
+        let log = File::create(&path).expect("room");
+        (Sinks::new(log), home, move || std::fs::read_to_string(&path).expect("text"))
+    }
+
+    fn begin(sinks: &mut Sinks, targets: &[Target], lossless: bool) -> Vec<Opened> {
+        sinks.begin(targets, lossless, &mut Vec::new()).expect("they are opened")
+    }
+
+    #[test]
+    fn all_targets_that_fail_at_the_same_record_are_told_of() {
+        let (mut sinks, home, log) = sinks();
+        let other = home.path().join("full");
+        std::os::unix::fs::symlink("/dev/full", &other).expect("room");
+        let targets = ["/dev/full".into(), other].map(Target::Ltt);
+        let opened = begin(&mut sinks, &targets, false);
+        sinks.direct(0, &opened, false);
+        let mut shared = Shared(Rc::new(RefCell::new(sinks)));
+        let refused = (0..10_000).filter(|_| shared.record(0, &Record::default()).is_err()).count() as u64;
+        assert!(refused > 0);
+        shared.0.borrow_mut().forget(0, &[]);
+        for target in targets {
+            let told =
+                format!("warning: {target}: No space left on device (os error 28); records are lost\n");
+            assert_eq!(log().matches(&told).count(), 1, "{}", log());
+            assert!(
+                log().contains(&format!("warning: {target}: 10000 records could not be written\n")),
+                "{}",
+                log()
+            );
+        }
+    }
+
+    /// A target that is open waits, too, for a program that comes later and may lose nothing; and no longer than for it.
+    #[test]
+    fn an_open_target_loses_nothing_of_a_program_that_may_lose_nothing() {
+        let (mut sinks, home, _log) = sinks();
+        let path = home.path().join("socket");
+        let _never_read = UnixDatagram::bind(&path).expect("a socket");
+        let targets = [Target::KernelLog(Some(path))];
+        let opened = begin(&mut sinks, &targets, false);
+        sinks.direct(0, &opened, false);
+        let opened = begin(&mut sinks, &targets, true);
+        sinks.direct(1, &opened, true);
+        let mut shared = Shared(Rc::new(RefCell::new(sinks)));
+        let mut put = 0;
+        while shared.is_ready() {
+            shared.record(1, &Record::default()).expect("there is room");
+            put += 1;
+            assert!(put < 200_000, "it is never full");
+        }
+        shared.0.borrow_mut().forget(1, &[]);
+        assert!(shared.is_ready(), "the other program's records may be dropped");
+        assert!(shared.record(0, &Record::default()).is_err());
+        // One that comes in vain changes nothing.
+        let opened = begin(&mut shared.0.borrow_mut(), &targets, true);
+        assert!(shared.is_ready());
+        shared.0.borrow_mut().abandon(&opened);
     }
 }

@@ -4,34 +4,24 @@ use std::fs::File;
 use std::io;
 
 use trace::Record;
-use trace::sink::{Promise, Sink, Texts, View};
+use trace::sink::{Sink, Texts, View};
 
 use crate::spool::Spool;
 
 /// A file, which a thread of its own writes.
 #[derive(Debug)]
 pub(super) struct TextFile {
-    name: String,
     spool: Spool,
     texts: Texts,
-    lost: u64,
 }
 
 impl TextFile {
-    pub(super) fn new(name: String, file: File) -> TextFile {
-        TextFile { name, spool: Spool::new(file), texts: Texts::default(), lost: 0 }
+    pub(super) fn new(file: File) -> TextFile {
+        TextFile { spool: Spool::new(file), texts: Texts::default() }
     }
 }
 
 impl Sink for TextFile {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &Promise::FILE
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }
@@ -42,9 +32,8 @@ impl Sink for TextFile {
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
-        let place = self.spool.place().inspect_err(|_| self.lost += 1)?;
-        self.texts.of(program).append(record, place);
-        Ok(())
+        let TextFile { spool, texts } = self;
+        spool.put(|text| texts.of(program).append(record, text))
     }
 
     fn is_ready(&mut self) -> bool {
@@ -64,7 +53,7 @@ impl Sink for TextFile {
     }
 
     fn lost(&self) -> u64 {
-        self.lost
+        self.spool.lost()
     }
 }
 
@@ -76,14 +65,6 @@ pub(super) struct Terminal {
 }
 
 impl Sink for Terminal {
-    fn name(&self) -> String {
-        "standard error".to_owned()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &Promise::TERMINAL
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::{Surroundings, Tracer};
+use trace::sink::Target;
 
 use crate::arguments::{Probes, Select, Tracing, duration};
 use crate::control::{self, Watch};
@@ -33,7 +34,7 @@ use feed::Feed;
 /// Show what probes count, live in the terminal
 ///
 /// For a running process (-p), or a command that is started. Sorted by hits a second; `s` sorts by something else, `p` stops the screen,
-/// not the probes, `q` ends. Records are written only with -o. What the command writes to the terminal is not shown; what it writes
+/// not the probes, `q` ends. Records are written only with -o or --log-target. What the command writes to the terminal is not shown; what it writes
 /// to files and pipes is written there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -101,9 +102,14 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         session::is_not_itself(pid)?;
         points::check(&probes.at, pid)?;
     }
-    let output = match &tracing.output {
-        Some(_) => Some(session::open(tracing, &programs, false)?),
-        None => None,
+    if tracing.log_target.contains(&Target::Terminal) {
+        return Err(Failure::new(
+            "records on standard error have no place beside the screen; file:PATH and all other targets take them",
+        ));
+    }
+    let output = match tracing.output.is_some() || !tracing.log_target.is_empty() {
+        true => Some(session::open(tracing, &programs, false)?),
+        false => None,
     };
     let mask = control::inherited_mask();
     let pipes = Pipes::new().map_err(|error| Failure::new(format!("pipe: {error}")))?;

@@ -182,6 +182,12 @@ fn a_target_that_fails_is_told_of_and_stops_no_other() {
         1,
         "{stderr}"
     );
+    // Exactly what was put in.
+    assert_eq!(
+        told(&format!("warning: file:/dev/full: {} records could not be written", 2 * calls)),
+        1,
+        "{stderr}"
+    );
     for name in [format!("serial:{}", device.display()), format!("evl:{}", gone.display())] {
         assert_eq!(
             told(&format!("warning: {name}: it takes nothing any more; records are lost")),

@@ -154,6 +154,32 @@ fn keys_work_and_the_process_lives_on() {
 }
 
 #[test]
+fn records_go_where_a_target_says() {
+    let scratch = Scratch::new();
+    let server = need!("top", target("server"), "gcc");
+    let mut server = start_server(&server);
+    let pid = server.pid().to_string();
+    let top = |target: &str| {
+        let mut command = dprobes();
+        command.current_dir(scratch.path()).args(["top", "-p", &pid, "--log-target", target]);
+        command.args(["--at", "a.out:server_work:entry", "--do", "push arg, 0; log 1; exit"]);
+        Pty::start(command)
+    };
+    let mut pty = top("file:records,ltt");
+    pty.shows("armed");
+    assert_eq!(server.ask("call 251"), "done 251");
+    pty.shows("251");
+    pty.press("q");
+    let (status, text) = pty.end();
+    assert_eq!(status, Some(0), "{text}");
+    let records = std::fs::read_to_string(scratch.path().join("records")).expect("written");
+    assert_eq!(records.lines().filter(|line| line.contains(" cpu=")).count(), 251);
+    assert!(scratch.path().join("dprobes.ltt").metadata().expect("written").len() > 251 * 8);
+    let (status, text) = top("stderr").end();
+    assert!(status == Some(1) && text.contains("no place beside the screen"), "{text}");
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     let server = need!("top", target("server"), "gcc");
     let server = start_server(&server);

@@ -6,7 +6,7 @@ use process::{Module, Stop, Stopped};
 use super::carry::Carried;
 use super::{Basis, Draft};
 use crate::mapping::Called;
-use crate::site::Planned;
+use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
 
 /// How often a draft is made: another thread may map something where it wants to, or load a module.
@@ -48,7 +48,7 @@ impl Tracer<'_> {
                 Sites::Drafted(draft) => *draft,
                 Sites::Planned(planned) => {
                     let Some(space) = self.spaces.get(&number) else {
-                        return Ok((thread, stop, Ok(Vec::new())));
+                        return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
                     let basis = Basis::of(space);
                     self.draft(number, thread.tid(), module, planned, basis, strict)
@@ -59,7 +59,7 @@ impl Tracer<'_> {
             match carried {
                 Ok(Carried::Out(left)) => return Ok((thread, stop, Ok(left))),
                 Ok(Carried::Outdated(draft, reason)) => {
-                    sites = Sites::Planned(draft.into_sites().collect());
+                    sites = Sites::Planned(self.still_wanted(draft.into_sites()));
                     why = reason;
                 }
                 Err(reason) => return Ok((thread, stop, Err(reason))),
@@ -72,5 +72,17 @@ impl Tracer<'_> {
         };
         let left = left.into_iter().map(|site| Left { site, reason: why.clone(), can_trap });
         Ok((thread, stop, Ok(left.collect())))
+    }
+
+    /// Those sites that are still for somebody: probes may have ended meanwhile.
+    fn still_wanted(&self, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
+        let is_wanted = |wanted: &Use| match *wanted {
+            Use::Probe { program, probe } => !self.programs[program].probes[probe].state.is_over(),
+            _ => true,
+        };
+        let mut sites: Vec<Planned> = sites.collect();
+        sites.iter_mut().for_each(|site| site.0.uses.retain(is_wanted));
+        sites.retain(|site| !site.0.uses.is_empty());
+        sites
     }
 }

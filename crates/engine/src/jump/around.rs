@@ -15,7 +15,7 @@ use crate::slots;
 use crate::space::Space;
 
 /// How far a jump leads.
-const REACH: u64 = 1 << 31;
+pub(crate) const REACH: u64 = 1 << 31;
 /// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
 pub(crate) const NEAR: u64 = 1 << 30;
 

@@ -40,6 +40,14 @@ pub(crate) enum Carried {
     Outdated(Box<Draft>, String),
 }
 
+/// What has become of a draft for which everything is mapped.
+enum Written {
+    /// It is written, but for these sites.
+    All(Vec<Left>),
+    /// Nothing of the program's code is changed.
+    Nothing(Result<Carried, String>),
+}
+
 impl Tracer<'_> {
     /// Carries a draft out, which is for an address space of which `thread` is.
     pub(crate) fn carry_out(
@@ -47,7 +55,7 @@ impl Tracer<'_> {
         number: u32,
         thread: Stopped,
         stop: Stop,
-        mut draft: Draft,
+        draft: Draft,
     ) -> Called<Carried> {
         let Some(space) = self.spaces.get(&number) else {
             return Ok((thread, stop, Err("the process is gone".to_owned())));
@@ -66,15 +74,36 @@ impl Tracer<'_> {
             ));
         }
         let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
-        let outdated = |draft, reason| Ok(Carried::Outdated(Box::new(draft), reason));
         if let Err(reason) = mapped {
-            return Ok((thread, stop, outdated(draft, reason)));
+            return Ok((thread, stop, Ok(Carried::Outdated(Box::new(draft), reason))));
         }
-        let Some(space) = self.spaces.get_mut(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
-        };
+        let pads = draft.pads.clone();
+        match self.write_all(number, &mut thread, draft)? {
+            Written::All(left) => Ok((thread, stop, Ok(Carried::Out(left)))),
+            Written::Nothing(carried) => {
+                // Landing pads are where this draft wanted them.
+                let (thread, stop, unmapped) = self.unmap_pieces(number, thread, stop, &pads)?;
+                if let Some(space) = self.spaces.get_mut(&number).filter(|_| unmapped.is_ok()) {
+                    space.mappings = space.mappings.saturating_sub(pads.len());
+                    space.jumps.remove_pads(&pads);
+                }
+                Ok((thread, stop, carried))
+            }
+        }
+    }
+
+    /// Writes what a draft comes to, for which everything is mapped.
+    fn write_all(
+        &mut self,
+        number: u32,
+        thread: &mut Stopped,
+        mut draft: Draft,
+    ) -> Result<Written, process::Error> {
+        let gone = || Ok(Written::Nothing(Err("the process is gone".to_owned())));
+        let outdated = |draft, reason| Ok(Written::Nothing(Ok(Carried::Outdated(Box::new(draft), reason))));
+        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
         if let Err(error) = write_code(space, &mut draft) {
-            return Ok((thread, stop, outdated(draft, format!("writing the trampolines: {error}"))));
+            return outdated(draft, format!("writing the trampolines: {error}"));
         }
         let held = match self.hold(number) {
             Ok(held) => held,
@@ -82,22 +111,27 @@ impl Tracer<'_> {
                 let can_trap = self.spaces.get(&number).is_some_and(|space| space.planner.is_none());
                 let left = draft.into_sites();
                 let left = left.map(|site| Left { site, reason: reason.clone(), can_trap });
-                return Ok((thread, stop, Ok(Carried::Out(left.collect()))));
+                return Ok(Written::Nothing(Ok(Carried::Out(left.collect()))));
             }
         };
-        if let Some(space) = self.spaces.get(&number) {
-            put_back(space, &mut thread)?;
-            if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
-                self.released_if_alone();
-                return Ok((thread, stop, outdated(draft, "its code has changed meanwhile".to_owned())));
-            }
+        let Some(space) = self.spaces.get(&number) else { return gone() };
+        put_back(space, thread)?;
+        if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
+            self.released_if_alone();
+            return outdated(draft, "its code has changed meanwhile".to_owned());
+        }
+        // Landing pads among others that are in use, which nobody jumps to yet.
+        let memory = &space.code.memory;
+        if let Err(error) = draft.more.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes)) {
+            self.released_if_alone();
+            return outdated(draft, format!("writing the landing pads: {error}"));
         }
         self.bring_back(number, &held);
-        self.identify_all(number, Some(&thread));
+        self.identify_all(number, Some(thread));
         let left = self.write_sites(number, draft, &held);
         self.free_trampolines(number, &held);
         self.released_if_alone();
-        Ok((thread, stop, Ok(Carried::Out(left))))
+        Ok(Written::All(left))
     }
 
     /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
@@ -124,7 +158,7 @@ impl Tracer<'_> {
 
     /// Writes the sites, all threads being held, and notes what has become of them.
     fn write_sites(&mut self, number: u32, draft: Draft, held: &Held) -> Vec<Left> {
-        let Draft { after, trampolines, more, restore, left, writing, code, fresh, texts, .. } = draft;
+        let Draft { after, trampolines, restore, left, writing, code, fresh, texts, .. } = draft;
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         let Writing { mut armed, notes, probed, retired, mut out, batch, .. } = writing;
         let memory = &space.code.memory;
@@ -133,9 +167,6 @@ impl Tracer<'_> {
         let mut failed = None;
         for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
             failed = space.jumps.cut(address, memory, held).err().or(failed);
-        }
-        for pad in more {
-            failed = memory.poke(pad.address, &pad.bytes).err().or(failed);
         }
         let mut gone = Vec::new();
         for write in restore {

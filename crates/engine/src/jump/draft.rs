@@ -10,7 +10,7 @@ use std::ops::{Range, RangeInclusive};
 use patch::tactic::{Limits, Plan, Planner, Write};
 use process::{Mapping, Module, Status};
 
-use super::around::{Around, NEAR, free};
+use super::around::{Around, NEAR, REACH, free};
 use super::emit::{Emitted, emit};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
@@ -22,7 +22,7 @@ use crate::change::Change;
 use crate::mapping;
 use crate::place::critical_sections;
 use crate::site::{Jump, Planned};
-use crate::slots::{self, Growth};
+use crate::slots::{self, Gap, Growth};
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
@@ -156,7 +156,14 @@ impl Tracer<'_> {
         strict: bool,
     ) -> Draft {
         let mut draft = Draft { generation: known.generation, ..Draft::default() };
-        let mappings = process::maps(tid).unwrap_or_default();
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => {
+                let reason = error.to_string();
+                draft.leave(planned.into_iter().map(|site| (site, reason.clone())), known.planner.is_none());
+                return draft;
+            }
+        };
         let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
         for site in planned {
             match self.suits_a_jump(number, &site) {
@@ -166,7 +173,7 @@ impl Tracer<'_> {
         }
         if known.ground.is_none() && !wanted.is_empty() {
             let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
-            match groundless.map_or_else(|| self.choose_ground(tid, &mappings), Err) {
+            match groundless.map_or_else(|| self.choose_ground(number, tid, &mappings), Err) {
                 Ok(ground) => {
                     ground.mapped().for_each(|(base, size)| known.reserve(base, size));
                     known.ground = Some(ground);
@@ -282,6 +289,19 @@ impl Tracer<'_> {
     }
 }
 
+/// Where trampolines are to be, of these gaps, the nearest of which is first; `lowest` is where the code begins.
+///
+/// Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
+/// below the code more of them can. But where there is less than that below it (a program at fixed addresses), the little that
+/// there is has to be for landing pads.
+pub(crate) fn best_gap(gaps: &[Gap], size: u64, lowest: u64) -> Option<u64> {
+    let is_better = |gap: &&Gap| match lowest < REACH {
+        true => gap.start > lowest,
+        false => gap.start + size <= lowest && lowest - gap.start <= BELOW,
+    };
+    gaps.iter().find(is_better).or(gaps.first()).map(|gap| gap.start)
+}
+
 impl Draft {
     /// Chooses a place for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
     fn choose_area(
@@ -311,13 +331,10 @@ impl Draft {
         mapping::count_mapping(mappings.len(), space.mappings)?;
         let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
         let gaps = slots::gaps(&known.taken(tid, mappings), size, near, &reach);
-        // Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
-        // below the code more of them can.
-        let below = gaps.iter().find(|gap| gap.start + size <= lowest && lowest - gap.start <= BELOW);
-        let gap = below.or(gaps.first()).ok_or("no free memory within 2 GiB of the module")?;
-        known.room.add(gap.start, size);
-        known.reserve(gap.start, size);
-        self.area = Some((gap.start, size));
+        let start = best_gap(&gaps, size, lowest).ok_or("no free memory within 2 GiB of the module")?;
+        known.room.add(start, size);
+        known.reserve(start, size);
+        self.area = Some((start, size));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use patch::Displaced;
 use patch::tactic::{Jump as Shape, Plan, Write};
 
 use super::around::Around;
@@ -63,9 +64,15 @@ pub(crate) fn emit(
         let address = shape.address;
         let mut planned = None;
         let next = address + shape.length as u64;
-        let tail = || tail::tail(text, next, shape::end(shape), &around.kept, &behind);
+        let tail = |displaced: &Displaced| match displaced.falls_through() {
+            true => tail::tail(text, next, shape::end(shape), &around.kept, &behind),
+            false => Vec::new(),
+        };
         let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
-            (Some(ready), _) => emitted.put(Layout { tail: &tail(), ..ready.layout() }, room, within)?,
+            (Some(ready), _) => {
+                let tail = tail(&ready.planned.0.displaced);
+                emitted.put(Layout { tail: &tail, ..ready.layout() }, room, within)?
+            }
             (None, Some(armed)) => {
                 let jump = armed.jump().ok_or("a trap is in the way")?;
                 let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
@@ -75,7 +82,7 @@ pub(crate) fn emit(
             (None, None) => {
                 let neighbour = text.neighbour(around.module, shape)?;
                 let displaced = &neighbour.0.displaced;
-                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail() };
+                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail(displaced) };
                 let place = emitted.put(layout, room, within)?;
                 planned = Some(neighbour);
                 place

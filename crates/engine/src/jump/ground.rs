@@ -131,7 +131,12 @@ impl Ground {
 
 impl Tracer<'_> {
     /// Finds places for all of it in a process with these mappings. Nothing is mapped, and nothing written.
-    pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
+    pub(crate) fn choose_ground(
+        &mut self,
+        number: u32,
+        tid: i32,
+        mappings: &[Mapping],
+    ) -> Result<Ground, String> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
         }
@@ -173,9 +178,16 @@ impl Tracer<'_> {
             code: (places.agent, places.agent + image.code_size() as u64),
             give_up: image.entry(Entry::GiveUp, places.agent),
             texts: Rc::new(texts),
-            sleeps: Status::read(tid).is_ok_and(|status| status.seccomp == 0),
+            sleeps: self.may_all_sleep(number),
             mapped,
         })
+    }
+
+    /// Whether no thread of an address space is in a seccomp sandbox, which may forbid what a handler calls to wait.
+    fn may_all_sleep(&self, number: u32) -> bool {
+        let mut threads = self.threads.values().filter(|tracked| tracked.space == Some(number));
+        // One that is gone does not matter.
+        threads.all(|tracked| Status::read(tracked.identity.tid).map_or(true, |status| status.seccomp == 0))
     }
 
     /// Maps all of a chosen ground, or nothing. The reason why not is in the result; the space keeps it, unless a place was taken
@@ -323,16 +335,21 @@ pub(crate) fn low_memory(
     Some(all.into_iter().map(|(start, size)| start..start + size).collect())
 }
 
+/// The end of the addresses that code reaches by absolute ones.
+const LOW: u64 = 1 << 31;
+
 /// Bytes of the agent, in whole pages.
 fn agent_size() -> u64 {
     (image().size() as u64).next_multiple_of(PAGE)
 }
 
-/// Finds room for everything in what is free.
+/// Finds room for everything in what is free. A program whose own code is there needs the lower addresses for its landing pads.
 fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
     let mut gaps = process::low_gaps(mappings, heap);
+    let is_low = mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW);
     let mut place = |size: u64, align: u64| {
-        let place = *process::low_places(&gaps, size, align).first()?;
+        let places = process::low_places(&gaps, size, align);
+        let place = *if is_low { places.iter().max() } else { places.first() }?;
         let gap = gaps.iter().position(|gap| gap.start <= place && place + size <= gap.end)?;
         let gap = gaps.remove(gap);
         // The pieces have nothing between them: they are all the tracer's.

@@ -28,6 +28,14 @@ pub(crate) struct Known {
     rseq: u64,
 }
 
+impl Known {
+    /// Whether it says all that another says, and more.
+    fn is_more_than(self, other: Known) -> bool {
+        let says = |new: u64, old: u64| new == old || old == 0;
+        self != other && says(self.thread, other.thread) && says(self.rseq, other.rseq)
+    }
+}
+
 /// What `cpu_id` is before a thread is registered: `RSEQ_CPU_ID_UNINITIALIZED` of linux/rseq.h.
 const UNREGISTERED: i32 = -1;
 
@@ -64,9 +72,8 @@ impl Tracer<'_> {
     /// The program of an address space begins: now its libc may have set up what it had not before.
     pub(crate) fn identify_begun(&mut self, thread: &Stopped) {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else { return };
-        let Some(space) = self.spaces.get_mut(&number) else { return };
-        if space.known.take().is_some() {
-            self.identify_all(number, Some(thread));
+        if self.spaces.get(&number).is_some_and(|space| space.known.is_some()) {
+            self.look(number, Some(thread));
         }
     }
 
@@ -84,21 +91,24 @@ impl Tracer<'_> {
                 space.looks.due = None;
             }
             if self.hold(number).is_ok() {
-                if let Some(space) = self.spaces.get_mut(&number) {
-                    space.known = None;
-                }
-                self.identify_all(number, None);
+                self.look(number, None);
+            } else if let Some(space) = self.spaces.get_mut(&number) {
+                space.looks.plan();
             }
         }
     }
 
-    /// Finds out how the threads of an address space are known, all of which are held; `thread` is the one that is being
-    /// answered.
+    /// Finds out how the threads of an address space are known, all of which are held, unless it is known; `thread` is the one that is
+    /// being answered.
     pub(crate) fn identify_all(&mut self, number: u32, thread: Option<&Stopped>) {
-        let Some(space) = self.spaces.get(&number) else { return };
-        if space.ground.is_none() || space.known.is_some() {
-            return;
+        if self.spaces.get(&number).is_some_and(|space| space.known.is_none()) {
+            self.look(number, thread);
         }
+    }
+
+    /// Looks at all threads of an address space, which are held. What was known before stays until more is.
+    fn look(&mut self, number: u32, thread: Option<&Stopped>) {
+        let Some(space) = self.spaces.get_mut(&number).filter(|space| space.ground.is_some()) else { return };
         let held = self.held.iter().filter_map(|event| match event {
             Event::Stopped(thread, _) => Some(thread),
             Event::Ended { .. } => None,
@@ -109,7 +119,7 @@ impl Tracer<'_> {
             match stopped.iter().find(|thread| thread.tid() == tracked.identity.tid) {
                 Some(thread) => threads.push(*thread),
                 // One that waits in the kernel: another time.
-                None => return,
+                None => return space.looks.plan(),
             }
         }
         let Some(&first) = threads.first() else { return };
@@ -117,23 +127,24 @@ impl Tracer<'_> {
             thread: process::thread_id_offset(&threads).unwrap_or(0),
             rseq: common_rseq(&threads).unwrap_or(0),
         };
+        if known.thread == 0 || known.rseq == 0 {
+            space.looks.plan();
+        }
+        if space.known.is_some_and(|before| !known.is_more_than(before)) {
+            return;
+        }
         let of = thread.unwrap_or(first).tid();
         let pid = self.threads.get(&of).map(|tracked| tracked.identity.pid);
-        let strangers: Vec<i32> = self
+        space.known = Some(known);
+        space.pid = pid.unwrap_or(0);
+        // What is known now is known of all threads, but that of another process.
+        space.strangers = self
             .threads
             .values()
             .filter(|tracked| tracked.space == Some(number) && Some(tracked.identity.pid) != pid)
             .map(|tracked| tracked.identity.tid)
             .collect();
-        if let Some(space) = self.spaces.get_mut(&number) {
-            space.known = Some(known);
-            space.pid = pid.unwrap_or(0);
-            space.strangers.extend(strangers);
-            if known.thread == 0 || known.rseq == 0 {
-                space.looks.plan();
-            }
-            space.write_identity();
-        }
+        space.write_identity();
     }
 
     /// A new thread, or a forked child's first, has stopped before it has run.

@@ -69,7 +69,7 @@ pub(crate) use arm::{Left, Sites};
 pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
-pub(crate) use draft::{Basis, Draft};
+pub(crate) use draft::{Basis, Draft, best_gap};
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};
 pub(crate) use identity::{Known, Looks};
@@ -170,14 +170,23 @@ impl Jumps {
         if !self.followers.contains_key(&address) {
             return Ok(());
         }
-        for cut in Rc::make_mut(&mut self.followers).remove(&address).unwrap_or_default() {
+        let followers = Rc::make_mut(&mut self.followers);
+        let mut cuts = followers.remove(&address).unwrap_or_default();
+        let mut failed = None;
+        cuts.retain(|cut| {
             let mut bytes = [0xe9; tail::CUT.len()];
             // The trampoline ends in jumps like this one, so that it reaches.
             let distance = address.wrapping_sub(cut + bytes.len() as u64) as i32;
             bytes[1..].copy_from_slice(&distance.to_le_bytes());
-            memory.poke(cut, &bytes)?;
+            let error = memory.poke(*cut, &bytes).err();
+            let stays = error.is_some();
+            failed = error.or(failed.take());
+            stays
+        });
+        if !cuts.is_empty() {
+            followers.insert(address, cuts);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// The site from which a thread that is on its way to a trampoline comes, having done nothing yet.
@@ -203,6 +212,11 @@ impl Jumps {
     /// Memory for landing pads has been mapped.
     pub(crate) fn add_pads(&mut self, base: u64, size: u64) {
         self.pads.push((base, size));
+    }
+
+    /// It is not there any more.
+    pub(crate) fn remove_pads(&mut self, gone: &[(u64, u64)]) {
+        self.pads.retain(|pads| !gone.contains(pads));
     }
 
     /// All memory that was mapped: addresses and sizes.

@@ -25,8 +25,8 @@ struct Point {
 enum Key {
     /// All bytes of a probe of a program.
     Raw { program: u32, probe: u32 },
-    /// The fields of a template.
-    Typed { program: u32, probe: u32, codes: (u32, u32), short_words: bool, has_rest: bool },
+    /// The fields of a template, by its place among all: another text for the same codes is another class.
+    Typed { program: u32, probe: u32, template: usize, short_words: bool, has_rest: bool },
     /// All bytes of probes that are too many.
     Other,
 }
@@ -38,8 +38,12 @@ const RECENT: usize = 256;
 #[derive(Debug)]
 pub(super) struct Classes {
     points: HashMap<(u32, u32), Point>,
+    /// All templates that there were, each once.
     templates: Vec<Template>,
-    /// Where the template for these codes is.
+    /// Where those for these codes are.
+    alike: HashMap<(u32, u32), Vec<usize>>,
+    /// Where the template for these codes is, of a program that has its own, and of all others.
+    own: HashMap<u32, HashMap<(u32, u32), usize>>,
     places: HashMap<(u32, u32), usize>,
     table: Table,
     /// By the last digits of the probe's number.
@@ -64,9 +68,12 @@ struct Kind {
 }
 
 impl Kind {
-    fn key(self, has_rest: bool) -> Key {
-        let Kind { program, probe, codes, short_words } = self;
-        Key::Typed { program, probe, codes, short_words, has_rest }
+    fn key(self, template: Option<usize>, has_rest: bool) -> Key {
+        let Kind { program, probe, short_words, .. } = self;
+        match template {
+            Some(template) => Key::Typed { program, probe, template, short_words, has_rest },
+            None => Key::Raw { program, probe },
+        }
     }
 }
 
@@ -85,6 +92,8 @@ impl Classes {
         Classes {
             points: HashMap::new(),
             templates: Vec::new(),
+            alike: HashMap::new(),
+            own: HashMap::new(),
             places: HashMap::new(),
             table: Table { metadata, classes: Vec::new(), keys: HashMap::new() },
             recent: vec![None; RECENT],
@@ -92,9 +101,29 @@ impl Classes {
     }
 
     pub(super) fn template(&mut self, template: Template) {
-        self.places.insert((template.major, template.minor), self.templates.len());
-        self.templates.push(template);
+        let codes = (template.major, template.minor);
+        let place = self.place(template);
+        self.places.insert(codes, place);
         self.recent.fill(None);
+    }
+
+    /// Takes all templates of one program, in place of those that it had.
+    pub(super) fn templates_of(&mut self, program: u32, templates: impl Iterator<Item = Template>) {
+        let own = templates.map(|template| ((template.major, template.minor), self.place(template)));
+        let own = own.collect();
+        self.own.insert(program, own);
+        self.recent.fill(None);
+    }
+
+    /// The place of a template among all.
+    fn place(&mut self, template: Template) -> usize {
+        let alike = self.alike.entry((template.major, template.minor)).or_default();
+        if let Some(&place) = alike.iter().find(|&&place| self.templates[place] == template) {
+            return place;
+        }
+        alike.push(self.templates.len());
+        self.templates.push(template);
+        self.templates.len() - 1
     }
 
     pub(super) fn probe(&mut self, program: u32, probe: u32, name: &str, items: Items) {
@@ -123,7 +152,8 @@ impl Classes {
         let Recent { template, class, .. } = match self.recent[place] {
             Some(recent) if recent.kind == kind => recent,
             _ => {
-                let template = self.places.get(&kind.codes).copied();
+                let places = self.own.get(&program).unwrap_or(&self.places);
+                let template = places.get(&kind.codes).copied();
                 let class = self.class(kind, template, false)?;
                 *self.recent[place].insert(Recent { kind, template, class })
             }
@@ -167,7 +197,7 @@ impl Classes {
     fn class(&mut self, kind: Kind, template: Option<usize>, has_rest: bool) -> io::Result<usize> {
         let Classes { points, templates, table, .. } = self;
         let Kind { program, probe, .. } = kind;
-        let key = if template.is_some() { kind.key(has_rest) } else { Key::Raw { program, probe } };
+        let key = kind.key(template, has_rest);
         if let Some(&class) = table.keys.get(&key) {
             return Ok(class);
         }

@@ -75,10 +75,14 @@ impl Writer {
         })
     }
 
-    /// Takes a template: what it names are the fields of records with its codes, from now on. A second one for the same codes counts
-    /// only for probes that have logged none of them yet.
+    /// Takes a template: what it names are the fields of records with its codes, from now on; but not of programs that have their own.
     pub fn template(&mut self, template: Template) {
         self.classes.template(template);
+    }
+
+    /// Takes all templates of one program, in place of those that it had: what they name are the fields of its records from now on.
+    pub fn templates_of(&mut self, program: u32, templates: impl Iterator<Item = Template>) {
+        self.classes.templates_of(program, templates);
     }
 
     /// Describes a probe, by its program's number and its own: its name, as `libc.so.6:malloc:entry`, and the items that the headers

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a device may take nothing while its sink is ending.
@@ -17,12 +17,24 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Closing {
     /// When it was told.
     since: Arc<OnceLock<Instant>>,
+    /// The last time that its device is known to have taken something; or a time to come, until which it waits by its own will.
+    moved: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Closing {
     /// Tells it.
     pub(super) fn begin(&self) {
         let _ = self.since.set(Instant::now());
+    }
+
+    /// When its device has taken something, as far as is known; a time to come while nothing is to be taken before.
+    pub(super) fn moved(&self) -> Option<Instant> {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moves(&self, at: Instant) {
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        *moved = (*moved).max(Some(at));
     }
 
     /// Whether to give up: the device has taken nothing since `progress`.
@@ -36,6 +48,7 @@ impl Closing {
     /// # Errors
     /// It is given up.
     pub(super) fn wait_for(&self, file: BorrowedFd<'_>, progress: Instant) -> io::Result<()> {
+        self.moves(progress);
         let mut wanted = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         loop {
             // SAFETY: `wanted` is one valid structure, and its file is open as long as it is borrowed.
@@ -55,6 +68,7 @@ impl Closing {
     /// It is given up.
     pub(super) fn wait_until(&self, end: Instant) -> io::Result<()> {
         let begin = Instant::now();
+        self.moves(end);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use super::{Promise, Sink, View, promise};
+use super::view::Looks;
+use super::{Sink, View};
 use crate::ctf::Writer;
 use crate::store::{About, Fact, Loss};
+use crate::template::Templates;
 use crate::{Items, Record};
 
 /// A trace that is being written.
 #[derive(Debug)]
 pub struct CtfSink {
-    name: String,
     writer: Writer,
     /// The modules of the programs, and the items of their records.
     programs: HashMap<u32, (String, Items)>,
+    /// The templates of the programs.
+    templates: HashMap<u32, (Templates, Looks)>,
 }
 
 impl CtfSink {
@@ -23,24 +26,38 @@ impl CtfSink {
     ///
     /// # Errors
     /// Those of [`Writer::create`].
-    pub fn create(name: String, directory: &Path, about: &About) -> io::Result<CtfSink> {
-        Ok(CtfSink { name, writer: Writer::create(directory, about)?, programs: HashMap::new() })
+    pub fn create(directory: &Path, about: &About) -> io::Result<CtfSink> {
+        Ok(CtfSink {
+            writer: Writer::create(directory, about)?,
+            programs: HashMap::new(),
+            templates: HashMap::new(),
+        })
     }
 }
 
 impl Sink for CtfSink {
-    fn name(&self) -> String {
-        self.name.clone()
+    fn show(&mut self, program: u32, view: &View) {
+        let templates = view.templates.iter().flat_map(Templates::templates);
+        self.writer.templates_of(program, templates.map(|(_, template)| template.clone()));
+        match &view.templates {
+            Some(templates) => self.templates.insert(program, (templates.clone(), Looks::new())),
+            None => self.templates.remove(&program),
+        };
     }
 
-    fn promise(&self) -> &'static Promise {
-        &promise::CTF
-    }
-
-    fn show(&mut self, _program: u32, view: &View) {
-        for (_, template) in view.templates.iter().flat_map(|templates| templates.templates()) {
-            self.writer.template(template.clone());
+    fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        for (program, (templates, looks)) in &mut self.templates {
+            if looks.refresh(templates, tell) {
+                let templates = templates.templates().map(|(_, template)| template.clone());
+                self.writer.templates_of(*program, templates);
+            }
         }
+    }
+
+    fn forget(&mut self, program: u32) -> io::Result<()> {
+        self.programs.remove(&program);
+        self.templates.remove(&program);
+        Ok(())
     }
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {

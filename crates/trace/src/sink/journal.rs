@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::datagram::Datagrams;
 use super::view::Live;
-use super::{Closing, Promise, Sink, View, promise};
+use super::{Closing, Sink, View};
 use crate::store::Fact;
 use crate::template::Value;
 use crate::{Items, Record};
@@ -37,7 +37,6 @@ const MOST_NAME: usize = 64;
 /// Sends records to the journal.
 #[derive(Debug)]
 pub struct Journal {
-    name: String,
     socket: Datagrams,
     programs: HashMap<u32, Program>,
     /// The names of points.
@@ -53,7 +52,6 @@ struct Program {
     module: String,
     /// The items of its records.
     items: Option<Items>,
-    view: Option<View>,
     live: Option<Live>,
 }
 
@@ -62,13 +60,12 @@ impl Journal {
     ///
     /// # Errors
     /// There is no journald.
-    pub fn open(name: String, path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
+    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
         let socket = Datagrams::connect(PathBuf::from(path), closing).map_err(|error| {
             io::Error::new(error.kind(), format!("journald's socket {}: {error}", path.display()))
         })?;
         Ok(Journal {
-            name,
             socket,
             programs: HashMap::new(),
             points: HashMap::new(),
@@ -81,9 +78,8 @@ impl Journal {
     fn build(&mut self, number: u32, record: &Record) {
         let Journal { programs, points, message, text, .. } = self;
         let program = programs.entry(number).or_default();
-        let live = program.live.get_or_insert_with(|| {
-            Live::new(View { items: Items::DEFAULT, ..program.view.clone().unwrap_or_default() })
-        });
+        let live =
+            program.live.get_or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }));
         text.clear();
         live.append(record, text);
         message.clear();
@@ -118,8 +114,9 @@ impl Journal {
             field("DPROBES_POINT", point.as_bytes(), message);
         }
         field("DPROBES_DATA", &record.data, message);
-        let templates = program.view.as_ref().and_then(|view| view.templates.as_ref());
-        if let Some(template) = templates.and_then(|templates| templates.get(record.major, record.minor)) {
+        // Those that the text was made with.
+        let template = live.templates().and_then(|templates| templates.get(record.major, record.minor));
+        if let Some(template) = template {
             for (own, value) in template.fields().iter().zip(template.values(record)) {
                 let name = format!("DPROBES_FIELD_{}", own.name.to_ascii_uppercase());
                 field(&name[..name.len().min(MOST_NAME)], &shown(&value), message);
@@ -165,18 +162,9 @@ fn field(name: &str, value: &[u8], message: &mut Vec<u8>) {
 }
 
 impl Sink for Journal {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::JOURNAL
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         let program = self.programs.entry(program).or_default();
         program.live = Some(Live::new(view.clone()));
-        program.view = Some(view.clone());
     }
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::datagram::Datagrams;
 use super::pace::Pace;
 use super::view::Texts;
-use super::{Closing, Promise, Sink, View, promise};
+use super::{Closing, Sink, View};
 use crate::Record;
 
 /// The kernel's log.
@@ -25,7 +25,6 @@ const MOST: usize = 960;
 /// Writes records to a log: each line is a message of its own, of priority "informational".
 #[derive(Debug)]
 pub struct KernelLog {
-    name: String,
     log: Log,
     texts: Texts,
     text: Vec<u8>,
@@ -45,7 +44,7 @@ impl KernelLog {
     ///
     /// # Errors
     /// There is none that could be written, or the kernel throws away what is written to it.
-    pub fn open(name: String, path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
+    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
         let log = match path {
             Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &closing)?,
             Some(path) => device(path)?,
@@ -62,7 +61,6 @@ impl KernelLog {
             },
         };
         Ok(KernelLog {
-            name,
             log,
             texts: Texts::default(),
             text: Vec::new(),
@@ -77,7 +75,7 @@ impl KernelLog {
         self.message.clear();
         match &mut self.log {
             Log::Device(file, pace) => {
-                while let Some(end) = pace.as_mut().and_then(|pace| pace.next(Instant::now())) {
+                while let Some(end) = pace.as_ref().and_then(|pace| pace.next(Instant::now())) {
                     self.closing.wait_until(end).map_err(|error| {
                         let text = format!(
                             "the kernel takes ten lines in five seconds, unless {LIMIT} is `on` (as root: sysctl -w \
@@ -90,7 +88,9 @@ impl KernelLog {
                 self.message.extend_from_slice(b"<6>");
                 self.message.extend_from_slice(line);
                 self.message.push(b'\n');
-                file.write_all(&self.message)
+                let written = file.write_all(&self.message);
+                pace.iter_mut().for_each(|pace| pace.wrote(Instant::now()));
+                written
             }
             Log::Daemon(datagrams) => {
                 // 14: of a user's process, informational.
@@ -107,14 +107,25 @@ fn device(path: &Path) -> io::Result<Log> {
     let metadata = file.metadata()?;
     // The kernel's log has this number, wherever it stands.
     let is_kernels = metadata.file_type().is_char_device() && metadata.rdev() == libc::makedev(1, 11);
-    let limit = if is_kernels { std::fs::read_to_string(LIMIT).unwrap_or_default() } else { String::new() };
-    match limit.trim() {
-        "off" => Err(io::Error::new(
+    if !is_kernels {
+        return Ok(Log::Device(file, None));
+    }
+    let pace = pace(std::fs::read_to_string(LIMIT))?;
+    Ok(Log::Device(file, pace))
+}
+
+/// The pace that the kernel keeps, by what its setting says: its default where that cannot be read.
+///
+/// # Errors
+/// It throws all away.
+fn pace(setting: io::Result<String>) -> io::Result<Option<Pace>> {
+    match setting.as_deref().map(str::trim) {
+        Ok("on") => Ok(None),
+        Ok("off") => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("the kernel throws away what is written to it: {LIMIT} is `off`"),
         )),
-        "ratelimit" => Ok(Log::Device(file, Some(Pace::default()))),
-        _ => Ok(Log::Device(file, None)),
+        Ok(_) | Err(_) => Ok(Some(Pace::default())),
     }
 }
 
@@ -123,14 +134,6 @@ fn daemon(path: PathBuf, closing: &Closing) -> io::Result<Log> {
 }
 
 impl Sink for KernelLog {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::KLOG
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.texts.show(program, view);
     }
@@ -176,6 +179,16 @@ fn messages(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_default_holds_where_its_setting_is_not_known() {
+        let paced = |text: &str| pace(Ok(text.to_owned())).map(|pace| pace.is_some());
+        assert!(paced("ratelimit\n").is_ok_and(|paced| paced));
+        assert!(paced("on\n").is_ok_and(|paced| !paced));
+        assert!(paced("").is_ok_and(|paced| paced));
+        assert!(pace(Err(io::ErrorKind::PermissionDenied.into())).is_ok_and(|pace| pace.is_some()));
+        assert_eq!(paced("off\n").map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
+    }
 
     #[test]
     fn a_long_line_is_several_messages() {

@@ -20,10 +20,13 @@
 //! The paper leaves open how a daemon keeps what is created; this is ours. An id that is created again is another event from there on, so that
 //! streams can be laid end to end.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
+use std::mem;
 
-use super::{Promise, Sink, View, promise};
+use super::tail::Tail;
+use super::{Sink, View};
 use crate::raw::{self, Malformed};
 use crate::store::{Fact, Loss};
 use crate::{Items, Record};
@@ -32,35 +35,86 @@ use crate::{Items, Record};
 const ABOUT: u32 = 0;
 /// Bytes of an event, at most.
 const MOST: u32 = 1 << 24;
+/// Bytes that are kept before they are written.
+const KEPT: usize = 1 << 16;
 
-/// A stream that is being written.
+/// A stream that is being written. What stands there is whole events: of one that was written in part, that part is taken back; where it cannot
+/// be (a pipe has it already), the rest comes before anything else.
 #[derive(Debug)]
-pub struct Ltt<W: Write = File> {
-    name: String,
-    out: BufWriter<W>,
+pub struct Ltt<W: Tail = File> {
+    out: W,
     /// The items of the headers of each program's records.
     shows: Vec<(u32, Items)>,
+    /// Events that are not written yet.
+    kept: Vec<u8>,
+    /// Where each of them ends, and whether it is a record.
+    ends: Vec<(usize, bool)>,
+    /// Records that were lost and of which the stream does not tell yet, by program.
+    missing: BTreeMap<u32, u64>,
     data: Vec<u8>,
     lost: u64,
 }
 
-impl<W: Write> Ltt<W> {
+impl<W: Tail> Ltt<W> {
     /// A stream that goes on at the end of `out`.
-    pub fn new(name: String, out: W) -> Ltt<W> {
+    pub fn new(out: W) -> Ltt<W> {
         Ltt {
-            name,
-            out: BufWriter::with_capacity(1 << 16, out),
+            out,
             shows: Vec::new(),
+            kept: Vec::with_capacity(KEPT),
+            ends: Vec::new(),
+            missing: BTreeMap::new(),
             data: Vec::new(),
             lost: 0,
         }
     }
 
-    /// Writes an event with the data that was put together.
-    fn event(&mut self, id: u32) -> io::Result<()> {
-        self.out.write_all(&id.to_le_bytes())?;
-        self.out.write_all(&(self.data.len() as u32).to_le_bytes())?;
-        self.out.write_all(&self.data)
+    /// Keeps an event with the data that was put together.
+    fn keep(&mut self, id: u32) {
+        self.kept.extend_from_slice(&id.to_le_bytes());
+        self.kept.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
+        self.kept.extend_from_slice(&self.data);
+        self.ends.push((self.kept.len(), id != ABOUT));
+    }
+
+    /// Tells of the records that were lost so far.
+    fn tell_missing(&mut self) {
+        for (program, lost) in mem::take(&mut self.missing) {
+            self.data.clear();
+            self.data.extend_from_slice(&id(program).to_le_bytes());
+            self.data.extend_from_slice(&lost.to_le_bytes());
+            self.keep(ABOUT);
+        }
+    }
+
+    fn misses(&mut self, program: u32, lost: u64) {
+        let missing = self.missing.entry(program).or_default();
+        *missing = missing.saturating_add(lost);
+    }
+
+    /// Writes what is kept. What is not written stays kept.
+    fn write(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        let result = loop {
+            let left = &self.kept[written..];
+            if left.is_empty() {
+                break Ok(());
+            }
+            match self.out.write(left) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => written += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let count = self.ends.partition_point(|&(end, _)| end <= written);
+        let whole = count.checked_sub(1).map_or(0, |last| self.ends[last].0);
+        let part = written - whole;
+        let gone = if part > 0 && self.out.take_back(part as u64) { whole } else { written };
+        self.kept.drain(..gone);
+        self.ends.drain(..count);
+        self.ends.iter_mut().for_each(|(end, _)| *end -= gone);
+        result
     }
 }
 
@@ -69,15 +123,7 @@ fn id(program: u32) -> u32 {
     program.wrapping_add(1).max(1)
 }
 
-impl<W: Write> Sink for Ltt<W> {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::LTT
-    }
-
+impl<W: Tail> Sink for Ltt<W> {
     fn show(&mut self, program: u32, view: &View) {
         self.shows.retain(|(other, _)| *other != program);
         self.shows.push((program, view.items));
@@ -85,6 +131,7 @@ impl<W: Write> Sink for Ltt<W> {
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {
         let Fact::Program(program) = fact else { return Ok(()) };
+        // It is kept whatever comes: without it, no record of the program can be read.
         self.data.clear();
         self.data.extend_from_slice(&id(program.number).to_le_bytes());
         self.data.extend_from_slice(&program.word.to_le_bytes());
@@ -93,48 +140,68 @@ impl<W: Write> Sink for Ltt<W> {
             self.data.extend(text.bytes().filter(|&byte| byte != 0));
             self.data.push(0);
         }
-        self.event(ABOUT)
+        self.keep(ABOUT);
+        Ok(())
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        if self.kept.len() >= KEPT
+            && let Err(error) = self.write()
+        {
+            self.lost += 1;
+            self.misses(program, 1);
+            return Err(error);
+        }
+        self.tell_missing();
         let items = self.shows.iter().find(|(other, _)| *other == program);
         let items = items.map_or(Items::DEFAULT, |(_, items)| *items);
         self.data.clear();
         raw::write(record, items, &mut self.data);
-        self.event(id(program)).inspect_err(|_| self.lost += 1)
+        self.keep(id(program));
+        Ok(())
     }
 
-    fn loss(&mut self, loss: &Loss, _refused: u64) -> io::Result<()> {
-        self.data.clear();
-        self.data.extend_from_slice(&id(loss.program).to_le_bytes());
-        self.data.extend_from_slice(&loss.dropped.to_le_bytes());
-        self.event(ABOUT)
+    fn loss(&mut self, loss: &Loss, refused: u64) -> io::Result<()> {
+        // Those that were refused here are known already.
+        let lost = loss.dropped.saturating_sub(refused);
+        if lost > 0 {
+            self.misses(loss.program, lost);
+        }
+        Ok(())
     }
 
     fn forget(&mut self, program: u32) -> io::Result<()> {
         self.shows.retain(|(other, _)| *other != program);
+        self.tell_missing();
         self.data.clear();
         self.data.extend_from_slice(&id(program).to_le_bytes());
-        self.event(ABOUT)
+        self.keep(ABOUT);
+        Ok(())
     }
 
     fn waits(&self) -> bool {
-        !self.out.buffer().is_empty()
+        !self.kept.is_empty() || !self.missing.is_empty()
     }
 
     fn idle(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.write()?;
+        self.tell_missing();
+        self.write()
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.idle()
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        for (program, _) in std::mem::take(&mut self.shows) {
+        for (program, _) in mem::take(&mut self.shows) {
             self.forget(program)?;
         }
-        self.out.flush()
+        let flushed = self.flush();
+        self.lost += self.ends.iter().filter(|(_, is_record)| *is_record).count() as u64;
+        self.kept.clear();
+        self.ends.clear();
+        flushed
     }
 
     fn lost(&self) -> u64 {
@@ -256,10 +323,10 @@ mod tests {
     use crate::store::Program;
 
     fn stream(fill: impl FnOnce(&mut Ltt<Vec<u8>>)) -> Vec<u8> {
-        let mut ltt = Ltt::new("ltt".to_owned(), Vec::new());
+        let mut ltt = Ltt::new(Vec::new());
         fill(&mut ltt);
         ltt.finish().expect("a vector takes everything");
-        ltt.out.into_inner().expect("a vector takes everything")
+        ltt.out
     }
 
     fn program(number: u32, word: u32) -> Fact {
@@ -295,6 +362,86 @@ mod tests {
             let whole = [36, 61, 81].contains(&length);
             assert_eq!(last.is_some_and(|event| event.is_ok()), whole, "cut off at {length}");
         }
+    }
+
+    /// A place with little room, which may be a pipe.
+    struct Narrow {
+        bytes: Vec<u8>,
+        room: usize,
+        is_file: bool,
+    }
+
+    impl io::Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            self.room -= taken;
+            self.bytes.extend_from_slice(&bytes[..taken]);
+            if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Tail for Narrow {
+        fn take_back(&mut self, bytes: u64) -> bool {
+            self.room += if self.is_file { bytes as usize } else { 0 };
+            self.is_file && self.bytes.take_back(bytes)
+        }
+    }
+
+    /// The records of a stream, and those that it says were lost; the stream is whole.
+    fn tally(bytes: &[u8]) -> (u64, u64) {
+        let (mut records, mut lost) = (0, 0);
+        for event in Events::of(bytes) {
+            match event.expect("a whole event") {
+                Event::Record(..) => records += 1,
+                Event::Lost(_, count) => lost += count,
+                Event::Created { .. } | Event::Destroyed(_) => {}
+            }
+        }
+        (records, lost)
+    }
+
+    #[test]
+    fn a_stream_is_of_whole_events_whenever_there_is_no_room() {
+        for is_file in [true, false] {
+            let mut ltt = Ltt::new(Narrow { bytes: Vec::new(), room: 0, is_file });
+            ltt.fact(&program(0, 8)).expect("it is kept");
+            ltt.show(0, &View::default());
+            let (mut refused, mut failed) = (0, 0);
+            for number in 0..10_000u64 {
+                // What comes to it is no multiple of an event.
+                ltt.out.room += if number % 1000 < 500 { 23 } else { 3 };
+                let record = Record { data: number.to_le_bytes().to_vec(), ..Record::default() };
+                refused += u64::from(ltt.record(0, &record).is_err());
+                if number % 301 == 0 {
+                    failed += u64::from(ltt.idle().is_err());
+                    if is_file {
+                        tally(&ltt.out.bytes);
+                    }
+                }
+            }
+            assert!(refused > 0 && failed > 0);
+            assert!(ltt.kept.len() < 2 * KEPT, "memory is bounded");
+            let end = (ltt.lost(), ltt.kept.len());
+            ltt.out.room = usize::MAX;
+            ltt.finish().expect("there is room again");
+            assert_eq!((end.0, ltt.lost()), (refused, refused));
+            assert_eq!(tally(&ltt.out.bytes), (10_000 - refused, refused));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_at_the_end_and_has_no_room_is_lost() {
+        let mut ltt = Ltt::new(Narrow { bytes: Vec::new(), room: 1000, is_file: true });
+        ltt.fact(&program(0, 8)).expect("it is kept");
+        (0..100).for_each(|_| ltt.record(0, &Record::default()).expect("it is kept"));
+        assert!(ltt.finish().is_err());
+        let (records, _) = tally(&ltt.out.bytes);
+        assert!(records > 0 && ltt.lost() > 0);
+        assert_eq!(records + ltt.lost(), 100);
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Where records go: targets, and what each of them promises.
+//! Where records go: targets.
 //!
 //! A [`Sink`] takes the records of any number of programs, and what is known of these. [`Target`] is how one is named on a command line;
 //! `klog`, `serial`, `ltt`, `journal`, `ctf` and `store` are what there is. Each is alone: what goes wrong with one is no other's business.
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A tracer that waits keeps programs waiting. So sinks that may have to wait for a device or another process are behind a `queue`
-//! with a thread of its own. It has bounds: what does not fit is dropped and counted, or waited for where nothing may be lost.
+//! with a thread of its own. It has bounds: what does not fit is dropped and counted, or waited for where nothing may be lost. A sink that
+//! takes nothing for too long then, or that panics, has failed: it is told of once, and is given nothing any more.
 
 mod closing;
 mod ctf;
@@ -18,10 +19,10 @@ mod journal;
 mod klog;
 pub mod ltt;
 mod pace;
-mod promise;
 mod queue;
 mod serial;
 mod store;
+mod tail;
 mod target;
 mod view;
 
@@ -35,21 +36,15 @@ pub use ctf::CtfSink;
 pub use journal::Journal;
 pub use klog::KernelLog;
 pub use ltt::Ltt;
-pub use promise::Promise;
 pub use queue::Queue;
 pub use serial::Serial;
 pub use store::StoreSink;
+pub use tail::Tail;
 pub use target::{Target, UnknownTarget};
 pub use view::{Live, Texts, View, complaint};
 
 /// Takes records.
 pub trait Sink {
-    /// What it is called in messages.
-    fn name(&self) -> String;
-
-    /// What may be relied on.
-    fn promise(&self) -> &'static Promise;
-
     /// Says how the records of a program are shown, before the first of them.
     fn show(&mut self, _program: u32, _view: &View) {}
 
@@ -92,6 +87,9 @@ pub trait Sink {
     fn is_ready(&mut self) -> bool {
         true
     }
+
+    /// Whether what has no room is to be waited for from now on, where it would be dropped.
+    fn set_lossless(&mut self, _lossless: bool) {}
 
     /// Whether something is kept that is to be written before long.
     fn waits(&self) -> bool {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::view::Live;
-use super::{Closing, Promise, Sink, View, promise};
+use super::{Closing, Sink, View};
 use crate::{Items, Record, raw};
 
 /// The end of a record.
@@ -22,7 +22,6 @@ const END: &[u8] = b"\r\n";
 /// A terminal line. While it is open, it passes all bytes as they are; then it is as it was. Its speed stays what it is.
 #[derive(Debug)]
 pub struct Serial {
-    name: String,
     file: File,
     /// How it was before.
     before: libc::termios,
@@ -44,7 +43,7 @@ impl Serial {
     ///
     /// # Errors
     /// It cannot be opened, or is no terminal.
-    pub fn open(name: String, path: &Path, closing: Closing) -> io::Result<Serial> {
+    pub fn open(path: &Path, closing: Closing) -> io::Result<Serial> {
         // It does not wait for a carrier, and does not become the terminal of this process.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
@@ -57,7 +56,7 @@ impl Serial {
         unsafe { libc::cfmakeraw(&raw mut raw) };
         raw.c_cflag |= libc::CLOCAL;
         set_attributes(&file, &raw)?;
-        Ok(Serial { name, file, before, shows: Vec::new(), bytes: Vec::new(), closing, lost: 0 })
+        Ok(Serial { file, before, shows: Vec::new(), bytes: Vec::new(), closing, lost: 0 })
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -111,14 +110,6 @@ fn set_attributes(file: &File, attributes: &libc::termios) -> io::Result<()> {
 }
 
 impl Sink for Serial {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::SERIAL
-    }
-
     fn show(&mut self, program: u32, view: &View) {
         self.shows.retain(|(other, _)| *other != program);
         let shows =

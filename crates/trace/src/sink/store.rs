@@ -2,14 +2,13 @@
 
 use std::io;
 
-use super::{Promise, Sink, promise};
+use super::Sink;
 use crate::Record;
 use crate::store::{Fact, Loss, Store};
 
 /// A store that is being filled.
 #[derive(Debug)]
 pub struct StoreSink {
-    name: String,
     /// None once it is finished.
     store: Option<Store>,
     lost: u64,
@@ -17,20 +16,12 @@ pub struct StoreSink {
 
 impl StoreSink {
     /// A store that has been begun.
-    pub fn new(name: String, store: Store) -> StoreSink {
-        StoreSink { name, store: Some(store), lost: 0 }
+    pub fn new(store: Store) -> StoreSink {
+        StoreSink { store: Some(store), lost: 0 }
     }
 }
 
 impl Sink for StoreSink {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn promise(&self) -> &'static Promise {
-        &promise::STORE
-    }
-
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {
         self.store.as_mut().map_or(Ok(()), |store| store.fact(fact))
     }

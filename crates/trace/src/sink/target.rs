@@ -3,9 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::Promise;
-use super::promise;
-
 /// The file of `ltt` where none is named.
 const STREAM: &str = "dprobes.ltt";
 
@@ -120,20 +117,6 @@ impl Target {
     pub fn is_made(&self) -> bool {
         matches!(self, Target::Store(_) | Target::Ctf(_))
     }
-
-    /// What it promises.
-    pub fn promise(&self) -> &'static Promise {
-        match self {
-            Target::Terminal => &Promise::TERMINAL,
-            Target::KernelLog(_) => &promise::KLOG,
-            Target::Serial(_) => &promise::SERIAL,
-            Target::Ltt(_) => &promise::LTT,
-            Target::Journal(_) => &promise::JOURNAL,
-            Target::Ctf(_) => &promise::CTF,
-            Target::File(_) => &Promise::FILE,
-            Target::Store(_) => &promise::STORE,
-        }
-    }
 }
 
 /// What may stand behind the colon.
@@ -197,17 +180,6 @@ mod tests {
         ] {
             let error = Target::parse(text).expect_err(text).to_string();
             assert!(error.starts_with(reason), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn the_page_of_targets_has_the_promises() {
-        let page = include_str!("../../../../docs/targets.md");
-        for text in ["klog", "com1", "ltt", "evl", "ctf:d", "file:f", "store:s", "stderr"] {
-            let promise = Target::parse(text).expect("a target").promise();
-            for words in [promise.order, promise.losses, promise.pressure] {
-                assert!(page.contains(words), "{text}: {words}");
-            }
         }
     }
 }

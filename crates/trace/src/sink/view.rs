@@ -28,14 +28,47 @@ impl View {
     }
 }
 
+/// When templates are looked at again.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// When it was looked last whether they have been changed.
+    last: Instant,
+    /// Whether it was told that they are gone.
+    gone: bool,
+}
+
+impl Looks {
+    /// They have just been read.
+    pub(super) fn new() -> Looks {
+        Looks { last: Instant::now(), gone: false }
+    }
+
+    /// Reads templates again that have been changed, unless it was looked for that a moment ago: whether they were. What is wrong with
+    /// them then is told.
+    pub(super) fn refresh(&mut self, templates: &mut Templates, tell: &mut dyn FnMut(&str)) -> bool {
+        if self.last.elapsed() < REFRESH {
+            return false;
+        }
+        self.last = Instant::now();
+        let refreshed = templates.refresh();
+        let was_gone = std::mem::replace(&mut self.gone, refreshed.is_err());
+        match refreshed {
+            Ok(true) => {
+                complaint(templates).iter().for_each(|complaint| tell(complaint));
+                return true;
+            }
+            Err(error) if !was_gone => tell(&format!("warning: {error}; those that were read stay in use")),
+            Ok(false) | Err(_) => {}
+        }
+        false
+    }
+}
+
 /// Records as text, while they are made: templates that are changed meanwhile are read again.
 #[derive(Debug)]
 pub struct Live {
     text: Box<Text>,
-    /// When it was looked last whether templates have been changed.
-    looked: Instant,
-    /// Whether it was told that they are gone.
-    gone: bool,
+    looks: Looks,
 }
 
 impl Live {
@@ -46,7 +79,7 @@ impl Live {
             Some(templates) => text.with_templates(templates),
             None => text,
         };
-        Live { text: Box::new(text), looked: Instant::now(), gone: false }
+        Live { text: Box::new(text), looks: Looks::new() }
     }
 
     /// Writes a record.
@@ -62,19 +95,15 @@ impl Live {
         self.text.append(record, to);
     }
 
+    /// The templates as they are now, where there are some.
+    pub fn templates(&mut self) -> Option<&Templates> {
+        self.text.templates().map(|templates| &*templates)
+    }
+
     /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
     pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
-        let Some(templates) = self.text.templates() else { return };
-        if self.looked.elapsed() < REFRESH {
-            return;
-        }
-        self.looked = Instant::now();
-        let refreshed = templates.refresh();
-        let was_gone = std::mem::replace(&mut self.gone, refreshed.is_err());
-        match refreshed {
-            Ok(true) => complaint(templates).iter().for_each(|complaint| tell(complaint)),
-            Err(error) if !was_gone => tell(&format!("warning: {error}; those that were read stay in use")),
-            Ok(false) | Err(_) => {}
+        if let Some(templates) = self.text.templates() {
+            self.looks.refresh(templates, tell);
         }
     }
 }

@@ -1,0 +1,44 @@
+//! A trace in the Common Trace Format on a disk that is full for a while. The limit that stands for the disk is one of the whole process, so
+//! this is the only test in it.
+
+mod ctf_support;
+
+use dprobes_trace::ctf::Writer;
+use dprobes_trace::{Items, Record};
+
+use ctf_support::{about, babeltrace, record};
+
+/// A disk that is full and gets room again: what could be written is read, and the rest told as discarded.
+#[test]
+fn packets_that_could_not_be_written_are_discarded_records() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut writer = Writer::create(scratch.path(), &about()).expect("a new directory");
+    writer.probe(0, 3, "full", Items::NONE);
+    let mut failed = 0;
+    let mut fill = |writer: &mut Writer, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            failed += u64::from(writer.record(0, &Record { cpu: 0, ..record(number) }).is_err());
+        }
+    };
+    fill(&mut writer, 0..30_000);
+    limit_file_size(1 << 20);
+    fill(&mut writer, 30_000..60_000);
+    limit_file_size(libc::RLIM_INFINITY);
+    fill(&mut writer, 60_000..90_000);
+    let summary = writer.finish().expect("there is room again");
+    assert!(failed > 0 && summary.lost > 0, "{summary:?}");
+    assert_eq!((summary.records + summary.lost, summary.discarded), (90_000, summary.lost));
+    let Some((text, told)) = babeltrace(scratch.path(), &[]) else { return };
+    assert_eq!(text.lines().count() as u64, summary.records);
+    assert!(told.contains(&format!("Tracer discarded {} events", summary.lost)), "{told}");
+}
+
+/// Lets files of this process grow no more.
+fn limit_file_size(size: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: plain system calls; `limit` is valid for the first, and the signal is one that the test does without.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+}
