@@ -13,6 +13,9 @@
 //! - `bin/convert` measures how fast traces are converted to other forms, and in how much memory.
 //! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
+use std::io;
+use std::process::ExitCode;
+
 pub mod arm;
 pub mod build;
 mod classic;
@@ -28,3 +31,23 @@ pub use classic::classic;
 pub use figures::Figures;
 pub use subject::{Round, Subject};
 pub use way::{Way, ways};
+
+/// An error of the bench's own.
+pub fn other(what: impl Into<String>) -> io::Error {
+    io::Error::other(what.into())
+}
+
+/// The status of a bench of that name: 0 where all counts were right, 1 where they were not or it could not measure; then it says so.
+pub fn status(name: &str, result: io::Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("{name}: what dprobes counted is wrong");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

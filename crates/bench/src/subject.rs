@@ -1,5 +1,6 @@
 //! The measured process: `tight -i`, which calls `work` as often as it is told and times the calls itself.
 
+use crate::{build, other};
 use object::{Object, ObjectSymbol};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,27 +26,15 @@ pub struct Subject {
     program: PathBuf,
 }
 
-fn other(what: impl Into<String>) -> io::Error {
-    io::Error::other(what.into())
-}
-
 impl Subject {
     /// Builds the program with gcc into a directory and starts it.
     ///
     /// # Errors
     /// There is no gcc, or the program does not build or start.
-    pub fn start(repository: &Path, directory: &Path) -> io::Result<Self> {
-        let source = repository.join("tests/targets/tight.c");
+    pub fn start(directory: &Path) -> io::Result<Self> {
         let program = directory.join("bench-tight");
-        let built = Command::new("gcc")
-            .args(["-O2", "-pthread", "-no-pie", "-fno-pie", "-o"])
-            .arg(&program)
-            .arg(&source)
-            .status()
-            .map_err(|error| other(format!("gcc: {error}")))?;
-        if !built.success() {
-            return Err(other(format!("gcc does not build {}", source.display())));
-        }
+        let source = build::repository().join("tests/targets/tight.c");
+        build::c_program(&[source], &["-no-pie", "-fno-pie"], &[], &program)?;
         let mut command = Command::new(&program);
         let mut child = command.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take().ok_or_else(|| other("no pipe to the subject"))?;

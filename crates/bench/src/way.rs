@@ -49,6 +49,11 @@ pub fn ways(dprobes: &Path, itself: &Path, directory: &Path) -> (Vec<Way>, Vec<&
 }
 
 impl Way {
+    /// Whether it is dprobes.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.kind, Kind::Dprobes { .. })
+    }
+
     /// Attaches, runs one round, detaches: nanoseconds per call and the hits that the tracer counted.
     ///
     /// # Errors

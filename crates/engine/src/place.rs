@@ -290,21 +290,12 @@ pub(crate) fn site(
 /// The restartable sequences of a module: while a thread is in one, any stop makes it start over, so a probe in
 /// one would keep it from ever ending.
 pub(crate) fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
-    /// Bytes of the kernel's `struct rseq_cs`: version and flags, start, length, abort address.
-    const DESCRIPTOR: usize = 32;
-    let mut sections = Vec::new();
-    for range in module.image.rseq_descriptors() {
-        let count = (range.end - range.start) as usize / DESCRIPTOR;
-        for place in 0..count.min(1 << 16) {
-            let mut bytes = [0; DESCRIPTOR];
-            if memory.peek(module.address(range.start + (place * DESCRIPTOR) as u64), &mut bytes).is_err() {
-                break;
-            }
-            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-            sections.push((word(8), word(8).saturating_add(word(16))));
-        }
-    }
-    sections
+    let read = |vaddr| {
+        let mut descriptor = [0; 32];
+        memory.peek(module.address(vaddr), &mut descriptor).ok().map(|()| descriptor)
+    };
+    let sequences = module.image.restartable_sequences_by(read);
+    sequences.into_iter().map(|range| (range.start, range.end)).collect()
 }
 
 /// Refuses a site in a restartable sequence.

@@ -1,23 +1,8 @@
-//! Where instructions begin, and where code jumps to, read from the code alone.
+//! Where code jumps to, read from the code alone.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use crate::classify::INSTRUCTION_LIMIT;
-
-/// The addresses of the instructions that 64-bit code at `address` is, read in a straight line until the end, or until something is
-/// no instruction. It is as right as `address` is: that of a function, and `bytes` no more than that function.
-pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    let mut found = Vec::with_capacity(bytes.len() / 4);
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            break;
-        }
-        found.push(instruction.ip());
-    }
-    found
-}
 
 /// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly, and which are in it. `instructions` are those
 /// that it consists of.
@@ -38,16 +23,9 @@ pub fn targets(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
     found
 }
 
-/// Of the [`targets`] those that are inside of one of the `instructions`: code that jumps over a `lock` prefix has them. Such an
-/// instruction must not be moved.
-pub fn entered(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
-    let mut found = targets(bytes, address, instructions);
-    found.retain(|target| instructions.binary_search(target).is_err());
-    found
-}
-
-/// The same for code of which it is not known where instructions begin: it is read in a straight line, and behind each byte that begins
-/// none it is gone on with the next. One pass over the code.
+/// The addresses, ascending, inside of instructions of the 64-bit code at `address` to which it jumps or calls directly: code that jumps
+/// over a `lock` prefix has them. Such an instruction must not be moved. It is not known where instructions begin: the code is read in a
+/// straight line, and behind each byte that begins none it is gone on with the next. One pass over the code.
 pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -102,8 +80,7 @@ mod tests {
         // jmp over `lock`; lock inc [rax]; nop; (no instruction); nop; jmp to the nop; jmp out
         let code = [0xeb, 0x01, 0xf0, 0xff, 0x00, 0x90, 0x06, 0x90, 0xeb, 0xfd, 0xe9, 0, 1, 0, 0];
         assert_eq!(entered_anywhere(&code, 0x1000), [0x1003]);
-        let starts = instructions(&code[..6], 0x1000);
-        assert_eq!(entered(&code[..6], 0x1000, &starts), [0x1003]);
+        assert_eq!(targets(&code[..6], 0x1000, &[0x1000, 0x1002, 0x1005]), [0x1003]);
         assert_eq!(entered_anywhere(&[], 0x1000), []);
     }
 }

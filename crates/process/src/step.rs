@@ -37,16 +37,8 @@ impl Stopped {
         self.next_stop()
     }
 
-    /// Lets it run, with a signal as [`Stopped::step`] takes it, and waits until it stops.
-    ///
-    /// # Errors
-    /// The thread has been killed; its end is still to be waited for.
-    pub fn run(self, signal: i32) -> Result<(Stopped, Stop), Error> {
-        ptrace::resume(self.tid(), signal)?;
-        self.next_stop()
-    }
-
-    /// The same; `meanwhile` is called again and again until it stops. It may wait for something that this thread does.
+    /// Lets it run, with a signal as [`Stopped::step`] takes it, and waits until it stops; `meanwhile` is called again and again until
+    /// then. It may wait for something that this thread does.
     ///
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
@@ -104,7 +96,7 @@ mod tests {
         // Once more, in one go.
         thread.set_registers(&seen[0]).expect("alive");
         thread.stop_at(Some(seen[4].rip())).expect("debug registers");
-        let (mut thread, stop) = thread.run(0).expect("alive");
+        let (mut thread, stop) = thread.run_while(0, || {}).expect("alive");
         assert_eq!(
             (stop, thread.registers().expect("alive").rip()),
             (Stop::Signal(libc::SIGTRAP), seen[4].rip())

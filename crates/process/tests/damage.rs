@@ -39,10 +39,11 @@ fn victim() -> Option<&'static Vec<u8>> {
 fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
     let image = Image::parse(bytes, Path::new("damaged.so")).map_err(|error| error.to_string())?;
     let _ = (image.machine(), image.soname(), image.build_id(), image.interpreter(), image.entry());
-    let _ = (image.rseq_descriptors(), image.nearest_names("pick"));
+    let _ = (image.restartable_sequences(), image.nearest_names("pick"));
     for name in ["pick", "pick@@V_2", "ns::f(int)"] {
         let _ = (image.lookup(name), image.select_named(name));
     }
+    let _ = (image.is_data("pick"), image.control_flow().count());
     let _ = image.select_matching(&|name| name.len() % 2 == 0);
     let mut places: Vec<u64> = image.functions().iter().take(100).map(|function| function.vaddr).collect();
     places.extend(image.segments().iter().take(20).flat_map(|s| [s.vaddr, s.vaddr.wrapping_add(s.mem_size)]));
@@ -184,4 +185,125 @@ fn a_sparse_file() {
     let problems: Vec<String> = image.problems().iter().map(ToString::to_string).collect();
     assert!(problems.iter().any(|problem| problem.contains("at most")), "{problems:?}");
     assert!(problems.iter().all(|problem| problem.contains("sparse.so")), "{problems:?}");
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+/// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the file.
+#[test]
+fn segments_of_half_of_all_addresses() {
+    let Some(victim) = victim() else { return };
+    let mut bytes = victim.clone();
+    let (table, count) = (word(&bytes, 0x20) as usize, usize::from(bytes[0x38]));
+    let loaded = (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1);
+    let loaded: Vec<usize> = loaded.take(2).collect();
+    for at in &loaded {
+        bytes[at + 4] = 5;
+        bytes[at + 32..at + 40].copy_from_slice(&(1_u64 << 63).to_le_bytes());
+    }
+    assert_eq!(loaded.len(), 2);
+    let length = bytes.len() as u64;
+    let image = Image::parse(bytes, Path::new("damaged.so")).unwrap();
+    assert!(image.segments().iter().all(|segment| segment.offset + segment.file_size <= length));
+    assert!(image.control_flow().count() > 0);
+}
+
+/// A function that claims most of a large file without code in it is not gone through byte by byte.
+#[test]
+fn a_function_of_a_gigabyte() {
+    const SIZE: u64 = 1 << 30;
+    let Some(victim) = victim() else { return };
+    let mut bytes = victim.clone();
+    let (table, count) = (word(&bytes, 0x20) as usize, usize::from(bytes[0x38]));
+    let mut loaded = (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1);
+    // The segment that has code; all of the others are no code.
+    let code = loaded.find(|at| bytes[at + 4] & 1 != 0).unwrap();
+    for at in [32, 40] {
+        bytes[code + at..code + at + 8].copy_from_slice(&SIZE.to_le_bytes());
+    }
+    let sections = word(&bytes, 0x28) as usize;
+    let dynsym = (0..40).map(|index| sections + index * 64).find(|at| bytes[at + 4] == 11).unwrap();
+    let (symbols, size) = (word(&bytes, dynsym + 24) as usize, word(&bytes, dynsym + 32) as usize);
+    for symbol in (symbols..symbols + size).step_by(24) {
+        bytes[symbol + 16..symbol + 24].copy_from_slice(&SIZE.to_le_bytes());
+    }
+    let scratch = Scratch::new("damage-gigabyte");
+    let path = scratch.path().join("large.so");
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
+    let image = Image::open(&path).unwrap();
+    let pick = image.lookup("pick").matches[0].vaddr;
+    let (done, wait) = std::sync::mpsc::channel();
+    let outline = std::thread::spawn(move || {
+        let outline = image.outline(pick);
+        let _ = done.send(());
+        outline
+    });
+    wait.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not take long");
+    let outline = outline.join().unwrap().unwrap();
+    assert!(outline.unknown_bytes() > SIZE / 2 && !outline.instructions.is_empty());
+}
+
+/// What is asked of an address asks all segments, so there are not as many as there are symbols.
+#[test]
+fn more_program_headers_than_linux_loads() {
+    let Some(victim) = victim() else { return };
+    let with = |count: u16| {
+        let mut bytes = victim.clone();
+        bytes[0x20..0x28].copy_from_slice(&(victim.len() as u64).to_le_bytes());
+        bytes[0x38..0x3a].copy_from_slice(&count.to_le_bytes());
+        bytes.resize(victim.len() + usize::from(count) * 56, 0);
+        Image::parse(bytes, Path::new("damaged.so"))
+    };
+    assert!(with(1170).is_ok());
+    let error = with(1171).unwrap_err().to_string();
+    assert!(error.contains("program headers"), "{error}");
+}
+
+/// Thousands of sections that are all the same large table are not read thousands of times.
+#[test]
+fn sections_that_are_one_table() {
+    /// Sections of each kind, and bytes of the table.
+    const SECTIONS: usize = 8000;
+    const TABLE: usize = 1 << 20;
+    let Some(victim) = victim() else { return };
+    let mut bytes = victim.clone();
+    let (table, count) = (word(&bytes, 0x28) as usize, usize::from(bytes[0x3c]));
+    let headers: Vec<[u8; 64]> =
+        (0..count).map(|number| bytes[table + number * 64..][..64].try_into().unwrap()).collect();
+    let of_kind = |kind: u8| *headers.iter().find(|header| header[4] == kind).unwrap();
+    // Symbols of data, without a name that anybody asks for: the same 24 bytes are relocations of no kind that matters.
+    let at = bytes.len() as u64;
+    let entry = [1, 0, 0, 0, 0x11, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(entry.iter().copied().cycle().take(TABLE));
+    let mut all: Vec<u8> = headers.concat();
+    // SHT_RELA, SHT_DYNSYM, SHT_INIT_ARRAY.
+    for kind in [4, 11, 14] {
+        let mut header = of_kind(kind);
+        if kind != 14 {
+            header[24..32].copy_from_slice(&at.to_le_bytes());
+        }
+        header[32..40].copy_from_slice(&(TABLE as u64).to_le_bytes());
+        (0..SECTIONS).for_each(|_| all.extend(header));
+    }
+    let place = bytes.len() as u64;
+    bytes.extend(all);
+    bytes[0x28..0x30].copy_from_slice(&place.to_le_bytes());
+    bytes[0x3c..0x3e].copy_from_slice(&((count + 3 * SECTIONS) as u16).to_le_bytes());
+    let image = Image::parse(bytes, Path::new("damaged.so")).unwrap();
+    let (done, wait) = std::sync::mpsc::channel();
+    let asked = std::thread::spawn(move || {
+        assert!(!image.is_data("nothing"));
+        assert_eq!(image.restartable_sequences(), []);
+        assert!(image.control_flow().count() > 0);
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(std::time::Duration::from_secs(30)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+            panic!("it takes as long as the sections are many")
+        }
+        _ => asked.join().unwrap(),
+    }
 }

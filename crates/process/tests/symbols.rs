@@ -358,10 +358,45 @@ fn restartable_sequences() {
     let scratch = Scratch::new("symbols-rseq");
     let program = scratch.compile("restartable.S", RESTARTABLE, "restartable", &["-no-pie"]);
     let image = Image::open(&program).unwrap();
-    let descriptors = image.rseq_descriptors();
-    assert_eq!(descriptors.len(), 1);
-    assert_eq!(descriptors[0].end - descriptors[0].start, 32);
-    assert_eq!(image.section_name(descriptors[0].start), Some("__rseq_cs"));
+    let main = image.lookup("main").matches[0].vaddr;
+    // Behind `xor %eax, %eax` stands `inc %eax`, each of two bytes.
+    let expected = main + 2..main + 4;
+    assert_eq!(image.restartable_sequences(), std::slice::from_ref(&expected));
+    let library = scratch.compile("restartable.S", RESTARTABLE, "restartable.so", &["-shared"]);
+    let library = Image::open(&library).unwrap();
+    let main = library.lookup("main").matches[0].vaddr;
+    let expected_there = main + 2..main + 4;
+    // Where it starts is written by the dynamic linker.
+    assert_eq!(library.restartable_sequences(), std::slice::from_ref(&expected_there));
+
+    // The section begins before its segment does: the descriptors there cannot be read, the one in the segment can.
+    let mut bytes = std::fs::read(&program).unwrap();
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (headers, count) = (word(&bytes, 0x28) as usize, usize::from(bytes[0x3c]));
+    let is_descriptors =
+        |header: &usize| image.section_name(word(&bytes, header + 0x10)) == Some("__rseq_cs");
+    let header = (0..count).map(|number| headers + number * 64).find(is_descriptors).unwrap();
+    let (start, size) = (word(&bytes, header + 0x10), word(&bytes, header + 0x20));
+    let segment = image.segments().iter().rfind(|segment| segment.vaddr <= start).unwrap();
+    let more = (start - segment.vaddr).next_multiple_of(32) + 32;
+    assert_eq!((size, image.offset_of_address(start - more)), (32, None));
+    bytes[header + 0x10..][..8].copy_from_slice(&(start - more).to_le_bytes());
+    bytes[header + 0x20..][..8].copy_from_slice(&(size + more).to_le_bytes());
+    let image = Image::parse(bytes, &program).unwrap();
+    assert!(image.restartable_sequences().contains(&expected), "{:x?}", image.restartable_sequences());
+
+    // Nor does a process's page that cannot be read hide what another one says.
+    let descriptor = |start: u64| {
+        let mut bytes = [0; 32];
+        bytes[8..16].copy_from_slice(&start.to_le_bytes());
+        bytes[16] = 5;
+        bytes
+    };
+    let read = image.restartable_sequences_by(|place| (place == start).then(|| descriptor(0x7000)));
+    assert_eq!(read.len(), 1);
+    assert_eq!((read[0].start, read[0].end), (0x7000, 0x7005));
+    let none: Vec<std::ops::Range<u64>> = image.restartable_sequences_by(|_| None);
+    assert_eq!(none, []);
 }
 
 #[test]

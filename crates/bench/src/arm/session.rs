@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::subject::{Library, Subject};
 use crate::cleanup::Started;
+use crate::other;
 
 /// How long the program runs with the probes in.
 const RUN: Duration = Duration::from_millis(300);
@@ -31,10 +32,6 @@ pub struct Sample {
     pub pause: f64,
     /// What is wrong, if anything.
     pub wrong: Option<String>,
-}
-
-fn other(text: impl Into<String>) -> io::Error {
-    io::Error::other(text.into())
 }
 
 /// Arms the entries of so many groups of the library's functions in a process with so many threads, and disarms them.

@@ -9,12 +9,8 @@ use std::process::{ChildStdout, Command, Stdio};
 use object::{Object, ObjectSection};
 
 use super::library;
-use crate::build;
 use crate::cleanup::Started;
-
-fn other(text: impl Into<String>) -> io::Error {
-    io::Error::other(text.into())
-}
+use crate::{build, other};
 
 /// The library, and the program that calls its functions.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@
 //! It builds the release `dprobes` and a program with a library of 50,000 functions, and prints for each row the median, least and
 //! most of the repetitions (5, and not fewer unless told), in milliseconds, with the bar and whether the median meets it. All of it is as
 //! users see it: from the command to its word that the probes are armed, from its interrupt to its end. `--only` selects the rows whose
-//! names contain PART. The status is 0 even where a bar is missed: that depends on the machine.
+//! names contain PART. The status is 0 even where a bar is missed: that depends on the machine. It is 1 where anything is WRONG.
 
 use dprobes_bench::arm::{Library, Sample, measure};
-use dprobes_bench::{Figures, build, cleanup};
+use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
 
@@ -73,7 +73,12 @@ fn print(row: &Row, samples: &[Sample]) {
     }
 }
 
-fn bench() -> io::Result<()> {
+/// Whether nothing was wrong in any repetition of any row.
+fn is_right(samples: &[Vec<Sample>]) -> bool {
+    samples.iter().flatten().all(|sample| sample.wrong.is_none())
+}
+
+fn bench() -> io::Result<bool> {
     let (repetitions, only) = options()?;
     cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;
@@ -93,15 +98,31 @@ fn bench() -> io::Result<()> {
     println!("milliseconds, {repetitions} interleaved repetitions");
     println!("{:44} {:>8} {:>8} {:>8} {:>8}", "", "median", "min", "max", "bar");
     rows.iter().zip(&samples).for_each(|(row, samples)| print(row, samples));
-    Ok(())
+    Ok(is_right(&samples))
 }
 
 fn main() -> ExitCode {
-    match bench() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("arm: {error}");
-            ExitCode::FAILURE
-        }
+    status("arm", bench())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sample, is_right};
+
+    #[test]
+    fn one_that_is_wrong_makes_it_all_wrong() {
+        let sample = |wrong: Option<&str>| Sample {
+            armed: 1.0,
+            disarmed: 1.0,
+            held: 1.0,
+            holds: 1,
+            pause: 1.0,
+            wrong: wrong.map(str::to_owned),
+        };
+        assert!(is_right(&[vec![sample(None)], vec![sample(None), sample(None)]]));
+        assert!(!is_right(&[
+            vec![sample(None)],
+            vec![sample(Some("2 bytes are not as before")), sample(None)]
+        ]));
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use dprobes_bench::build;
+use dprobes_bench::{build, other, status};
 
 /// What a process has taken.
 struct Taken {
@@ -21,10 +21,6 @@ struct Taken {
     processor: Duration,
     /// Bytes of memory, at the most.
     memory: u64,
-}
-
-fn other(what: impl Into<String>) -> io::Error {
-    io::Error::other(what.into())
 }
 
 /// Runs a command to its end.
@@ -132,11 +128,6 @@ fn main() -> ExitCode {
         eprintln!("usage: convert [RECORDS] [--no-parquet]");
         return ExitCode::FAILURE;
     };
-    match bench(records, parquet) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("convert: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    // A command that fails is an error.
+    status("convert", bench(records, parquet).map(|()| true))
 }

@@ -58,6 +58,10 @@ struct Running {
 }
 
 impl Tracer for Dprobes {
+    fn is_ours(&self) -> bool {
+        true
+    }
+
     fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
         let program = place.directory.join("jump.rpn");
         let stats = place.directory.join("jump.stats");

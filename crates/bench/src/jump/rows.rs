@@ -60,6 +60,11 @@ pub struct Setting {
 const SUSTAINED: u64 = 500;
 
 impl Row {
+    /// Whether dprobes sees the calls.
+    pub fn is_ours(&self) -> bool {
+        self.tracer.as_ref().is_some_and(|tracer| tracer.is_ours())
+    }
+
     fn new(name: &str, function: &'static str, tracer: Option<Box<dyn Tracer>>) -> Row {
         Row {
             name: name.to_owned(),

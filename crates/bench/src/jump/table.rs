@@ -46,6 +46,11 @@ impl Results {
         self.failed.is_none() && self.wrong.is_none() && self.seen == self.calls
     }
 
+    /// Whether it was measured, and what was seen is not wrong. What is lost and told of is not: that depends on the machine.
+    pub fn is_right(&self) -> bool {
+        self.failed.is_none() && self.wrong.is_none()
+    }
+
     /// Whether the row is what its bar wants; `None` where it has none.
     pub fn passes(&self, bar: Option<Bar>) -> Option<bool> {
         bar.map(|bar| {
@@ -136,5 +141,16 @@ mod tests {
         assert_eq!(results.passes(None), None);
         results.add(Sample { wall: 4.0, calls: 10, seen: 9, ..Sample::default() });
         assert_eq!(results.passes(Some(Bar::Wall(5.0))), Some(false));
+    }
+
+    #[test]
+    fn what_is_wrong_once_is_wrong() {
+        let mut results = Results::default();
+        results.add(Sample { calls: 10, seen: 9, ..Sample::default() });
+        assert!(results.is_right(), "one is lost, and that is told");
+        results.add(Sample { wrong: Some("3 lost silently".to_owned()), ..Sample::default() });
+        results.add(Sample::default());
+        assert!(!results.is_right());
+        assert!(!Results { failed: Some("it ended".to_owned()), ..Results::default() }.is_right());
     }
 }

@@ -55,6 +55,11 @@ pub(super) trait Tracer: Debug {
         true
     }
 
+    /// Whether it is dprobes.
+    fn is_ours(&self) -> bool {
+        false
+    }
+
     /// A subject of its own, for a tracer that cannot attach to one that runs.
     ///
     /// # Errors

@@ -242,6 +242,7 @@ impl Session<'_> {
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let (object, items) = (program.main().clone(), options.items);
+        drop(self.sinks.0.borrow_mut().heard());
         let number = self.tracer.insert(program, options, only);
         self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
@@ -275,6 +276,7 @@ impl Session<'_> {
                 "a process has not stopped yet for its probes: they come in as soon as it does".to_owned(),
             );
         }
+        reply.warnings.extend(self.sinks.0.borrow_mut().heard());
         if insert.mode == Mode::Replace {
             self.let_go_unprobed();
         }

@@ -42,11 +42,19 @@ pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &
     let mut found = Proven::default();
     for window in windows {
         let window = window.start.wrapping_sub(bias)..window.end.wrapping_sub(bias);
-        let known = flow.instructions(window.clone());
-        let (Some(&first), Some(&last)) = (known.first(), known.last()) else { continue };
-        // The last may be cut off: one more than it has is read.
-        let length = (last - first) as usize + 1;
-        let from = first.wrapping_add(bias).checked_sub(start).and_then(|from| usize::try_from(from).ok());
+        let end_of = |vaddr: u64| vaddr.wrapping_add(flow.length(vaddr) as u64);
+        let mut known = flow.instructions(window.clone());
+        // What the text does not have whole cannot be compared.
+        known.retain(|&vaddr| {
+            let from = vaddr.wrapping_add(bias).wrapping_sub(start);
+            from.checked_add(flow.length(vaddr) as u64).is_some_and(|end| end <= text.len() as u64)
+        });
+        let (Some(&first), Some(last)) = (known.first(), known.iter().map(|&vaddr| end_of(vaddr)).max())
+        else {
+            continue;
+        };
+        let length = (last - first) as usize;
+        let from = usize::try_from(first.wrapping_add(bias).wrapping_sub(start)).ok();
         let here = from.and_then(|from| text.get(from..from.checked_add(length)?));
         if here.is_some() && image.text(first, length).as_deref() == here {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
@@ -60,4 +68,74 @@ pub(crate) fn around(image: &Image, bias: u64, text: &[u8], start: u64, sites: &
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Where the code is in the file, and in memory.
+    const OFFSET: usize = 0x200;
+    const VADDR: u64 = 0x40_0000 + OFFSET as u64;
+    const BIAS: u64 = 0x5555_0000_0000;
+
+    /// `xor %eax,%eax`, `mov $0x11223344,%ecx`, `add %ecx,%eax`, `cmp $0x55667788,%eax`.
+    const CODE: &[u8] = &[0x31, 0xc0, 0xb9, 0x44, 0x33, 0x22, 0x11, 0x01, 0xc8, 0x3d, 0x88, 0x77, 0x66, 0x55];
+    /// Where they begin.
+    const STARTS: [u64; 4] = [0, 2, 7, 9];
+
+    /// A program of nothing but that code: one segment, and a section for it, which vouches for it.
+    fn image() -> Image {
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(OFFSET, 0);
+        let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+        let word = |value: u64| value.to_le_bytes();
+        let (offset, size) = (word(OFFSET as u64), word(CODE.len() as u64));
+        // ET_EXEC, EM_X86_64, the entry, both tables of headers, their sizes and numbers.
+        put(16, &[2, 0, 62, 0, 1, 0, 0, 0]);
+        put(24, &[word(VADDR), word(64), word(120)].concat());
+        put(52, &[64, 0, 56, 0, 1, 0, 64, 0, 3, 0, 2, 0]);
+        // PT_LOAD, readable and executable.
+        put(64, &[1, 0, 0, 0, 5, 0, 0, 0]);
+        put(72, &[offset, word(VADDR), word(VADDR), size, size, word(1)].concat());
+        // `.text`, SHT_PROGBITS, allocated and executable; and the names of sections.
+        put(120 + 64, &[1, 0, 0, 0, 1, 0, 0, 0]);
+        put(120 + 72, &[word(6), word(VADDR), offset, size].concat());
+        put(120 + 128, &[0, 0, 0, 0, 3, 0, 0, 0]);
+        put(120 + 128 + 24, &[word(0x1f0), word(7)].concat());
+        put(0x1f1, b".text");
+        file.extend(CODE);
+        Image::parse(file, Path::new("proof")).expect("it is sound")
+    }
+
+    fn starts(text: &[u8]) -> Vec<u64> {
+        let sites = [Site { address: VADDR + BIAS, length: 2, jump: true }];
+        let found = around(&image(), BIAS, text, VADDR + BIAS, &sites);
+        found.instructions.iter().map(|address| address - BIAS - VADDR).collect()
+    }
+
+    #[test]
+    fn the_file_proves_what_the_process_has_too() {
+        assert_eq!(starts(CODE), STARTS);
+        // Where any byte is another one, nothing is proven: those of the last instruction are no exception.
+        for at in 0..CODE.len() {
+            let mut changed = CODE.to_vec();
+            changed[at] ^= 0x10;
+            assert_eq!(starts(&changed), [], "{at}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_proven() {
+        for length in 0..CODE.len() {
+            let whole = STARTS.iter().zip([2, 7, 9, 14]).filter(|&(_, end)| end <= length);
+            assert_eq!(
+                starts(&CODE[..length]),
+                whole.map(|(start, _)| *start).collect::<Vec<_>>(),
+                "{length}"
+            );
+        }
+    }
 }

@@ -86,7 +86,7 @@ pub struct Code<'a> {
     /// Addresses at which instructions are known to begin, ascending. What is not among them is moved only if a site falls through to
     /// it. Data must not be among them.
     pub instructions: &'a [u64],
-    /// Addresses inside of instructions to which code jumps ([`crate::entered`] finds them), ascending. These instructions are not moved.
+    /// Addresses inside of instructions to which code jumps ([`crate::entered_anywhere`] finds them), ascending. These instructions are not moved.
     pub entered: &'a [u64],
     /// Padding between functions to which control does not come, ascending and disjoint: it may be overwritten.
     pub padding: &'a [Range<u64>],

@@ -3,11 +3,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use dprobes_patch::displace;
 use dprobes_patch::tactic::{Plan, Purpose, Site};
-use dprobes_patch::{displace, instructions};
+use iced_x86::{Decoder, DecoderOptions};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::world::{Layout, World};
+
+/// The addresses of the instructions that 64-bit code at `address` is, read in a straight line until the end, or until something is no
+/// instruction.
+pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
+    let decoder = &mut Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    decoder.into_iter().take_while(|it| !it.is_invalid()).map(|it| it.ip()).collect()
+}
 
 /// The code of a program, as if it were loaded in `layout`: its instructions, and the entries of its functions. None, and what is tried with
 /// it is skipped, where there is no such file.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use dprobes_patch::entered;
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
+use dprobes_patch::targets;
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, Mnemonic};
 
 /// What a site is expected to be.
@@ -107,11 +107,13 @@ impl Layout {
 
 impl World {
     pub fn new(layout: Layout, original: Vec<u8>, instructions: Vec<u64>, mappings: usize) -> World {
+        let mut entered = targets(&original, layout.address, &instructions);
+        entered.retain(|target| instructions.binary_search(target).is_err());
         World {
             planner: Planner::new(Limits { mappings, shadow_stacks: false }),
             address: layout.address,
             bytes: original.clone(),
-            entered: entered(&original, layout.address, &instructions),
+            entered,
             padding: Vec::new(),
             original,
             instructions,

@@ -103,12 +103,11 @@ impl Symbols {
             Ok(symbols) => all.extend(symbols),
             Err(problem) => problems.push(problem),
         };
-        let table_of = |kind| headers.sections.iter().find(|section| section.kind == kind);
-        match table_of(object::elf::SHT_DYNSYM) {
+        match headers.section_of(object::elf::SHT_DYNSYM) {
             Some(section) => add(table::read_section(source, headers, section, Some(dynamic))),
             None => add(table::read_dynamic(source, headers, dynamic)),
         }
-        match table_of(object::elf::SHT_SYMTAB) {
+        match headers.section_of(object::elf::SHT_SYMTAB) {
             Some(section) => add(table::read_section(source, headers, section, None)),
             None => {
                 if let Some(section) = headers.section(".gnu_debugdata") {

@@ -11,8 +11,8 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use super::error::ImageError;
 use super::source::Source;
 
-/// Program headers of one file; Linux itself refuses an executable with more than 64 KiB of them.
-const PROGRAM_HEADERS: u64 = 0x1_0000;
+/// Bytes of the program headers of one file: Linux itself refuses an executable with more. What is asked of an address asks all of them.
+const PROGRAM_HEADERS: u64 = 64 << 10;
 /// Section headers of one file. A C++ program built with one section for each function has tens of thousands
 /// before linking and some forty after.
 const SECTION_HEADERS: u64 = 0x4_0000;
@@ -63,7 +63,7 @@ pub struct Segment {
     pub vaddr: u64,
     /// Where it starts in the file, in bytes.
     pub offset: u64,
-    /// Bytes that come from the file.
+    /// Bytes that come from the file: no more than it has.
     pub file_size: u64,
     /// Bytes in memory; those beyond `file_size` are zero.
     pub mem_size: u64,
@@ -166,6 +166,11 @@ impl Headers {
                 Err(source.damaged("file header", 4, format!("class {other:?} is neither 32 nor 64 bits")))
             }
         }
+    }
+
+    /// The first section of a kind: of symbol tables there is one of each (System V ABI, "Sections").
+    pub(crate) fn section_of(&self, kind: elf::SectionType) -> Option<&Section> {
+        self.sections.iter().find(|section| section.kind == kind)
     }
 
     pub(crate) fn section(&self, name: &str) -> Option<&Section> {
@@ -275,7 +280,7 @@ fn read_segments<Elf: FileHeader<Endian = Endianness>>(
         let cause = format!("the entry size is {}, not {size}", header.e_phentsize(endian));
         return Err(source.damaged("program headers", offset, cause));
     }
-    let bytes = source.read("program headers", offset, count * size, PROGRAM_HEADERS * size)?;
+    let bytes = source.read("program headers", offset, count * size, PROGRAM_HEADERS)?;
     let table = pod::slice_from_all_bytes::<Elf::ProgramHeader>(&bytes)
         .map_err(|()| source.damaged("program headers", offset, "cut short"))?;
     for entry in table {
@@ -288,10 +293,12 @@ fn read_segments<Elf: FileHeader<Endian = Endianness>>(
         match entry.p_type(endian) {
             elf::PT_LOAD => {
                 let flags = entry.p_flags(endian).0;
+                // What it says beyond the end of the file is not there.
+                let held = source.len().saturating_sub(part.offset);
                 headers.segments.push(Segment {
                     vaddr: part.vaddr,
                     offset: part.offset,
-                    file_size: part.size,
+                    file_size: part.size.min(held),
                     mem_size: entry.p_memsz(endian).into(),
                     align: part.align,
                     readable: flags & elf::PF_R.0 != 0,

@@ -15,6 +15,7 @@
 //!   region     one stretch taken apart       boundary  does an instruction start here?
 //!   outline    one function taken apart      selection functions by name or pattern
 //!   flow       where control is proven to come to
+//!   restartable  code that no stop may be in
 //! ```
 
 mod boundary;
@@ -30,6 +31,7 @@ mod lookup;
 mod outline;
 mod region;
 mod relocations;
+mod restartable;
 mod selection;
 mod separate;
 mod source;
@@ -40,7 +42,6 @@ mod version;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -247,31 +248,6 @@ impl Image {
             return None;
         }
         self.symbols().at(vaddr)
-    }
-
-    /// Where the descriptors of restartable sequences stand (sections named `__rseq_cs`; each is a `struct rseq_cs`
-    /// of 32 bytes). The kernel sends a thread that is interrupted inside such a sequence to its abort address, so
-    /// an instruction of one cannot be run elsewhere.
-    pub fn rseq_descriptors(&self) -> Vec<Range<u64>> {
-        let sections = self.headers.sections.iter();
-        let named = sections.filter(|section| section.allocated && section.name == "__rseq_cs");
-        named.map(|section| section.vaddr..section.vaddr.saturating_add(section.size)).collect()
-    }
-
-    /// The restartable sequences themselves, as the descriptors in the file say.
-    pub fn restartable_sequences(&self) -> Vec<Range<u64>> {
-        /// Bytes of the kernel's `struct rseq_cs`: version and flags, start, length, abort address.
-        const DESCRIPTOR: usize = 32;
-        /// Descriptors that are read of one section.
-        const MOST: usize = 1 << 16;
-        let sections = self.rseq_descriptors().into_iter();
-        let places = sections.flat_map(|range| range.step_by(DESCRIPTOR).take(MOST));
-        let sequence = |place: u64| {
-            let start = self.pointer_at(place.checked_add(8)?)?;
-            let length = self.data(place.checked_add(16)?, 8)?;
-            Some(start..start.saturating_add(u64::from_le_bytes(length.try_into().ok()?)))
-        };
-        places.map_while(sequence).collect()
     }
 
     /// The section an address lies in.

@@ -37,6 +37,9 @@ const BEFORE: usize = 32;
 /// Entries of a table that are looked at: one of this function shows what the table is.
 const ENTRIES: u64 = 4;
 
+/// Bytes of a part that are looked at one by one where no code is. If there are more, all of the rest is not told from data.
+const UNKNOWN: u32 = 1 << 16;
+
 /// How control leaves a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
@@ -214,8 +217,14 @@ impl Walk<'_> {
     fn walk(&mut self, part: usize) {
         let part = self.outline.parts[part].clone();
         let mut at = part.start;
+        let mut left = UNKNOWN;
         while at < part.end {
             let Ok(region) = self.image.region(at) else {
+                if left == 0 {
+                    self.outline.unknown.push(at..part.end);
+                    return;
+                }
+                left -= 1;
                 self.unknown(at);
                 at += 1;
                 continue;

@@ -9,7 +9,7 @@ use object::pod;
 use super::headers::{Headers, Machine};
 use super::source::Source;
 
-/// Bytes of relocations; Chromium has some 10 MiB.
+/// Bytes of all relocations of a file; Chromium has some 10 MiB.
 const RELOCATIONS: u64 = 64 << 20;
 
 /// By the place it is written to, the address of the image that is written there: the `R_X86_64_RELATIVE` relocations.
@@ -20,10 +20,12 @@ pub(crate) fn relative(source: &Source, headers: &Headers) -> HashMap<u64, u64> 
         return found;
     }
     let tables = headers.sections.iter().filter(|section| section.kind == elf::SHT_RELA && section.allocated);
+    let mut left = RELOCATIONS;
     for section in tables {
         let size =
             section.size / size_of::<Rela64<Endianness>>() as u64 * size_of::<Rela64<Endianness>>() as u64;
-        let Ok(bytes) = source.read("relocations", section.offset, size, RELOCATIONS) else { continue };
+        let Ok(bytes) = source.read("relocations", section.offset, size, left) else { continue };
+        left -= size;
         let Ok(entries) = pod::slice_from_all_bytes::<Rela64<Endianness>>(&bytes) else { continue };
         for entry in entries {
             if entry.r_type(headers.endian, false) == elf::R_X86_64_RELATIVE {

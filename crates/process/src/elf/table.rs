@@ -59,8 +59,7 @@ pub(crate) fn read_section(
 
 /// Whether one of the tables that sections describe has data of that name. What is damaged has been told of before.
 pub(crate) fn has_data(source: &Source, headers: &Headers, name: &str) -> bool {
-    let tables =
-        headers.sections.iter().filter(|it| it.kind == elf::SHT_DYNSYM || it.kind == elf::SHT_SYMTAB);
+    let tables = [elf::SHT_DYNSYM, elf::SHT_SYMTAB].into_iter().filter_map(|kind| headers.section_of(kind));
     tables
         .flat_map(|section| read_wanted(source, headers, section, None, Wanted::Data))
         .any(|symbols| symbols.iter().any(|symbol| symbol.name == name))

@@ -20,8 +20,10 @@
 //! A call is taken to come back as long as the function's symbol or unwinding entry says that it goes on behind it. Nothing falls over
 //! the end of what such a one claims.
 //!
-//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump.
+//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
+//! `effects` tells what the instructions there change.
 
+mod effects;
 mod piece;
 mod table;
 mod walk;
@@ -59,6 +61,8 @@ pub enum Unresolved {
     NoBound,
     /// An element of the table leads to no code, or into the middle of an instruction.
     Strange,
+    /// The tables before it have so many elements together that no more are read.
+    TooMany,
 }
 
 impl fmt::Display for Unresolved {
@@ -67,6 +71,7 @@ impl fmt::Display for Unresolved {
             Unresolved::NoTable => "no table is seen that its target comes from",
             Unresolved::NoBound => "how many elements its table has cannot be told",
             Unresolved::Strange => "an element of its table leads to no instruction",
+            Unresolved::TooMany => "the tables before it have more elements than are read",
         })
     }
 }
@@ -81,6 +86,12 @@ impl ControlFlow {
             found.extend((from..to).filter(|vaddr| piece.lengths[(vaddr - piece.start) as usize] > 0));
         }
         found
+    }
+
+    /// Bytes of the instruction that is proven to begin at an address; 0 if none is.
+    pub fn length(&self, vaddr: u64) -> usize {
+        let place = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)));
+        place.map_or(0, |(piece, at)| piece.lengths[at].into())
     }
 
     /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
@@ -118,7 +129,8 @@ impl Image {
             if self.headers.machine.bitness() != Some(64) {
                 return problem("it is no x86-64 code".to_owned());
             }
-            let size: u64 = self.headers.executable_segments().map(|segment| segment.file_size).sum();
+            let sizes = self.headers.executable_segments().map(|segment| segment.file_size);
+            let size = sizes.fold(0, u64::saturating_add);
             if size > CODE {
                 return problem(format!("it has {} MiB of code, more than are looked through", size >> 20));
             }

@@ -13,12 +13,14 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
     /// For each byte the length of the proven instruction that begins there; 0 where none does.
     pub(super) lengths: Vec<u8>,
+    /// One bit for each byte: whether a jump is seen to lead there.
+    jumped_to: Vec<u64>,
 }
 
 impl Piece {
     /// Nothing is proven yet.
     pub(super) fn new(start: u64, bytes: Vec<u8>) -> Piece {
-        Piece { start, lengths: vec![0; bytes.len()], bytes }
+        Piece { start, lengths: vec![0; bytes.len()], jumped_to: vec![0; bytes.len().div_ceil(64)], bytes }
     }
 
     pub(super) fn at(&self, vaddr: u64) -> Option<usize> {
@@ -29,6 +31,16 @@ impl Piece {
         let bytes = &self.bytes[at..self.bytes.len().min(at + LONGEST)];
         let instruction = Decoder::with_ip(64, bytes, self.start + at as u64, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// Notes that a jump leads to a byte.
+    pub(super) fn jump_to(&mut self, at: usize) {
+        self.jumped_to[at / 64] |= 1 << (at % 64);
+    }
+
+    /// Whether a jump is seen to lead to a byte.
+    pub(super) fn is_jumped_to(&self, at: usize) -> bool {
+        self.jumped_to[at / 64] >> (at % 64) & 1 != 0
     }
 
     /// Whether a byte is one of a proven instruction other than its first.
@@ -66,7 +78,7 @@ impl Piece {
             let fills = |it: &Instruction| matches!(it.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
             let Some(instruction) = self.decode(at).filter(fills) else { return false };
             let end = at + instruction.len();
-            if (at..end.min(range.end)).any(|byte| self.lengths[byte] > 0) {
+            if (at..end.min(range.end)).any(|byte| self.lengths[byte] > 0 || self.is_jumped_to(byte)) {
                 return false;
             }
             at = end;
@@ -79,5 +91,19 @@ impl Piece {
         let mut ending = (at.saturating_sub(LONGEST)..at)
             .filter(|first| self.lengths[*first] > 0 && first + usize::from(self.lengths[*first]) == at);
         ending.next().filter(|_| ending.next().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Piece;
+
+    #[test]
+    fn what_is_jumped_to_is_no_padding() {
+        // nopw 0(%rax,%rax,1), in the middle of which is another instruction that goes on behind it.
+        let mut piece = Piece::new(0x1000, vec![0x66, 0x0f, 0x1f, 0x44, 0, 0]);
+        assert!(piece.is_padding(0..6));
+        piece.jump_to(3);
+        assert!(!piece.is_padding(0..6));
     }
 }

@@ -14,6 +14,8 @@ use super::{ControlFlow, Unresolved};
 const PADDING: usize = 256;
 /// Elements of one table.
 const ELEMENTS: u64 = 4096;
+/// Elements of all tables of a file that are read; gdb's have some ten thousand.
+const ALL_ELEMENTS: u64 = 1 << 20;
 
 /// Where control comes to, as it is being found.
 pub(super) struct Walk<'a> {
@@ -27,6 +29,8 @@ pub(super) struct Walk<'a> {
     indirect: Vec<u64>,
     /// Direct jumps, from where to where, but those within a function.
     jumps: Vec<(u64, u64)>,
+    /// Elements of tables that are still read.
+    elements: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -43,7 +47,7 @@ impl<'a> Walk<'a> {
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
         let open = open.chain(image.called_from_arrays()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
-        Walk { image, flow, stretches, open, indirect: Vec::new(), jumps: Vec::new() }
+        Walk { image, flow, stretches, open, indirect: Vec::new(), jumps: Vec::new(), elements: ALL_ELEMENTS }
     }
 
     pub(super) fn all(&mut self) {
@@ -66,6 +70,14 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+        // What was found since may jump past a comparison: the table has more elements then, or others.
+        let tables = std::mem::take(&mut self.flow.tables);
+        for (jump, targets) in tables {
+            match self.table_of(jump) {
+                Ok(_) => self.flow.tables.push((jump, targets)),
+                Err(why) => self.flow.unresolved.push((jump, why)),
+            }
+        }
         self.flow.tables.sort_unstable();
         self.flow.unresolved.sort_unstable();
     }
@@ -86,6 +98,7 @@ impl<'a> Walk<'a> {
         let limit = self.limit(vaddr);
         let piece = &mut self.flow.code[number];
         let Some(mut at) = piece.at(vaddr) else { return };
+        piece.jump_to(at);
         let end = piece.at(limit).unwrap_or(piece.bytes.len());
         while at < end && piece.lengths[at] == 0 {
             let Some(instruction) = piece.decode(at).filter(|it| at + it.len() <= end) else { return };
@@ -173,17 +186,28 @@ impl<'a> Walk<'a> {
         self.stretches.partition_point(|(start, _)| *start <= vaddr).checked_sub(1)
     }
 
-    /// Where an indirect jump leads.
-    fn resolve(&self, jump: u64) -> Result<Vec<u64>, Unresolved> {
-        let piece = self.flow.code.iter().find(|piece| piece.at(jump).is_some());
-        let (piece, at) =
-            piece.and_then(|piece| Some((piece, piece.at(jump)?))).ok_or(Unresolved::NoTable)?;
+    /// The table that an indirect jump's target comes from, and how many elements it has.
+    fn table_of(&self, jump: u64) -> Result<(Table, u64), Unresolved> {
+        let piece = self.piece_of(jump).ok_or(Unresolved::NoTable)?;
+        let at = piece.at(jump).ok_or(Unresolved::NoTable)?;
         let block = Block::new(piece, at);
         let table = block.table().ok_or(Unresolved::NoTable)?;
         let count = block.bound(table.from, table.index).ok_or(Unresolved::NoBound)?;
-        if count == 0 || count > ELEMENTS {
-            return Err(Unresolved::NoBound);
+        match count {
+            1..=ELEMENTS => Ok((table, count)),
+            _ => Err(Unresolved::NoBound),
         }
+    }
+
+    fn piece_of(&self, vaddr: u64) -> Option<&Piece> {
+        self.flow.code.iter().find(|piece| piece.at(vaddr).is_some())
+    }
+
+    /// Where an indirect jump leads.
+    fn resolve(&mut self, jump: u64) -> Result<Vec<u64>, Unresolved> {
+        let (table, count) = self.table_of(jump)?;
+        self.elements = self.elements.checked_sub(count).ok_or(Unresolved::TooMany)?;
+        let piece = self.piece_of(jump).ok_or(Unresolved::NoTable)?;
         let mut targets = Vec::with_capacity(count as usize);
         for element in 0..count {
             let target = self.element(&table, element).ok_or(Unresolved::Strange)?;
@@ -217,14 +241,13 @@ impl<'a> Walk<'a> {
 impl Image {
     /// What is called when the file is loaded and unloaded: the functions in its arrays of them.
     fn called_from_arrays(&self) -> Vec<u64> {
-        /// Elements that are looked at.
+        /// Elements of all of them that are looked at.
         const MOST: usize = 1 << 16;
         let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
         let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));
-        let places = sections.flat_map(|section| {
-            (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8).take(MOST)
-        });
-        let called = places.filter_map(|place| self.pointer_at(place));
+        let places = sections
+            .flat_map(|section| (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8));
+        let called = places.take(MOST).filter_map(|place| self.pointer_at(place));
         called.filter(|vaddr| self.starts().area(*vaddr).is_some()).collect()
     }
 }

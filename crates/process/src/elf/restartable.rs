@@ -1,0 +1,55 @@
+//! Restartable sequences (rseq): stretches of code that a thread which is stopped in them does not go on with.
+//!
+//! The kernel sends it to the sequence's abort address instead. So no stop in one may be asked for - it would never end - and no
+//! instruction of one can be run elsewhere. Where they are, sections named `__rseq_cs` tell, in descriptors that the program's threads
+//! hand to the kernel (`struct rseq_cs` of linux/rseq.h):
+//!
+//! ```text
+//!   0  version, flags     8  start     16  length     24  abort address
+//! ```
+
+use std::ops::Range;
+
+use super::Image;
+
+/// Bytes of a descriptor.
+const DESCRIPTOR: usize = 32;
+/// Descriptors that are read of one file.
+const MOST: usize = 1 << 16;
+
+impl Image {
+    /// The restartable sequences, as the descriptors in the file say, with what the dynamic linker writes into them.
+    pub fn restartable_sequences(&self) -> Vec<Range<u64>> {
+        self.restartable_sequences_by(|place| {
+            let mut descriptor: [u8; DESCRIPTOR] = self.data(place, DESCRIPTOR as u64)?.try_into().ok()?;
+            descriptor[8..16].copy_from_slice(&self.pointer_at(place.checked_add(8)?)?.to_le_bytes());
+            Some(descriptor)
+        })
+    }
+
+    /// The restartable sequences, as the descriptors say that `read` gives for addresses in the file's numbering: those of a process
+    /// have its addresses. One that cannot be read says nothing; what the others say holds.
+    pub fn restartable_sequences_by(
+        &self,
+        read: impl Fn(u64) -> Option<[u8; DESCRIPTOR]>,
+    ) -> Vec<Range<u64>> {
+        let sequence = |place: u64| {
+            let descriptor = read(place)?;
+            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| descriptor[at + byte]));
+            Some(word(8)..word(8).saturating_add(word(16)))
+        };
+        let sequences = self.descriptors().filter_map(sequence);
+        sequences.filter(|range| !range.is_empty()).collect()
+    }
+
+    /// The addresses of the descriptors.
+    fn descriptors(&self) -> impl Iterator<Item = u64> {
+        let sections = self.headers.sections.iter();
+        let named = sections.filter(|section| section.allocated && section.name == "__rseq_cs");
+        let whole = |size: u64| size / DESCRIPTOR as u64;
+        let places = |start: u64, count: u64| {
+            (0..count).map_while(move |number| start.checked_add(number * DESCRIPTOR as u64))
+        };
+        named.flat_map(move |section| places(section.vaddr, whole(section.size))).take(MOST)
+    }
+}
