@@ -10,7 +10,7 @@ use process::{Image, Machine};
 use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
 use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
-use crate::arguments::{BuildPpdf, Program};
+use crate::arguments::{BuildPpdf, Preprocessor, Program};
 use crate::output::tell;
 use crate::{Failure, program};
 
@@ -68,7 +68,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     if !is_ppdf(&bytes) && !is_meant {
         return Ok(None);
     }
-    if !program.define.is_empty() || !program.include.is_empty() {
+    if program.preprocessor != Preprocessor::default() {
         return Err(failed(&"a PPDF is compiled already: -D and -I are given when it is built"));
     }
     file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;

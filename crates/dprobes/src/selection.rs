@@ -32,45 +32,29 @@ impl Selection {
     /// As a filter for the records of a trace.
     ///
     /// # Errors
-    /// No probe of the trace is called so.
+    /// No probe of the trace is called so, or probes are named in two ways.
     pub(crate) fn filter(&self, info: &Info) -> Result<Filter, Failure> {
-        let Selection { from, to_time, pid, tid, probe } = self;
-        filter(&Wanted { from: *from, to: *to_time, pid, tid, probe }, info)
-    }
-}
-
-/// What is asked for.
-pub(crate) struct Wanted<'a> {
-    pub(crate) from: Option<Moment>,
-    pub(crate) to: Option<Moment>,
-    pub(crate) pid: &'a [u32],
-    pub(crate) tid: &'a [u32],
-    pub(crate) probe: &'a [String],
-}
-
-/// The records that are asked for.
-///
-/// # Errors
-/// No probe of the trace is called so.
-pub(crate) fn filter(wanted: &Wanted<'_>, info: &Info) -> Result<Filter, Failure> {
-    let start = info.about.start;
-    let mut filter = Filter {
-        from: wanted.from.map(|moment| moment.time(start)),
-        to: wanted.to.map(|moment| moment.time(start)),
-        pids: wanted.pid.to_vec(),
-        tids: wanted.tid.to_vec(),
-        ..Filter::default()
-    };
-    for probe in wanted.probe {
-        match codes(probe) {
-            Some(codes) => filter.codes.push(codes),
-            None => filter.probes.extend(named(probe, info)?),
+        let start = info.about.start;
+        let mut filter = Filter {
+            from: self.from.map(|moment| moment.time(start)),
+            to: self.to_time.map(|moment| moment.time(start)),
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            ..Filter::default()
+        };
+        for probe in &self.probe {
+            match codes(probe) {
+                Some(codes) => filter.codes.push(codes),
+                None => filter.probes.extend(named(probe, info)?),
+            }
         }
+        if !filter.codes.is_empty() && !filter.probes.is_empty() {
+            return Err(Failure::new(
+                "--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both",
+            ));
+        }
+        Ok(filter)
     }
-    if !filter.codes.is_empty() && !filter.probes.is_empty() {
-        return Err(Failure::new("--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both"));
-    }
-    Ok(filter)
 }
 
 /// Reads `MAJOR,MINOR`.

@@ -20,7 +20,7 @@ use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
 use super::sink::{Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select, Shown};
+use crate::arguments::{Preprocessor, Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
 use crate::{Failure, front, program, summary, symbols, targets, templates};
@@ -190,8 +190,7 @@ impl Session<'_> {
         let program = Program {
             file: insert.file.clone(),
             text: insert.text.clone(),
-            define: insert.defines.clone(),
-            include: insert.includes.clone(),
+            preprocessor: Preprocessor { define: insert.defines.clone(), include: insert.includes.clone() },
         };
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
