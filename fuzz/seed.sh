@@ -43,3 +43,54 @@ for file in corpus/template/page-*; do
     { printf '\1'; cat "$file"; printf "\0$data"; } >"$file.seed" && mv "$file.seed" "$file"
 done
 printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict
+
+# Stores that are converted: those, and calls with their ends and templates.
+mkdir -p corpus/convert
+../target/debug/dprobes run -o corpus/convert/templates.dpt --templates ../examples/templates ../examples/malloc.rpn -- true 2>/dev/null
+../target/debug/dprobes run -o corpus/convert/calls.dpt \
+    --at 'libc:str[c]*:entry' --at 'libc:str[c]*:return' --do 'push arg, 0; log 1' -- true 2>/dev/null
+
+# Small ELF files: of both machines, with every table that is read, and with tables of targets.
+mkdir -p corpus/elf
+elf=$(mktemp -d)
+trap 'rm -r "$elf"' EXIT
+cat >"$elf/plain.c" <<'END'
+static int twice(int value) { return 2 * value; }
+int pick(int which, int value)
+{
+    switch (which) {
+    case 0: return twice(value);
+    case 1: return value * value;
+    case 2: return value / 3;
+    case 3: return value - which;
+    case 4: return value ^ 7;
+    case 5: return ~value;
+    default: return value + 9;
+    }
+}
+static int (*resolve(void))(int, int) { return pick; }
+int chosen(int, int) __attribute__((ifunc("resolve")));
+void _start(void) { pick(1, 2); for (;;) ; }
+END
+cat >"$elf/rseq.S" <<'END'
+        .section __rseq_cs, "aw"
+        .balign 32
+        .long 0, 0
+        .quad 1f, 2f - 1f, 3f
+        .text
+1:      inc %eax
+2:      ret
+        .long 0x53053053
+3:      jmp 1b
+        .section .note.GNU-stack, "", @progbits
+END
+printf 'V_1 { global: *; };\nV_2 { global: pick; } V_1;\n' >"$elf/versions.map"
+build() { gcc -O1 -nostdlib -Wl,-z,noseparate-code -Wl,--build-id "${@:2}" "$elf"/plain.c -o "corpus/elf/$1"; }
+build library.so -shared -fPIC -Wl,--hash-style=both "-Wl,--version-script=$elf/versions.map" "$elf/rseq.S"
+build program -static -no-pie "$elf/rseq.S"
+build position-independent -pie -fPIE "$elf/rseq.S"
+build i386 -m32 -static -no-pie || true
+objcopy --only-keep-debug corpus/elf/library.so "$elf/small" && xz "$elf/small"
+strip -o "$elf/stripped" corpus/elf/library.so
+objcopy --add-section ".gnu_debugdata=$elf/small.xz" "$elf/stripped" corpus/elf/packed.so
+cp "$elf/stripped" corpus/elf/stripped.so

@@ -185,27 +185,32 @@ fn with_lossless_nothing_is_dropped() {
     assert_eq!(bench.dropped.load(Ordering::Relaxed), 0);
 }
 
+/// Fills the ring and logs on: the handler waits until its reader is `abandoned`, and drops from then on.
+fn waits_until(bench: &mut Bench, info: &HandlerInfo, abandoned: impl FnOnce() + Send) {
+    for _ in 0..RING_SIZE / SIZE {
+        bench.run(info);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            abandoned();
+        });
+        let began = Instant::now();
+        bench.run(info);
+        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
+        bench.run(info);
+    });
+    assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+}
+
 #[test]
 fn nobody_waits_for_a_reader_that_is_gone() {
     let _alone = alone();
     let mut bench = Bench::new();
     let mut info = describe(&bench, LOGS, 20_000);
     info.lossless = 1;
-    for _ in 0..RING_SIZE / SIZE {
-        bench.run(&info);
-    }
     let leaving = bench.clone();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            leaving.context().tail.0.store(ABANDONED, Ordering::Release);
-        });
-        let began = Instant::now();
-        bench.run(&info);
-        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
-        bench.run(&info);
-    });
-    assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+    waits_until(&mut bench, &info, move || leaving.context().tail.0.store(ABANDONED, Ordering::Release));
 }
 
 #[test]
@@ -214,22 +219,9 @@ fn nobody_waits_when_the_reader_of_all_rings_is_dead() {
     let mut bench = Bench::new();
     let mut info = describe(&bench, LOGS, 20_000);
     info.lossless = 1;
-    for _ in 0..RING_SIZE / SIZE {
-        bench.run(&info);
-    }
     // SAFETY: the word is mapped, and atomic to all.
     let reader = unsafe { &*(common::loaded().reader as *const AtomicU64) };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(50));
-            reader.store(ABANDONED, Ordering::Release);
-        });
-        let began = Instant::now();
-        bench.run(&info);
-        assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
-        bench.run(&info);
-    });
-    assert_eq!(bench.dropped.load(Ordering::Relaxed), 2);
+    waits_until(&mut bench, &info, || reader.store(ABANDONED, Ordering::Release));
     // It was only asleep: it reads on, and nothing is lost any more.
     reader.store(1, Ordering::Release);
     assert_eq!(take(&bench).len() as u64, RING_SIZE / SIZE);

@@ -10,7 +10,7 @@
 //! - `bin/jump` ([`jump`]) measures what happens inside of the process, beside the floor and the peers.
 //! - `bin/drain` ([`drain`]) measures the way of records from there to a file.
 //! - `bin/arm` ([`arm`]) measures how long it takes to put many probes in and out, and how long the process is held for it.
-//! - `bin/convert` measures how fast traces are converted to other forms, and in how much memory.
+//! - `bin/convert` ([`convert`]) measures how fast traces are converted to other forms, and in how much memory.
 //! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
 use std::io;
@@ -20,6 +20,7 @@ pub mod arm;
 pub mod build;
 mod classic;
 pub mod cleanup;
+pub mod convert;
 pub mod drain;
 mod figures;
 pub mod jump;

@@ -14,25 +14,18 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether this machine has what it takes, or may be without.
-fn ready(program: &str) -> bool {
-    if dprobes_bench::build::find(program).is_some() {
-        return true;
-    }
-    eprintln!("skipped: needs {program}");
-    assert!(std::env::var_os("DPROBES_SKIP").is_none(), "{program} is not installed");
-    false
-}
-
 #[test]
 fn no_program_can_tell() {
-    if !["gcc", "objdump"].into_iter().all(ready) {
+    if !needs::have("soundness", &["gcc", "objdump"]) {
         return;
     }
     let output = soundness(&[]);
     let said = text(&output);
     assert!(output.status.success(), "{said}");
-    for module in ["sqlite3", "python3", "redis-server"].into_iter().filter(|program| ready(program)) {
+    for module in ["sqlite3", "python3", "redis-server"]
+        .into_iter()
+        .filter(|program| needs::have("soundness", &[program]))
+    {
         let name = module.trim_end_matches("3").trim_end_matches("-server");
         assert!(said.contains(&format!("### {name}: ")), "{module} was not probed: {said}");
     }
@@ -40,7 +33,7 @@ fn no_program_can_tell() {
 
 #[test]
 fn a_program_that_can_tell_is_noticed_and_the_site_is_found() {
-    if !["gcc", "objdump"].into_iter().all(ready) {
+    if !needs::have("soundness", &["gcc", "objdump"]) {
         return;
     }
     // Instead of dprobes, something that writes the counts of a batch with one hit each, and breaks the command's output if

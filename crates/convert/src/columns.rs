@@ -1,10 +1,9 @@
 //! The values of templates as the columns of a table.
 
-use std::collections::HashMap;
-
 use trace::template::{Field, Kind, Template};
 
 use crate::known::Known;
+use crate::map::Map;
 use crate::sheet::Sheet;
 
 /// Columns, at most. Values for which there is none stand in a column of JSON.
@@ -59,7 +58,7 @@ pub struct Columns {
     /// The columns.
     pub columns: Vec<Column>,
     /// For the codes of a template, the column of each of its fields.
-    of: HashMap<(u32, u32), Vec<usize>>,
+    of: Map<(u32, u32), Vec<usize>>,
 }
 
 impl Columns {
@@ -67,7 +66,7 @@ impl Columns {
     /// to its name. `taken` are the names of other columns.
     pub fn new(known: &Known, sheet: &Sheet, taken: &[&str]) -> Columns {
         let mut columns = Columns::default();
-        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let mut numbers: Map<String, usize> = Map::default();
         for &(major, minor) in known.codes() {
             let Some(template) = sheet.get(major, minor) else { continue };
             if columns.columns.len() + template.fields().len() > MOST {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use trace::ctf::Writer;
-use trace::store::Info;
+use trace::store::{Info, Lookup};
 use trace::template::Template;
 
 use crate::event::{Event, Form};
@@ -26,11 +26,10 @@ impl Ctf {
     pub fn new(directory: &Path, info: &Info, sheet: &Sheet) -> io::Result<Ctf> {
         let mut writer = Writer::create(directory, &info.about)?;
         sheet.all().for_each(|template: &Template| writer.template(template.clone()));
+        let lookup = Lookup::new(info);
         for probe in &info.probes {
-            let program = info.program(probe.program);
-            let module = program.map_or("?", |program| program.module.as_str());
-            let items = program.map(|program| program.items).unwrap_or_default();
-            writer.probe(probe.program, probe.number, &format!("{module}:{}", probe.point), items);
+            let items = lookup.program(probe.program).map(|program| program.items).unwrap_or_default();
+            writer.probe(probe.program, probe.number, &lookup.probe_name(probe), items);
         }
         let mut losses: Vec<(u64, u64)> = info.losses.iter().map(|loss| (loss.time, loss.dropped)).collect();
         losses.sort_unstable_by(|one, other| other.cmp(one));

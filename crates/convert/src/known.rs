@@ -1,9 +1,9 @@
 //! What a trace says of the places that its records are from.
 
-use std::collections::HashMap;
-
 use trace::Items;
 use trace::store::{Info, Loss, Site, Variables};
+
+use crate::map::Map;
 
 /// Places that are remembered. Those beyond are looked up each time.
 const MOST_PLACES: usize = 1 << 16;
@@ -64,10 +64,10 @@ impl Place {
 /// A site: its symbol, which side of a function it is at, and the function's number.
 type Where = (String, Side, Option<u32>);
 
-/// A program: its number, its module and its items.
+/// A program: its module and its items.
 #[derive(Clone, Debug)]
 struct Program {
-    number: u32,
+    major: u32,
     name: String,
     module: String,
     items: Items,
@@ -76,12 +76,12 @@ struct Program {
 /// What a trace says beside its records, made ready to be looked up.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    programs: Vec<Program>,
-    points: HashMap<(u32, u32), String>,
+    programs: Map<u32, Program>,
+    points: Map<(u32, u32), String>,
     codes: Vec<(u32, u32)>,
-    sites: HashMap<(u32, u32, u64), Where>,
+    sites: Map<(u32, u32, u64), Where>,
     /// The only function that a probe has sites in.
-    only: HashMap<(u32, u32), Option<Where>>,
+    only: Map<(u32, u32), Option<Where>>,
     functions: Vec<String>,
     /// When the trace began: nanoseconds since 1970.
     pub start: u64,
@@ -96,7 +96,7 @@ pub struct Known {
     /// The variables at the end.
     pub variables: Vec<Variables>,
     places: Vec<Place>,
-    numbers: HashMap<(u32, u32, u64), u32>,
+    numbers: Map<(u32, u32, u64), u32>,
     last: Option<((u32, u32, u64), u32)>,
     /// The place of a record that could not be remembered.
     other: Option<Box<Place>>,
@@ -114,11 +114,9 @@ impl Known {
             variables: info.variables.clone(),
             ..Known::default()
         };
-        let mut majors = HashMap::new();
         for program in &info.programs {
-            majors.insert(program.number, program.major);
-            known.programs.push(Program {
-                number: program.number,
+            known.programs.entry(program.number).or_insert_with(|| Program {
+                major: program.major,
                 name: program.name.clone(),
                 module: program.module.clone(),
                 items: program.items,
@@ -126,8 +124,8 @@ impl Known {
         }
         for probe in &info.probes {
             known.points.insert((probe.program, probe.number), probe.point.clone());
-            if let Some(&major) = majors.get(&probe.program) {
-                known.codes.push((major, probe.minor));
+            if let Some(program) = known.programs.get(&probe.program) {
+                known.codes.push((program.major, probe.minor));
             }
         }
         known.codes.sort_unstable();
@@ -138,7 +136,7 @@ impl Known {
 
     /// Finds the functions that are probed at both ends, and notes the sites.
     fn functions(&mut self, sites: &[Site]) {
-        let mut ends: HashMap<(u32, &str), (bool, bool)> = HashMap::new();
+        let mut ends: Map<(u32, &str), (bool, bool)> = Map::default();
         let sides: Vec<Side> = sites
             .iter()
             .map(|site| side(self.points.get(&(site.program, site.probe)).map_or("", String::as_str), site))
@@ -148,7 +146,7 @@ impl Known {
             *entry |= *side == Side::Entry;
             *leaving |= *side == Side::Return;
         }
-        let mut numbers: HashMap<(u32, &str), u32> = HashMap::new();
+        let mut numbers: Map<(u32, &str), u32> = Map::default();
         for (site, side) in sites.iter().zip(sides) {
             let name = function(&site.symbol).0;
             let key = (site.module, name);
@@ -186,7 +184,7 @@ impl Known {
 
     /// The name of a program, by its number.
     pub fn program(&self, number: u32) -> Option<&str> {
-        self.programs.iter().find(|program| program.number == number).map(|program| program.name.as_str())
+        self.programs.get(&number).map(|program| program.name.as_str())
     }
 
     /// The places that were met so far, by their numbers.
@@ -218,7 +216,7 @@ impl Known {
 
     fn find(&self, key: (u32, u32, u64), number: Option<u32>) -> Place {
         let (program, probe, _) = key;
-        let about = self.programs.iter().find(|known| known.number == program);
+        let about = self.programs.get(&program);
         let found = self.sites.get(&key).or_else(|| self.only.get(&(program, probe))?.as_ref());
         let (symbol, side, function) = found.cloned().unwrap_or((String::new(), Side::Inside, None));
         Place {

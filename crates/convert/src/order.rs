@@ -1,18 +1,34 @@
 //! Records in the order of time.
 //!
 //! A store has its records as they were handed out, and says how far one may be behind another that stands before it. Those that come in
-//! that time are kept, in a heap.
+//! that time are kept.
+//!
+//! ```text
+//! 5 7 9 | 6 8 | 1 2      runs: each ascends, and ends later than the next one
+//! heads: 1 5 6           the least of them is given next
+//! ```
+//!
+//! Records come as a few sequences that ascend, one from each buffer that was emptied. So a record goes behind the first run that ends no later than
+//! it; there are no more runs than there were sequences. What is kept is written and read from one end to the other, in few and large pieces: a
+//! heap of records would be all over the memory.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
 
 use trace::Record;
 use trace::store::Entry;
 
 /// Bytes of records that are kept, about and at most.
 const MOST: usize = 48 << 20;
+/// Records of a piece of a run, at most.
+const PIECE: usize = 256;
+/// Bytes of names and data that a piece has when no more is put into it.
+const PIECE_BYTES: usize = 1 << 15;
+/// Pieces of which the memory is used again, at most.
+const MOST_SPARE: usize = 64;
 
-/// A record that is kept.
+/// A record that is given.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) number: u64,
@@ -20,16 +36,91 @@ pub(crate) struct Kept {
     pub(crate) record: Record,
 }
 
+/// A record without its name and data, which stand elsewhere.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    program: u32,
+    name: u32,
+    data: usize,
+    record: Record,
+}
+
+/// A piece of a run.
+#[derive(Debug, Default)]
+struct Piece {
+    slots: VecDeque<Slot>,
+    /// The name and the data of each, one after the other.
+    bytes: Vec<u8>,
+    /// Where those of the first slot begin.
+    at: usize,
+}
+
+impl Piece {
+    fn is_full(&self) -> bool {
+        self.slots.len() >= PIECE || self.bytes.len() >= PIECE_BYTES
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        size_of::<Piece>() + self.slots.capacity() * size_of::<Slot>() + self.bytes.capacity()
+    }
+
+    fn push(&mut self, entry: &Entry<'_>) {
+        let record = entry.record;
+        self.bytes.extend_from_slice(record.name.as_bytes());
+        self.bytes.extend_from_slice(&record.data);
+        self.slots.push_back(Slot {
+            number: entry.number,
+            program: entry.program,
+            name: record.name.len() as u32,
+            data: record.data.len(),
+            record: Record { name: String::new(), data: Vec::new(), ..*record },
+        });
+    }
+
+    fn pop(&mut self, kept: &mut Kept) {
+        let Some(slot) = self.slots.pop_front() else { return };
+        let (mut name, mut data) =
+            (std::mem::take(&mut kept.record.name), std::mem::take(&mut kept.record.data));
+        let (start, middle) = (self.at, self.at + slot.name as usize);
+        self.at = middle + slot.data;
+        if name.as_bytes() != &self.bytes[start..middle] {
+            name.clear();
+            // It was a text when it came.
+            name.push_str(&String::from_utf8_lossy(&self.bytes[start..middle]));
+        }
+        data.clear();
+        data.extend_from_slice(&self.bytes[middle..self.at]);
+        *kept =
+            Kept { number: slot.number, program: slot.program, record: Record { name, data, ..slot.record } };
+    }
+
+    /// Forgets what is in it, but for memory that was hardly more than usual.
+    fn clear(&mut self) {
+        self.slots.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * PIECE_BYTES);
+        self.at = 0;
+    }
+}
+
 /// Puts records in the order of time; among those of the same time, that of the store.
 #[derive(Debug)]
 pub(crate) struct Order {
     window: u64,
     greatest: u64,
-    /// Time, number, and place in `kept`.
-    heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    kept: Vec<Kept>,
-    free: Vec<usize>,
+    /// The runs. None is empty, none of their pieces is.
+    runs: Vec<VecDeque<Piece>>,
+    /// The time of the last record of each. They descend.
+    ends: Vec<u64>,
+    /// Time and number of the first record of each, and which it is.
+    heads: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    spare: Vec<Piece>,
+    /// Memory of the runs.
     bytes: usize,
+    /// The record that is given.
+    kept: Kept,
     /// The time of the last one that was given.
     given: u64,
     /// Records that came after later ones were given.
@@ -42,10 +133,12 @@ impl Order {
         Order {
             window,
             greatest: 0,
-            heap: BinaryHeap::new(),
-            kept: Vec::new(),
-            free: Vec::new(),
+            runs: Vec::new(),
+            ends: Vec::new(),
+            heads: BinaryHeap::new(),
+            spare: Vec::new(),
             bytes: 0,
+            kept: Kept::default(),
             given: 0,
             late: 0,
         }
@@ -58,51 +151,65 @@ impl Order {
 
     /// Takes a record.
     pub(crate) fn push(&mut self, entry: &Entry<'_>) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.kept.push(Kept::default());
-            self.kept.len() - 1
-        });
-        let kept = &mut self.kept[slot];
-        (kept.number, kept.program) = (entry.number, entry.program);
-        copy(entry.record, &mut kept.record);
-        self.bytes += size(&kept.record);
-        self.greatest = self.greatest.max(entry.record.time);
-        self.heap.push(Reverse((entry.record.time, entry.number, slot)));
+        let time = entry.record.time;
+        self.greatest = self.greatest.max(time);
+        // All before it end later, so that the ends still descend.
+        let place = self.ends.partition_point(|end| *end > time);
+        if let Some(end) = self.ends.get_mut(place) {
+            *end = time;
+        } else {
+            self.ends.push(time);
+            self.runs.push(VecDeque::new());
+            self.heads.push(Reverse((time, entry.number, place)));
+            self.bytes += size_of::<VecDeque<Piece>>();
+        }
+        let run = &mut self.runs[place];
+        if run.back().is_none_or(Piece::is_full) {
+            let piece = self.spare.pop().unwrap_or_default();
+            self.bytes += piece.memory();
+            run.push_back(piece);
+        }
+        if let Some(piece) = run.back_mut() {
+            let before = piece.memory();
+            piece.push(entry);
+            self.bytes += piece.memory() - before;
+        }
     }
 
     /// The next record, if none that comes can be before it; with `all`, in any case. It stays until the next one is taken.
     pub(crate) fn pop(&mut self, all: bool) -> Option<&Kept> {
-        let &Reverse((time, _, _)) = self.heap.peek()?;
+        let mut head = self.heads.peek_mut()?;
+        let Reverse((time, _, place)) = *head;
         let is_certain = self.greatest - time >= self.window;
         if !is_certain && !all && self.bytes < MOST {
             return None;
         }
-        let Reverse((time, _, slot)) = self.heap.pop()?;
         self.late += u64::from(time < self.given);
         self.given = self.given.max(time);
-        self.free.push(slot);
-        let kept = &mut self.kept[slot];
-        self.bytes -= size(&kept.record);
-        Some(kept)
+        let run = &mut self.runs[place];
+        let piece = run.front_mut()?;
+        piece.pop(&mut self.kept);
+        if piece.slots.is_empty()
+            && let Some(mut piece) = run.pop_front()
+        {
+            self.bytes -= piece.memory();
+            if self.spare.len() < MOST_SPARE {
+                piece.clear();
+                self.spare.push(piece);
+            }
+        }
+        match run.front().and_then(|piece| piece.slots.front()) {
+            Some(next) => *head = Reverse((next.record.time, next.number, place)),
+            None => {
+                PeekMut::pop(head);
+                // Its end was the least of all that is kept: that of the last run.
+                self.runs.pop();
+                self.ends.pop();
+                self.bytes -= size_of::<VecDeque<Piece>>();
+            }
+        }
+        Some(&self.kept)
     }
-}
-
-/// About how much memory a record takes.
-fn size(record: &Record) -> usize {
-    size_of::<Kept>() + 64 + record.data.len() + record.name.len()
-}
-
-/// Copies a record into the memory of another.
-fn copy(from: &Record, to: &mut Record) {
-    let (mut name, mut data) = (std::mem::take(&mut to.name), std::mem::take(&mut to.data));
-    name.clone_from(&from.name);
-    data.clear();
-    // Memory that one long record has had is not kept for many short ones.
-    if data.capacity() > 4096 {
-        data.shrink_to(from.data.len());
-    }
-    data.extend_from_slice(&from.data);
-    *to = Record { name, data, ..*from };
 }
 
 #[cfg(test)]
@@ -133,6 +240,57 @@ mod tests {
         assert_eq!(sorted(&[5, 9, 7, 8, 20, 15, 21], 5), (vec![5, 7, 8, 9, 15, 20, 21], 0));
         assert_eq!(sorted(&[], 5), (vec![], 0));
         assert_eq!(sorted(&[u64::MAX, 0], u64::MAX), (vec![0, u64::MAX], 0));
+    }
+
+    #[test]
+    fn any_times_come_in_order_and_records_whole() {
+        let mut state = 7_u64;
+        for (kinds, window) in [(1, 50_000), (40, 50_000), (3000, 50_000), (u64::MAX, u64::MAX)] {
+            let mut order = Order::new(window);
+            let mut records = Vec::new();
+            for number in 0..20_000_u64 {
+                // A generator of numbers as Knuth has it; its upper half is used.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let time = (number * u64::from(kinds < u64::MAX)).wrapping_add((state >> 32) % kinds);
+                let name = ["", "a", "name"][(state >> 40) as usize % 3].to_owned();
+                let data = vec![number as u8; (state >> 50) as usize % 20];
+                records.push((number, Record { time, name, data, cpu: number as u32, ..Record::default() }));
+            }
+            let mut given = Vec::new();
+            for (number, record) in &records {
+                order.push(&Entry { number: *number, program: 3, record });
+                while let Some(kept) = order.pop(false) {
+                    given.push((kept.number, kept.record.clone()));
+                }
+            }
+            while let Some(kept) = order.pop(true) {
+                given.push((kept.number, kept.record.clone()));
+            }
+            records.sort_by_key(|(number, record)| (record.time, *number));
+            assert_eq!((given == records, order.late, order.bytes), (true, 0, 0), "{kinds}");
+        }
+    }
+
+    #[test]
+    fn memory_has_its_limit() {
+        let mut order = Order::new(u64::MAX);
+        // Each is a run of its own, and then each has much data.
+        for (count, data) in [(300_000, 1), (3000, 100_000)] {
+            let (mut given, mut record) = (0, Record { data: vec![7; data], ..Record::default() });
+            for number in 0..count {
+                record.time = u64::MAX - number;
+                order.push(&Entry { number, program: 0, record: &record });
+                while order.pop(false).is_some() {
+                    given += 1;
+                }
+                assert!(order.bytes < MOST + (1 << 18));
+            }
+            while order.pop(true).is_some() {
+                given += 1;
+            }
+            assert_eq!((given, order.bytes, order.runs.len()), (count, 0, 0));
+            assert!(order.spare.iter().map(Piece::memory).sum::<usize>() < 8 << 20);
+        }
     }
 
     #[test]

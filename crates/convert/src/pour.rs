@@ -6,8 +6,12 @@ use trace::store::{Damage, Error, Item, Reader};
 
 use crate::event::{Event, Form};
 use crate::known::Known;
+use crate::map::Map;
 use crate::order::{Kept, Order};
 use crate::sheet::Sheet;
+
+/// Codes whose templates are remembered. Those beyond are looked up each time.
+const MOST_CODES: usize = 1 << 12;
 
 /// Why a trace was not converted to its end.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +48,20 @@ pub fn pour<S: Read + Seek>(
 ) -> Result<Poured, Failure> {
     let mut poured = Poured::default();
     let mut order = Order::new(known.disorder);
+    let mut templates = Map::default();
     let mut give = |form: &mut dyn Form, number, program, record: &trace::Record| {
         let place = known.place(program, record.probe, record.eip);
-        let template = sheet.get(record.major, record.minor);
+        let codes = (record.major, record.minor);
+        let template = match templates.get(&codes) {
+            Some(&template) => template,
+            None => {
+                let template = sheet.get(record.major, record.minor);
+                if templates.len() < MOST_CODES {
+                    templates.insert(codes, template);
+                }
+                template
+            }
+        };
         form.record(&Event { number, record, place, template }).map_err(Failure::Write)
     };
     while let Some(item) = reader.next()? {

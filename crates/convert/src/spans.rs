@@ -6,7 +6,7 @@
 //! further in were left without a return: by an exception, by longjmp, or because the record of the return was dropped. So was an
 //! entry whose place on the stack another entry has taken.
 
-use std::collections::HashMap;
+use crate::map::Map;
 
 /// Threads that are followed at a time.
 const MOST_THREADS: usize = 1 << 16;
@@ -17,29 +17,29 @@ const MOST_ALL: usize = 1 << 20;
 
 /// A function that was entered and left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// When it was entered.
-    pub start: u64,
+    pub(crate) start: u64,
     /// How long it took, in nanoseconds.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 /// A function that was entered, and of which no return is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// The process.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The thread.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// The function.
-    pub function: u32,
+    pub(crate) function: u32,
     /// When it was entered.
-    pub start: u64,
+    pub(crate) start: u64,
 }
 
 /// What one entry or return is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The function begins.
     Begin,
     /// The function ends.
@@ -55,66 +55,103 @@ struct Frame {
     sp: u64,
 }
 
+/// The functions that a thread is in.
+#[derive(Debug, Default)]
+struct Stack {
+    frames: Vec<Frame>,
+    /// So many, from the outermost on, have stack pointers that descend, as they do on one stack. Among them none is looked for one by one, however deep
+    /// the calls are.
+    descending: usize,
+}
+
+impl Stack {
+    fn push(&mut self, frame: Frame) {
+        let is_inside = self.frames.last().is_none_or(|last| frame.sp < last.sp);
+        if frame.sp != 0 && is_inside && self.descending == self.frames.len() {
+            self.descending += 1;
+        }
+        self.frames.push(frame);
+    }
+
+    /// The innermost frame with a stack pointer that is right.
+    fn find(&self, sp: u64, is_right: impl Fn(&Frame) -> bool) -> Option<usize> {
+        let (outer, inner) = self.frames.split_at(self.descending);
+        let is_it = |frame: &Frame| frame.sp == sp && is_right(frame);
+        match inner.iter().rposition(is_it) {
+            Some(place) => Some(outer.len() + place),
+            None => {
+                let place = outer.binary_search_by(|frame| sp.cmp(&frame.sp)).ok()?;
+                is_right(&outer[place]).then_some(place)
+            }
+        }
+    }
+
+    /// Takes the frames from a place on, innermost first.
+    fn cut(&mut self, place: usize) -> impl Iterator<Item = Frame> {
+        self.descending = self.descending.min(place);
+        self.frames.drain(place..).rev()
+    }
+}
+
 /// The functions that each thread is in.
 #[derive(Debug, Default)]
-pub struct Spans {
-    threads: HashMap<(u32, u32), Vec<Frame>>,
+pub(crate) struct Spans {
+    threads: Map<(u32, u32), Stack>,
     frames: usize,
     /// Functions that were left without a return, by the last step: innermost first.
     left: Vec<Left>,
     /// Entries without a return, so far.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Returns without an entry, so far.
-    pub returns: u64,
+    pub(crate) returns: u64,
     /// Entries that were not followed: too many at a time.
-    pub beyond: u64,
+    pub(crate) beyond: u64,
 }
 
 impl Spans {
     /// A thread enters a function; its stack pointer is 0 if it is not known.
-    pub fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+    pub(crate) fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
-            self.threads.retain(|_, frames| !frames.is_empty());
+            self.threads.retain(|_, stack| !stack.frames.is_empty());
         }
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
             self.beyond += 1;
             return Step::Lone;
         }
-        let frames = self.threads.entry((pid, tid)).or_default();
+        let stack = self.threads.entry((pid, tid)).or_default();
         if sp != 0
-            && let Some(place) = frames.iter().rposition(|frame| frame.sp == sp)
+            && let Some(place) = stack.find(sp, |_| true)
         {
-            leave((pid, tid), frames, place, &mut self.left);
+            leave((pid, tid), stack, place, &mut self.left);
         }
         self.frames -= self.left.len();
         self.entries += self.left.len() as u64;
-        if frames.len() >= MOST_FRAMES || self.frames >= MOST_ALL {
+        if stack.frames.len() >= MOST_FRAMES || self.frames >= MOST_ALL {
             self.beyond += 1;
             return Step::Lone;
         }
-        frames.push(Frame { function, start: time, sp });
+        stack.push(Frame { function, start: time, sp });
         self.frames += 1;
         Step::Begin
     }
 
     /// A thread leaves a function.
-    pub fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+    pub(crate) fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
-        let found = self.threads.get_mut(&(pid, tid)).and_then(|frames| {
-            let same = |frame: &Frame| frame.function == function && frame.sp == sp;
-            let exact = frames.iter().rposition(same);
-            let place = exact.or_else(|| frames.iter().rposition(|frame| frame.function == function));
-            place.map(|place| (frames, place))
+        let found = self.threads.get_mut(&(pid, tid)).and_then(|stack| {
+            let same = |frame: &Frame| frame.function == function;
+            let place = stack.find(sp, same).or_else(|| stack.frames.iter().rposition(same));
+            place.map(|place| (stack, place))
         });
-        let Some((frames, place)) = found else {
+        let Some((stack, place)) = found else {
             self.returns += 1;
             return Step::Lone;
         };
-        leave((pid, tid), frames, place + 1, &mut self.left);
+        leave((pid, tid), stack, place + 1, &mut self.left);
         self.frames -= self.left.len();
         self.entries += self.left.len() as u64;
-        match frames.pop() {
+        match stack.cut(place).next() {
             Some(frame) => {
                 self.frames -= 1;
                 Step::End(Span { start: frame.start, length: time.saturating_sub(frame.start) })
@@ -124,17 +161,17 @@ impl Spans {
     }
 
     /// The functions that the last step has shown to be left without a return, innermost first.
-    pub fn left(&self) -> &[Left] {
+    pub(crate) fn left(&self) -> &[Left] {
         &self.left
     }
 
     /// The end of the trace: the functions that threads are still in, innermost first in each.
-    pub fn end(&mut self) -> Vec<Left> {
+    pub(crate) fn end(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
         let mut threads: Vec<_> = self.threads.drain().collect();
         threads.sort_unstable_by_key(|(thread, _)| *thread);
-        for (thread, mut frames) in threads {
-            leave(thread, &mut frames, 0, &mut left);
+        for (thread, mut stack) in threads {
+            leave(thread, &mut stack, 0, &mut left);
         }
         self.frames = 0;
         left
@@ -142,8 +179,8 @@ impl Spans {
 }
 
 /// Takes the frames from a place on.
-fn leave((pid, tid): (u32, u32), frames: &mut Vec<Frame>, from: usize, left: &mut Vec<Left>) {
-    let gone = frames.drain(from..).rev();
+fn leave((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<Left>) {
+    let gone = stack.cut(from);
     left.extend(gone.map(|Frame { function, start, .. }| Left { pid, tid, function, start }));
 }
 
@@ -197,6 +234,36 @@ mod tests {
         assert_eq!(spans.leave(A, 0, 13, 0), end(10, 3));
         spans.enter(A, 7, 20, 0);
         assert_eq!(spans.end(), [Left { pid: 1, tid: 1, function: 7, start: 20 }]);
+    }
+
+    #[test]
+    fn another_stack_within_is_followed() {
+        let mut spans = Spans::default();
+        // A signal's handler on a stack of its own, which is above; in it, calls descend again.
+        for (function, sp) in [(0, 1000), (1, 900), (2, 5000), (3, 4900), (4, 4800)] {
+            assert_eq!(spans.enter(A, function, sp, sp), Step::Begin);
+        }
+        assert_eq!(spans.leave(A, 4, 6000, 4800), end(4800, 1200));
+        assert_eq!(spans.leave(A, 2, 6000, 5000), end(5000, 1000));
+        assert_eq!(spans.left(), [Left { pid: 1, tid: 1, function: 3, start: 4900 }]);
+        assert_eq!(spans.enter(A, 5, 7000, 800), Step::Begin);
+        assert_eq!(spans.leave(A, 0, 8000, 1000), end(1000, 7000));
+        assert_eq!((spans.left().len(), spans.frames), (2, 0));
+    }
+
+    #[test]
+    fn deep_calls_take_no_longer_each() {
+        let mut spans = Spans::default();
+        for depth in 0..4000 {
+            spans.enter(A, 0, depth, 1 << 40 | (4000 - depth));
+        }
+        let start = std::time::Instant::now();
+        for time in 0..500_000 {
+            assert_eq!(spans.enter(A, 1, time, 100), Step::Begin);
+            assert_eq!(spans.leave(A, 1, time + 1, 100), end(time, 1));
+        }
+        // To look at all frames for each takes many times as long.
+        assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -2,28 +2,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Appends a number in decimal.
-pub(crate) fn decimal(number: impl itoa::Integer, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
+pub(crate) use trace::digits::{bytes as hex, decimal};
 
 /// Appends a number as C writes it in hexadecimal: `0x7f001234`.
 pub(crate) fn hexadecimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0x");
-    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
-    out.extend((0..digits).rev().map(|digit| DIGITS[(number >> (4 * digit)) as usize & 15]));
-}
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
-/// Appends bytes, two digits each.
-pub(crate) fn hex(bytes: &[u8], out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + 2 * bytes.len(), 0);
-    for (pair, byte) in out[start..].chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
+    trace::digits::short(number, out);
 }
 
 /// Appends a floating point number, the shortest that is read as the same; `null` for what JSON has no number for.
@@ -68,7 +52,7 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
         {
             let code = control as u32;
             out.extend_from_slice(b"\\u");
-            out.extend([12, 8, 4, 0].map(|shift| DIGITS[(code >> shift) as usize & 15]));
+            hex(&(code as u16).to_be_bytes(), out);
         }
         letter => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
     }
@@ -76,7 +60,7 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
 
 /// Times as dates in UTC, with nanoseconds: `2026-01-31T12:00:00.123456789Z`.
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
+pub(crate) struct Clock {
     /// The second that was shown last, as text up to the period.
     second: Option<u64>,
     text: Vec<u8>,
@@ -84,7 +68,7 @@ pub struct Clock {
 
 impl Clock {
     /// Appends a time in nanoseconds since 1970.
-    pub fn show(&mut self, time: u64, out: &mut Vec<u8>) {
+    pub(crate) fn show(&mut self, time: u64, out: &mut Vec<u8>) {
         let (second, mut rest) = (time / 1_000_000_000, time % 1_000_000_000);
         if self.second != Some(second) {
             // As far as 64 bits of nanoseconds reach, years have four digits.

@@ -135,22 +135,24 @@ fn form(
     known: &Known,
     sheet: &Sheet,
 ) -> io::Result<Box<dyn Form>> {
-    if let (To::Ctf, Some(directory)) = (arguments.to, to) {
-        return Ok(Box::new(Ctf::new(directory, info, sheet)?));
-    }
-    let out: Box<dyn Write + Send> = match to {
-        Some(path) => Box::new(File::create(path)?),
-        None => Box::new(io::stdout()),
+    let out = || -> io::Result<Box<dyn Write + Send>> {
+        Ok(match to {
+            Some(path) => Box::new(File::create(path)?),
+            None => Box::new(io::stdout()),
+        })
     };
-    Ok(match arguments.to {
-        To::Json => Box::new(Json::new(out)),
-        To::Csv => Box::new(Csv::new(out, known, sheet)?),
-        To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
+    Ok(match (arguments.to, to) {
+        (To::Json, _) => Box::new(Json::new(out()?)),
+        (To::Csv, _) => Box::new(Csv::new(out()?, known, sheet)?),
+        (To::Perfetto, _) => {
+            Box::new(Perfetto::new(out()?, known, Counters { names: arguments.counter.clone() }))
+        }
+        (To::Ctf, Some(directory)) => Box::new(Ctf::new(directory, info, sheet)?),
         #[cfg(feature = "parquet")]
-        To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
-        // A build without it has refused it; a directory is written above.
+        (To::Parquet, _) => Box::new(dprobes_parquet::Parquet::new(out()?, known, sheet)?),
+        // Both were refused: a build without Parquet, and a directory as standard output.
         #[cfg(not(feature = "parquet"))]
-        To::Parquet => return Err(ErrorKind::Unsupported.into()),
-        To::Ctf => return Err(ErrorKind::Unsupported.into()),
+        (To::Parquet, _) => return Err(ErrorKind::Unsupported.into()),
+        (To::Ctf, None) => return Err(ErrorKind::Unsupported.into()),
     })
 }

@@ -71,8 +71,7 @@ impl Places {
 fn sections(image: &Image) -> Option<DwarfSections<Vec<u8>>> {
     let build_id = image.build_id();
     let separate = build_id.and_then(|id| id.split_first()).map(|(first, rest)| {
-        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Path::new(SEPARATE).join(format!("{first:02x}")).join(format!("{rest}.debug"))
+        Path::new(SEPARATE).join(process::hex(&[*first])).join(format!("{}.debug", process::hex(rest)))
     });
     [Some(image.path().to_owned()), separate].into_iter().flatten().find_map(|path| read(&path, build_id))
 }

@@ -179,8 +179,10 @@ fn points(
     let survey = engine::survey(name, point, None, image, image, true)
         .map_err(|reason| Failure::new(format!("{file}:{name}:{point}: {reason}")))?;
     for site in &survey.sites {
+        // The same number as for functions.
+        let Some(offset) = image.offset_of_address(site.vaddr) else { continue };
         let text = image.instruction_text(site.vaddr).unwrap_or_default();
-        if writeln!(out, "{:#014x}  {file}:{}  {text}", site.vaddr, site.function).is_err() {
+        if writeln!(out, "{offset:#010x}  {file}:{}  {text}", site.function).is_err() {
             break;
         }
     }

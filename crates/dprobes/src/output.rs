@@ -100,6 +100,9 @@ impl Observer for Output {
     }
 }
 
+/// What a note begins with that somebody should look at.
+pub(crate) const WARNING: &str = "warning: ";
+
 /// A message as text.
 pub(crate) fn text(note: &Note) -> String {
     match note {
@@ -114,9 +117,9 @@ pub(crate) fn text(note: &Note) -> String {
             format!("`{module}` is not mapped in process {pid}; waiting for it to be loaded")
         }
         Note::Remark { point, remark } => format!("note: {point}: {remark}"),
-        Note::NotProbed { pid, reason } => format!("warning: process {pid} is not probed: {reason}"),
+        Note::NotProbed { pid, reason } => format!("{WARNING}process {pid} is not probed: {reason}"),
         Note::Exit(text) => text.clone(),
-        Note::Other(text) => format!("warning: {text}"),
+        Note::Other(text) => format!("{WARNING}{text}"),
     }
 }
 

@@ -132,12 +132,7 @@ fn single_colon(text: &str) -> Option<usize> {
 /// The programs of a command line: the one of its file, or one for each module of its `--at`s.
 pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     if let Some(file) = &probes.file {
-        return vec![Program {
-            file: file.clone(),
-            define: probes.define.clone(),
-            include: probes.include.clone(),
-            text: None,
-        }];
+        return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
     }
     let mut modules: Vec<(&str, Vec<&At>)> = Vec::new();
     for at in &probes.at {
@@ -150,8 +145,7 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     let handler = probes.handler.as_deref().map_or_else(|| COUNT.to_owned(), lines);
     let program = |(module, ats): (&str, Vec<&At>)| Program {
         file: Text::path(),
-        define: probes.define.clone(),
-        include: probes.include.clone(),
+        preprocessor: probes.preprocessor.clone(),
         text: Some(Text { program: text(module, &ats, probes.handler.is_some()), handler: handler.clone() }),
     };
     modules.into_iter().map(program).collect()
@@ -225,6 +219,7 @@ fn check_one(at: &At, pid: i32, modules: &[Module]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::Preprocessor;
 
     fn at(module: &str, function: &str, point: Point) -> Result<At, String> {
         Ok(At { module: module.into(), function: function.into(), point })
@@ -278,8 +273,7 @@ mod tests {
             file: None,
             at: ats.iter().map(|text| parse(text).expect("it is one")).collect(),
             handler: Some("push arg, 0; log 1".into()),
-            define: Vec::new(),
-            include: Vec::new(),
+            preprocessor: Preprocessor::default(),
         };
         let texts: Vec<String> = programs(&probes)
             .iter()

@@ -10,7 +10,7 @@ use process::{Image, Machine};
 use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
 use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
-use crate::arguments::{BuildPpdf, Program};
+use crate::arguments::{BuildPpdf, Preprocessor, Program};
 use crate::output::tell;
 use crate::{Failure, program};
 
@@ -68,7 +68,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     if !is_ppdf(&bytes) && !is_meant {
         return Ok(None);
     }
-    if !program.define.is_empty() || !program.include.is_empty() {
+    if program.preprocessor != Preprocessor::default() {
         return Err(failed(&"a PPDF is compiled already: -D and -I are given when it is built"));
     }
     file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
@@ -110,7 +110,7 @@ pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
         let place = |site: &rpn::Site| {
-            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, hex(&site.bytes))
+            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, process::hex(&site.bytes))
         };
         match probe.sites.as_slice() {
             [] => {}
@@ -131,13 +131,8 @@ pub(crate) fn sites(object: &Object) -> String {
 fn build_id(bytes: &[u8]) -> String {
     match bytes {
         [] => "no build-id".to_owned(),
-        bytes => format!("build-id {}", hex(bytes)),
+        bytes => format!("build-id {}", process::hex(bytes)),
     }
-}
-
-/// Bytes without anything between.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Resolves all probes of a program in the file of its module.

@@ -9,7 +9,7 @@ use engine::Versions;
 use process::{Image, Machine};
 use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
-use crate::arguments::{Program, Select};
+use crate::arguments::{Preprocessor, Program, Select};
 use crate::{Failure, points, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
@@ -131,7 +131,7 @@ impl<'a> Text<'a> {
     }
 
     fn compile(&self, arch: Arch) -> Attempt {
-        let Program { file, define, include, .. } = self.program;
+        let Program { file, preprocessor: Preprocessor { define, include }, .. } = self.program;
         let options = Options { defines: define.clone(), include_dirs: include.clone(), arch };
         rpn::compile_with(&self.files, file, &options)
     }

@@ -90,7 +90,7 @@ impl Recording {
             self.fact(store::Module {
                 number: module,
                 path: placed.module.path.display().to_string(),
-                build_id: hex(placed.module.image.build_id().unwrap_or_default()),
+                build_id: process::hex(placed.module.image.build_id().unwrap_or_default()),
             });
         }
         let vaddr = placed.module.vaddr(placed.address);
@@ -233,11 +233,6 @@ fn symbol(image: &process::Image, vaddr: u64) -> String {
         Some((function, 0)) => function.name.clone(),
         Some((function, offset)) => format!("{}+{offset:#x}", function.name),
     }
-}
-
-/// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Nanoseconds since 1970.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use process::Pattern;
-use trace::store::{Filter, Info};
+use trace::store::{Filter, Info, Lookup};
 
 use crate::Failure;
 use crate::arguments::{Moment, moment};
@@ -32,45 +32,29 @@ impl Selection {
     /// As a filter for the records of a trace.
     ///
     /// # Errors
-    /// No probe of the trace is called so.
+    /// No probe of the trace is called so, or probes are named in two ways.
     pub(crate) fn filter(&self, info: &Info) -> Result<Filter, Failure> {
-        let Selection { from, to_time, pid, tid, probe } = self;
-        filter(&Wanted { from: *from, to: *to_time, pid, tid, probe }, info)
-    }
-}
-
-/// What is asked for.
-pub(crate) struct Wanted<'a> {
-    pub(crate) from: Option<Moment>,
-    pub(crate) to: Option<Moment>,
-    pub(crate) pid: &'a [u32],
-    pub(crate) tid: &'a [u32],
-    pub(crate) probe: &'a [String],
-}
-
-/// The records that are asked for.
-///
-/// # Errors
-/// No probe of the trace is called so.
-pub(crate) fn filter(wanted: &Wanted<'_>, info: &Info) -> Result<Filter, Failure> {
-    let start = info.about.start;
-    let mut filter = Filter {
-        from: wanted.from.map(|moment| moment.time(start)),
-        to: wanted.to.map(|moment| moment.time(start)),
-        pids: wanted.pid.to_vec(),
-        tids: wanted.tid.to_vec(),
-        ..Filter::default()
-    };
-    for probe in wanted.probe {
-        match codes(probe) {
-            Some(codes) => filter.codes.push(codes),
-            None => filter.probes.extend(named(probe, info)?),
+        let start = info.about.start;
+        let mut filter = Filter {
+            from: self.from.map(|moment| moment.time(start)),
+            to: self.to_time.map(|moment| moment.time(start)),
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            ..Filter::default()
+        };
+        for probe in &self.probe {
+            match codes(probe) {
+                Some(codes) => filter.codes.push(codes),
+                None => filter.probes.extend(named(probe, info)?),
+            }
         }
+        if !filter.codes.is_empty() && !filter.probes.is_empty() {
+            return Err(Failure::new(
+                "--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both",
+            ));
+        }
+        Ok(filter)
     }
-    if !filter.codes.is_empty() && !filter.probes.is_empty() {
-        return Err(Failure::new("--probe takes probepoints, or codes as MAJOR,MINOR, but not some of both"));
-    }
-    Ok(filter)
 }
 
 /// Reads `MAJOR,MINOR`.
@@ -86,10 +70,8 @@ fn codes(text: &str) -> Option<(u32, u32)> {
 pub(crate) fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
     let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
     let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
-    let meant = info.probes.iter().filter(|probe| {
-        let module = info.program(probe.program).map_or("", |program| program.module.as_str());
-        is_it(&probe.point) || is_it(&format!("{module}:{}", probe.point))
-    });
+    let lookup = Lookup::new(info);
+    let meant = info.probes.iter().filter(|probe| is_it(&probe.point) || is_it(&lookup.probe_name(probe)));
     let meant: Vec<(u32, u32)> = meant.map(|probe| (probe.program, probe.number)).collect();
     match meant.is_empty() {
         true => Err(Failure::new(format!(

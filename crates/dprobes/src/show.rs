@@ -12,7 +12,6 @@ use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
 use crate::output::tell;
-use crate::selection::{Wanted, filter};
 use crate::{Failure, templates};
 
 /// Shows a store.
@@ -26,14 +25,7 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         let shown = out.write_all(info::text(&path.to_string(), size, reader.info()).as_bytes());
         return shown.and_then(|()| out.flush()).map_or_else(ended, |()| Ok(ExitCode::SUCCESS));
     }
-    let asked = Wanted {
-        from: arguments.from,
-        to: arguments.to,
-        pid: &arguments.pid,
-        tid: &arguments.tid,
-        probe: &arguments.probe,
-    };
-    let filter = filter(&asked, reader.info())?;
+    let filter = arguments.selection.filter(reader.info())?;
     let wanted = arguments.shown.items();
     // What a program's records do not have would be shown as zeros.
     let programs = reader.info().programs.iter();

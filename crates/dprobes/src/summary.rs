@@ -9,9 +9,14 @@ use engine::{PlaceReport, Report, SiteCounts};
 /// Probepoints from which on only those with hits are shown.
 const LONG: usize = 50;
 
-/// `1 probe`, `2 probes`.
+/// `1 probe`, `2 probes`; `1 loss`, `2 losses`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 /// The summary as text: a line for each probepoint, then the variables that are not zero.

@@ -183,7 +183,7 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
     if build_id != expected.build_id {
         let id = |bytes: &[u8]| match bytes {
             [] => "no build-id".to_owned(),
-            bytes => format!("build-id {}", hex(bytes, "")),
+            bytes => format!("build-id {}", process::hex(bytes)),
         };
         return Some(format!("{} expected, {} found: {advice}", id(&expected.build_id), id(build_id)));
     }
@@ -205,11 +205,8 @@ pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], place: &str) -> R
 
 /// Bytes as they stand in messages.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    format!("`{}`", hex(bytes, " "))
-}
-
-fn hex(bytes: &[u8], between: &str) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("`{}`", digits.join(" "))
 }
 
 /// The one address that a symbol has in the code of a file.

@@ -1,4 +1,4 @@
-//! The C interface, from C: the header is compiled and its programs run. Without a C compiler the tests say `skipped`.
+//! The C interface, from C: the header is compiled and its programs run. Without a C compiler the tests are skipped.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 
@@ -7,10 +7,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The library for C programs, built once.
-fn library() -> Option<&'static Path> {
-    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
-        Command::new("cc").arg("--version").output().ok()?;
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
         let built = Command::new(env!("CARGO"))
             .args(["rustc", "--quiet", "--lib", "--crate-type", "staticlib", "--manifest-path"])
@@ -19,9 +18,9 @@ fn library() -> Option<&'static Path> {
             .arg(&target)
             .status();
         assert!(built.expect("cargo is there").success());
-        Some(target.join("debug/libhooks.a"))
+        target.join("debug/libhooks.a")
     };
-    LIBRARY.get_or_init(build).as_deref()
+    LIBRARY.get_or_init(build)
 }
 
 fn run(command: &mut Command) {
@@ -41,16 +40,15 @@ fn compiler(compiler: &str, flags: &[&str]) -> Command {
 
 /// Compiles the program and its library, and runs it.
 fn check(name: &str, flags: &[&str]) {
-    let Some(library) = library() else {
-        eprintln!("skipped: {name}: there is no cc");
+    if !needs::have("hooks in C", &["cc"]) {
         return;
-    };
+    }
     let into = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (program, loaded) = (into.join(name), into.join(format!("{name}.so")));
     run(compiler("cc", flags).args(["-shared", "-fPIC", "library.c", "-o"]).arg(&loaded));
     run(compiler("cc", flags)
         .args(["-rdynamic", "main.c", "other.c"])
-        .arg(library)
+        .arg(library())
         .args(["-lpthread", "-ldl", "-lm", "-o"])
         .arg(&program));
     run(Command::new(&program).arg(&loaded));
@@ -73,8 +71,7 @@ fn a_program_whose_unused_sections_are_dropped() {
 
 #[test]
 fn the_header_is_cpp_too() {
-    if Command::new("c++").arg("--version").output().is_err() {
-        eprintln!("skipped: the_header_is_cpp_too: there is no c++");
+    if !needs::have("hooks in C++", &["c++"]) {
         return;
     }
     run(compiler("c++", &["-O2"]).args(["-x", "c++", "-fsyntax-only", "other.c"]));
@@ -116,8 +113,7 @@ macro_rules! offsets {
 #[test]
 fn the_structures_of_plugins_are_those_of_the_library() {
     use hooks::plugin::{Api, Callk, Event};
-    if Command::new("cc").arg("--version").output().is_err() {
-        eprintln!("skipped: the_structures_of_plugins_are_those_of_the_library: there is no cc");
+    if !needs::have("hooks in C", &["cc"]) {
         return;
     }
     let mut text = "#include \"dprobes_plugin.h\"\n".to_owned();

@@ -58,6 +58,21 @@ fn spent_by_thread() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
+/// A handler of the probe with a minor code.
+fn handler(code: &[u8], minor: u32) -> Handler<'_> {
+    Handler {
+        code,
+        entry: 0,
+        jmpmax: 256,
+        logmax: 1024,
+        mask: DEFAULT_MASK,
+        locals: 1,
+        globals: 0,
+        major: 1,
+        minor,
+    }
+}
+
 /// Nanoseconds of a call.
 fn measure(function: extern "C" fn(u64, u64) -> u64, arena: &Arena, drain: bool) -> f64 {
     let (mut sum, mut spent) = (0, 0.0);
@@ -96,17 +111,7 @@ fn main() {
         if own_counter {
             environment.counted = &counters;
         }
-        let handler = Handler {
-            code: &code,
-            entry: 0,
-            jmpmax: 256,
-            logmax: 1024,
-            mask: DEFAULT_MASK,
-            locals: 1,
-            globals: 0,
-            major: 1,
-            minor: 2,
-        };
+        let handler = handler(&code, 2);
         let compiled = compile(&handler, &environment).expect("compiles");
         let mut trampoline = arena.put(&[]);
         let mut bytes = Vec::new();
@@ -173,17 +178,7 @@ fn compile_time(arena: &mut Arena) {
         let count = 50_000;
         for site in 0..count {
             environment.site = 0x7f00_0000_0000 + 16 * site;
-            let handler = Handler {
-                code: &code,
-                entry: 0,
-                jmpmax: 256,
-                logmax: 1024,
-                mask: DEFAULT_MASK,
-                locals: 1,
-                globals: 0,
-                major: 1,
-                minor: site as u32,
-            };
+            let handler = handler(&code, site as u32);
             bytes.clear();
             compile(&handler, &environment).expect("compiles").place(0x7f12_3456_0000, &mut bytes);
             black_box(&bytes);

@@ -142,14 +142,7 @@ impl Compiler<'_> {
             self.locked |= 1 << register.0;
             return register;
         }
-        let register = self.take();
-        // Taking may have moved the element.
-        let operand = self.operand(below);
-        self.set(register, operand);
-        if let Some(place) = self.place_of(below) {
-            self.shape.stack[place] = Location::Register(register.0);
-        }
-        register
+        self.load(below)
     }
 
     /// A register that holds the element that many below the top and nothing else, to be changed. The element is in no
@@ -161,9 +154,12 @@ impl Compiler<'_> {
             self.use_register(Reg(number));
             return Reg(number);
         }
-        let register = self.take();
-        let operand = self.operand(below);
-        self.set(register, operand);
+        self.load(below)
+    }
+
+    /// Puts the element that many below the top into a register that nothing else is in, to be found there from now on.
+    fn load(&mut self, below: usize) -> Reg {
+        let register = self.copy(below);
         if let Some(place) = self.place_of(below) {
             self.shape.stack[place] = Location::Register(register.0);
         }
@@ -173,6 +169,7 @@ impl Compiler<'_> {
     /// A register with a copy of the element that many below the top, to be changed; the element stays.
     pub(crate) fn copy(&mut self, below: usize) -> Reg {
         let register = self.take();
+        // Taking may have moved the element.
         let operand = self.operand(below);
         self.set(register, operand);
         register

@@ -71,14 +71,15 @@ fn every_encoding_of(mode: Mode, least: usize) {
 
 #[test]
 fn real_programs() {
-    for (mode, path) in [
-        (Mode::Bits64, "/proc/self/exe"),
-        (Mode::Bits64, "/lib/x86_64-linux-gnu/libc.so.6"),
-        (Mode::Bits32, "/lib32/libc.so.6"),
-        (Mode::Bits32, "/lib/i386-linux-gnu/libc.so.6"),
+    // A program, by one of the paths that it has.
+    for (mode, paths) in [
+        (Mode::Bits64, &["/proc/self/exe"][..]),
+        (Mode::Bits64, &["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"]),
+        (Mode::Bits32, &["/lib32/libc.so.6", "/lib/i386-linux-gnu/libc.so.6"]),
     ] {
-        let Ok(file) = fs::read(path) else {
-            eprintln!("{path} is missing");
+        let read = |path: &&str| Some((path.to_string(), fs::read(path).ok()?));
+        let Some((path, file)) = paths.iter().find_map(read) else {
+            needs::skipped("real programs", &paths.join(" or "));
             continue;
         };
         let file = object::File::parse(&*file).expect("a program that runs is an ELF file");

@@ -39,7 +39,7 @@ fn function_entries() {
         (LIBC, Layout::highest, 990),
         (LIBC, Layout::fixed, 990),
         ("/usr/bin/redis-server", Layout::library, 999),
-        ("/usr/bin/python3.11", Layout::fixed, 990),
+        ("/usr/bin/python3", Layout::fixed, 990),
     ];
     for (path, layout, least) in cases {
         let Some((mut world, entries)) = load(path, layout) else { continue };

@@ -41,7 +41,7 @@ mod thread;
 pub use caller::{Caller, Step};
 pub use elf::{
     Binding, ControlFlow, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings, Lookup,
-    Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version,
+    Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version, hex,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};

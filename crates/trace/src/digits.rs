@@ -13,7 +13,7 @@ pub(crate) const HEXADECIMAL: [[u8; 2]; 256] = {
 };
 
 /// Appends a number.
-pub(crate) fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
+pub fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
@@ -51,11 +51,21 @@ pub(crate) fn hexadecimal(value: u64, size: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a value without leading zeros.
-pub(crate) fn short(value: u32, out: &mut Vec<u8>) {
-    let digits = (32 - value.leading_zeros()).div_ceil(4).max(1);
-    for place in (0..digits).rev() {
-        out.push(HEXADECIMAL[(value >> (place * 4) & 15) as usize][1]);
+/// Appends a value in hexadecimal, without leading zeros.
+pub fn short(value: u64, out: &mut Vec<u8>) {
+    let count = (64 - value.leading_zeros()).div_ceil(4).max(1) as usize;
+    let all = [(value >> 32) as u32, value as u32].map(|half| digits(half.to_be_bytes()));
+    out.extend_from_slice(&all.as_flattened()[16 - count..]);
+}
+
+/// Appends the digits of bytes, two each, in their order.
+pub fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    let (words, rest) = bytes.as_chunks();
+    for &word in words {
+        out.extend_from_slice(&digits(word));
+    }
+    for &byte in rest {
+        out.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
     }
 }
 
@@ -75,6 +85,17 @@ mod tests {
             let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(digits(bytes), expected.as_bytes());
         }
+    }
+
+    #[test]
+    fn bytes_have_two_digits_and_short_numbers_what_they_need() {
+        let mut out = Vec::new();
+        bytes(b"\x00\x01\x02\xff\x1a", &mut out);
+        for value in [0, 0x10f, u64::MAX] {
+            out.push(b' ');
+            short(value, &mut out);
+        }
+        assert_eq!(out, b"000102ff1a 0 10f ffffffffffffffff");
     }
 
     #[test]

@@ -44,13 +44,13 @@ pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
     let word = record.word;
     if items.contains(Items::CSEIP) {
         out.extend_from_slice(b" cs=");
-        short(record.cs, out);
+        short(record.cs.into(), out);
         out.extend_from_slice(b" eip=");
         hexadecimal(record.eip, word, out);
     }
     if items.contains(Items::SSESP) {
         out.extend_from_slice(b" ss=");
-        short(record.ss, out);
+        short(record.ss.into(), out);
         out.extend_from_slice(b" esp=");
         hexadecimal(record.esp, word, out);
     }

@@ -10,7 +10,7 @@
 //! "The paper" is, in all of this crate, Richard J. Moore, *A Universal Dynamic Trace for Linux and other Operating Systems* (FREENIX 2001).
 
 pub mod ctf;
-mod digits;
+pub mod digits;
 mod header;
 mod items;
 mod quick;

@@ -1,5 +1,5 @@
 //! Traces in the Common Trace Format, as babeltrace2 reads them: the same records, the same values, and not a word on its standard
-//! error but of records that were discarded. Where babeltrace2 is not installed, these tests say so and end.
+//! error but of records that were discarded. Where babeltrace2 is not installed, these tests are skipped.
 
 mod ctf_support;
 

@@ -17,7 +17,6 @@ mod names;
 mod tracks;
 mod wire;
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use trace::Record;
@@ -25,6 +24,7 @@ use trace::template::{Template, Value};
 
 use crate::event::{Event, Form};
 use crate::known::{Known, Side};
+use crate::map::Map;
 use crate::spans::{Spans, Step};
 use annotate::{annotations, flag};
 use field::{defaults, event, packet, snapshot, trace as whole};
@@ -67,7 +67,7 @@ pub struct Perfetto<W: Write> {
     spans: Spans,
     counters: Counters,
     /// For the codes of a template, which of its fields are counters, and what they are called.
-    counted: HashMap<(u32, u32), Vec<(usize, String)>>,
+    counted: Map<(u32, u32), Vec<(usize, String)>>,
     /// Whether the next event has to say that names begin anew.
     cleared: bool,
     /// The time of the last record.
@@ -88,7 +88,7 @@ impl<W: Write> Perfetto<W> {
             names: Names::default(),
             spans: Spans::default(),
             counters,
-            counted: HashMap::new(),
+            counted: Map::default(),
             cleared: true,
             last: known.times.map_or(known.start, |(least, _)| least),
             totals: totals(known),

@@ -1,9 +1,8 @@
 //! Names that are written once, and meant by numbers from then on.
 
-use std::collections::HashMap;
-
 use super::field::interned;
 use super::wire::{message, number, text};
+use crate::map::Map;
 
 /// Names of all kinds together. When there are more, all are forgotten, and told again as they come.
 const MOST: usize = 1 << 16;
@@ -19,7 +18,7 @@ pub(super) enum Kind {
 /// The names that were written.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    known: [HashMap<Vec<u8>, u64>; 3],
+    known: [Map<Vec<u8>, u64>; 3],
     /// Those that have not been written yet: `InternedData`.
     pub(super) new: Vec<u8>,
 }
@@ -47,12 +46,12 @@ impl Names {
 
     /// Whether there are so many that they are to be forgotten.
     pub(super) fn is_full(&self) -> bool {
-        self.known.iter().map(HashMap::len).sum::<usize>() >= MOST
+        self.known.iter().map(Map::len).sum::<usize>() >= MOST
     }
 
     /// Forgets all names.
     pub(super) fn clear(&mut self) {
-        self.known.iter_mut().for_each(HashMap::clear);
+        self.known.iter_mut().for_each(Map::clear);
         self.new.clear();
     }
 }

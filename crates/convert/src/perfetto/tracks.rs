@@ -1,11 +1,10 @@
 //! The tracks: one for each process, thread and counter.
 
-use std::collections::HashMap;
-
 use trace::Record;
 
 use super::field::track;
 use super::wire::{message, number, text};
+use crate::map::Map;
 
 /// Tracks, at most. Threads beyond that share one.
 const MOST: usize = 1 << 17;
@@ -17,11 +16,11 @@ pub(super) const OTHERS: u64 = 1;
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     /// By process.
-    processes: HashMap<u32, u64>,
+    processes: Map<u32, u64>,
     /// By process and thread: the track, and the thread's name.
-    threads: HashMap<(u32, u32), (u64, String)>,
+    threads: Map<(u32, u32), (u64, String)>,
     /// By process and name.
-    counters: HashMap<(u32, String), u64>,
+    counters: Map<(u32, String), u64>,
     last: Option<((u32, u32), u64)>,
     told_others: bool,
     /// How many there are.

@@ -112,8 +112,10 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     for tick in 0..=4 {
         let x = LEFT + (WIDTH - LEFT) * f64::from(tick) / 4.0;
         let anchor = ["start", "middle", "middle", "middle", "end"][tick as usize];
-        let since =
-            axis.start.saturating_sub(first) + (axis.part as u128 * PARTS as u128 * tick as u128 / 4) as u64;
+        // A trace may hold any times: the parts of an axis may be more than 64 bits of nanoseconds together.
+        let passed = u128::from(axis.part) * PARTS as u128 * tick as u128 / 4;
+        let since = u128::from(axis.start.saturating_sub(first)) + passed;
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
         let _ = write!(
             out,
             "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">+{}</text>",
@@ -200,6 +202,16 @@ pub(super) fn spark(timeline: &Timeline) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_times_can_be_shown() {
+        for (start, end, first) in [(u64::MAX - 10, u64::MAX, 0), (0, u64::MAX, 0), (u64::MAX, 0, 0)] {
+            let mut timeline = Timeline::default();
+            timeline.0[119] = 1;
+            let chart = over_time(&[("all".to_owned(), &timeline)], Axis::new(start, end), first);
+            assert!(chart.ends_with("</svg>") && chart.contains("+18446744074 s"), "{chart}");
+        }
+    }
 
     #[test]
     fn scales_have_few_round_steps() {

@@ -9,16 +9,16 @@ const BUCKETS: usize = ((64 - PARTS as usize) << PARTS) + (1 << PARTS);
 
 /// Lengths, counted.
 #[derive(Clone, Debug)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: Box<[u64]>,
     /// How many there are.
-    pub count: u64,
+    pub(crate) count: u64,
     /// All together; `u64::MAX` if that is more.
-    pub sum: u64,
+    pub(crate) sum: u64,
     /// The least; 0 if there is none.
-    pub least: u64,
+    pub(crate) least: u64,
     /// The greatest.
-    pub greatest: u64,
+    pub(crate) greatest: u64,
 }
 
 impl Default for Histogram {
@@ -46,7 +46,7 @@ fn range(bucket: usize) -> (u64, u64) {
 
 impl Histogram {
     /// Counts a length.
-    pub fn add(&mut self, value: u64) {
+    pub(crate) fn add(&mut self, value: u64) {
         self.buckets[bucket(value)] += 1;
         self.least = if self.count == 0 { value } else { self.least.min(value) };
         self.greatest = self.greatest.max(value);
@@ -55,12 +55,12 @@ impl Histogram {
     }
 
     /// The arithmetic mean; 0 of none.
-    pub fn mean(&self) -> u64 {
+    pub(crate) fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 
     /// The length that so many of a hundred do not exceed, to within a sixteenth.
-    pub fn percentile(&self, percent: f64) -> u64 {
+    pub(crate) fn percentile(&self, percent: f64) -> u64 {
         let wanted = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Histogram {
     }
 
     /// The counts by powers of two, from the first that has some to the last: `[1, 2)` and so on. The first is `[0, 1)`.
-    pub fn powers(&self) -> Vec<Power> {
+    pub(crate) fn powers(&self) -> Vec<Power> {
         let mut powers: Vec<Power> = Vec::new();
         for (bucket, &count) in self.buckets.iter().enumerate() {
             let (start, _) = range(bucket);
@@ -92,16 +92,16 @@ impl Histogram {
 
 /// A power of two, and how many lengths are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Power {
+pub(crate) struct Power {
     /// The least of its numbers: a power of two, or 0.
-    pub from: u64,
+    pub(crate) from: u64,
     /// How many.
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 impl Power {
     /// The number after its greatest.
-    pub fn to(&self) -> u64 {
+    pub(crate) fn to(&self) -> u64 {
         if self.from == 0 { 1 } else { self.from.saturating_mul(2) }
     }
 }

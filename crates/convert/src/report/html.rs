@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::chart::{Series, lengths, over_time, spark};
-use super::numbers::{duration, grouped, percent, rate};
+use super::numbers::{clean, duration, grouped, percent, rate};
 use super::page::STYLE;
-use super::plain::{clean, summary};
+use super::plain::summary;
 use super::timeline::Timeline;
 use super::{Findings, Probe};
 use crate::text::Clock;
@@ -46,12 +46,14 @@ pub fn html(found: &Findings, most: usize) -> String {
     head(&mut out, found);
     if found.records > 0 {
         timeline(&mut out, found);
-        probes(&mut out, found, most);
+    }
+    probes(&mut out, found, most);
+    if found.records > 0 {
         places(&mut out, found, most);
         latencies(&mut out, found, most);
         talkers(&mut out, found, most);
     }
-    variables(&mut out, found);
+    variables(&mut out, found, most);
     notes(&mut out, found, most);
     let _ = write!(
         out,
@@ -146,6 +148,9 @@ fn share(part: u64, all: u64) -> String {
 }
 
 fn probes(out: &mut String, found: &Findings, most: usize) {
+    if found.probes.is_empty() {
+        return;
+    }
     out.push_str("<section><h2>Probes</h2>");
     let mut rows = String::new();
     for Probe { name, records, counts, timeline } in found.probes.iter().take(most) {
@@ -254,20 +259,27 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
 fn talkers(out: &mut String, found: &Findings, most: usize) {
     out.push_str("<section><h2>Processes and threads</h2>");
     let mut rows = String::new();
-    let mut row = |class: &str, id: u32, name: &str, records: u64| {
+    let named = |id: u32, name: &str| format!("{} <code>{id}</code>", escape(name));
+    let mut row = |class: &str, label: &str, records: u64| {
         let _ = write!(
             rows,
-            "<tr><td class=\"{class}\">{} <code>{id}</code></td><td>{}</td><td>{}</td>{}</tr>",
-            escape(name),
+            "<tr><td class=\"{class}\">{label}</td><td>{}</td><td>{}</td>{}</tr>",
             grouped(records),
             rate(found.rate(records)),
             share(records, found.records)
         );
     };
     for process in found.processes.iter().take(most) {
-        row("", process.pid, &process.name, process.records);
+        row("", &named(process.pid, &process.name), process.records);
         let threads = if process.threads.len() > 1 { process.threads.as_slice() } else { &[] };
-        threads.iter().take(most).for_each(|thread| row("sub", thread.tid, &thread.name, thread.records));
+        for thread in threads.iter().take(most) {
+            row("sub", &named(thread.tid, &thread.name), thread.records);
+        }
+        let rest = threads.len().saturating_sub(most);
+        if rest > 0 {
+            let records = threads.iter().skip(most).map(|thread| thread.records).sum();
+            row("sub", &format!("{} more", grouped(rest as u64)), records);
+        }
     }
     table(out, &["process, thread", "records", "records/s", "share", ""], &rows);
     more(out, found.processes.len(), most, "processes");
@@ -277,13 +289,14 @@ fn talkers(out: &mut String, found: &Findings, most: usize) {
     out.push_str("</section>\n");
 }
 
-fn variables(out: &mut String, found: &Findings) {
+fn variables(out: &mut String, found: &Findings, most: usize) {
     if found.variables.is_empty() {
         return;
     }
     let rows: String = found
         .variables
         .iter()
+        .take(most)
         .map(|(name, value)| {
             format!(
                 "<tr><td><code>{}</code></td><td>{}</td><td><code>{value:#x}</code></td></tr>",
@@ -294,6 +307,7 @@ fn variables(out: &mut String, found: &Findings) {
         .collect();
     out.push_str("<section><h2>Variables at the end</h2>");
     table(out, &["variable", "value", ""], &rows);
+    more(out, found.variables.len(), most, "variables");
     out.push_str("</section>\n");
 }
 

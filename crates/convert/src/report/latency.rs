@@ -1,10 +1,9 @@
 //! How long it is from one point to another: from a function's entry to its return, and between points that are asked for.
 
-use std::collections::HashMap;
-
 use super::histogram::Histogram;
 use crate::event::Event;
 use crate::known::Side;
+use crate::map::{Map, Set};
 use crate::spans::{Spans, Step};
 
 /// Functions whose times are counted.
@@ -25,20 +24,23 @@ pub struct Between {
 
 /// Times between two points.
 #[derive(Clone, Debug)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// What they are between.
-    pub name: String,
+    pub(crate) name: String,
     /// The times.
-    pub times: Histogram,
+    pub(crate) times: Histogram,
     /// Beginnings without an end, for points that were asked for.
-    pub open: u64,
+    pub(crate) open: u64,
 }
 
 #[derive(Debug)]
 struct Pair {
-    between: Between,
+    name: String,
+    /// Patterns may mean any number of probes.
+    from: Set<(u32, u32)>,
+    to: Set<(u32, u32)>,
     times: Histogram,
-    started: HashMap<(u32, u32), u64>,
+    started: Map<(u32, u32), u64>,
     open: u64,
 }
 
@@ -46,7 +48,7 @@ struct Pair {
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     spans: Spans,
-    functions: HashMap<u32, Histogram>,
+    functions: Map<u32, Histogram>,
     pairs: Vec<Pair>,
     /// Calls of functions that are too many.
     uncounted: u64,
@@ -54,7 +56,14 @@ pub(super) struct Latencies {
 
 impl Latencies {
     pub(super) fn new(between: Vec<Between>) -> Latencies {
-        let pair = |between| Pair { between, times: Histogram::default(), started: HashMap::new(), open: 0 };
+        let pair = |between: Between| Pair {
+            name: between.name,
+            from: between.from.into_iter().collect(),
+            to: between.to.into_iter().collect(),
+            times: Histogram::default(),
+            started: Map::default(),
+            open: 0,
+        };
         Latencies { pairs: between.into_iter().map(pair).collect(), ..Latencies::default() }
     }
 
@@ -78,12 +87,12 @@ impl Latencies {
         let probe = (event.place.program, event.place.probe);
         for pair in &mut self.pairs {
             // A point that is both ends the one and begins the next.
-            if pair.between.to.contains(&probe)
+            if pair.to.contains(&probe)
                 && let Some(start) = pair.started.remove(&thread)
             {
                 pair.times.add(record.time.saturating_sub(start));
             }
-            if pair.between.from.contains(&probe) {
+            if pair.from.contains(&probe) {
                 let is_full = pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread);
                 if is_full || pair.started.insert(thread, record.time).is_some() {
                     pair.open += 1;
@@ -97,7 +106,7 @@ impl Latencies {
         let mut all: Vec<Latency> = Vec::new();
         for pair in self.pairs.drain(..) {
             let open = pair.open + pair.started.len() as u64;
-            all.push(Latency { name: pair.between.name, times: pair.times, open });
+            all.push(Latency { name: pair.name, times: pair.times, open });
         }
         let mut functions: Vec<(u32, Histogram)> = self.functions.drain().collect();
         functions.sort_by_key(|(number, times)| (std::cmp::Reverse(times.sum), *number));

@@ -13,93 +13,92 @@ mod plain;
 mod talkers;
 mod timeline;
 
-use std::collections::HashMap;
 use std::io;
 
-use trace::store::{About, Counts, Info};
+use trace::store::{About, Counts, Info, Lookup};
 
 use crate::event::{Event, Form};
 use crate::known::Known;
-pub use histogram::{Histogram, Power};
+use crate::map::Map;
 pub use html::html;
-pub use latency::{Between, Latency};
+pub use latency::Between;
+pub use numbers::{clean, grouped, rate};
 pub use plain::text;
-pub use talkers::{Process, Talker};
-pub use timeline::{Axis, Timeline};
 
-use latency::Latencies;
-use talkers::Talkers;
+use latency::{Latencies, Latency};
+use talkers::{Process, Talkers};
+use timeline::{Axis, Timeline};
 
 /// Probes that are counted one by one.
 const MOST_PROBES: usize = 1 << 14;
 
 /// A probe, as the records show it.
 #[derive(Clone, Debug, Default)]
-pub struct Probe {
+pub(crate) struct Probe {
     /// Its module and probepoint.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
     /// What was counted when the trace was made; none if it did not come to a clean end.
-    pub counts: Option<Counts>,
+    pub(crate) counts: Option<Counts>,
     /// When its records came.
-    pub timeline: Timeline,
+    pub(crate) timeline: Timeline,
 }
 
 /// A place that several probes, or one probe with others, are at.
 #[derive(Clone, Debug, Default)]
-pub struct Where {
+pub(crate) struct Where {
     /// Its module and symbol.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
 }
 
 /// What a trace shows.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The name of the trace.
-    pub name: String,
+    pub(crate) name: String,
     /// Where and how it was made.
-    pub about: About,
+    pub(crate) about: About,
     /// Records.
     pub records: u64,
     /// The least and the greatest time of a record; none if there is none.
-    pub times: Option<(u64, u64)>,
+    pub(crate) times: Option<(u64, u64)>,
     /// Records that were dropped while it was made.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Whether it came to a clean end.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// The parts of time of all timelines.
-    pub axis: Axis,
+    pub(crate) axis: Axis,
     /// When records came.
-    pub timeline: Timeline,
+    pub(crate) timeline: Timeline,
     /// The probes, the most records first.
-    pub probes: Vec<Probe>,
+    pub(crate) probes: Vec<Probe>,
     /// The places, the most records first, where there are more than probes.
-    pub places: Vec<Where>,
+    pub(crate) places: Vec<Where>,
     /// Times between points: those that were asked for, then functions, the most time first.
-    pub latencies: Vec<Latency>,
+    pub(crate) latencies: Vec<Latency>,
     /// Who has logged, the most first.
-    pub processes: Vec<Process>,
+    pub(crate) processes: Vec<Process>,
     /// Processes and threads that were too many to be counted one by one: their records.
-    pub others: u64,
+    pub(crate) others: u64,
     /// The variables that are not 0, at the end: name and value.
-    pub variables: Vec<(String, u64)>,
+    pub(crate) variables: Vec<(String, u64)>,
     /// Messages of the tracing: nanoseconds since it began, and the text.
-    pub notes: Vec<(u64, String)>,
+    pub(crate) notes: Vec<(u64, String)>,
     /// What should be known about the numbers.
-    pub remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 impl Findings {
     /// The time from the first to the last record, in nanoseconds.
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.times.map_or(0, |(least, greatest)| greatest - least)
     }
 
     /// Records a second, of so many.
-    pub fn rate(&self, records: u64) -> f64 {
+    pub(crate) fn rate(&self, records: u64) -> f64 {
         match self.length() {
             0 => 0.0,
             length => records as f64 * 1e9 / length as f64,
@@ -113,7 +112,7 @@ pub struct Report {
     found: Findings,
     functions: Vec<String>,
     /// Where each probe is among those found, by program and number.
-    numbers: HashMap<(u32, u32), usize>,
+    numbers: Map<(u32, u32), usize>,
     places: Vec<Where>,
     latencies: Latencies,
     talkers: Talkers,
@@ -143,16 +142,11 @@ impl Report {
         };
         let since = |time: u64| time.saturating_sub(info.about.start);
         found.notes = info.notes.iter().map(|note| (since(note.time), note.text.clone())).collect();
-        let mut numbers = HashMap::new();
+        let (lookup, mut numbers) = (Lookup::new(info), Map::default());
         for probe in info.probes.iter().take(MOST_PROBES) {
-            let module = info.program(probe.program).map_or("?", |program| program.module.as_str());
             numbers.insert((probe.program, probe.number), found.probes.len());
-            found.probes.push(Probe { name: format!("{module}:{}", probe.point), ..Probe::default() });
-        }
-        for counts in &info.counts {
-            if let Some(&number) = numbers.get(&(counts.program, counts.probe)) {
-                found.probes[number].counts = Some(counts.clone());
-            }
+            let counts = lookup.counts(probe.program, probe.number).cloned();
+            found.probes.push(Probe { name: lookup.probe_name(probe), counts, ..Probe::default() });
         }
         Report {
             found,

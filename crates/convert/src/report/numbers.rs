@@ -1,7 +1,7 @@
-//! Numbers as people read them.
+//! Numbers and texts as people read them.
 
 /// A count, with a comma after each three digits: `1,234,567`.
-pub(super) fn grouped(count: u64) -> String {
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -25,9 +25,10 @@ pub(super) fn duration(nanoseconds: u64) -> String {
     format!("{value:.*} {unit}", decimals(value))
 }
 
-/// A rate: `950`, `12.5 k`, `1.25 M`.
-pub(super) fn rate(value: f64) -> String {
+/// A rate: `0`, `950`, `12.5 k`, `1.25 M`.
+pub fn rate(value: f64) -> String {
     let (value, unit) = match value {
+        0.0 => return "0".to_owned(),
         value if value < 1e3 => return format!("{value:.*}", if value < 10.0 { 1 } else { 0 }),
         value if value < 1e6 => (value / 1e3, "k"),
         value if value < 1e9 => (value / 1e6, "M"),
@@ -55,6 +56,11 @@ pub(super) fn power(value: u64) -> String {
 /// So many of all, in percent.
 pub(super) fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
+}
+
+/// Text without what a terminal might obey.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '.' } else { letter }).collect()
 }
 
 #[cfg(test)]

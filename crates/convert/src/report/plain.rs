@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::histogram::Histogram;
-use super::numbers::{duration, grouped, percent, power, rate};
+use super::numbers::{clean, duration, grouped, percent, power, rate};
 use super::{Findings, Latency, Probe};
 use crate::text::Clock;
 
@@ -14,30 +14,43 @@ const BAR: usize = 52;
 pub fn text(found: &Findings, most: usize) -> String {
     let mut out = String::new();
     head(&mut out, found);
-    if found.records == 0 {
-        return out;
-    }
+    // Probes may have fired without logging; then their hits are what there is.
     probes(&mut out, found, most);
-    places(&mut out, found, most);
-    timeline(&mut out, found, most);
-    for latency in found.latencies.iter().take(most) {
-        histogram(&mut out, latency);
+    if found.records > 0 {
+        places(&mut out, found, most);
+        timeline(&mut out, found, most);
+        for latency in found.latencies.iter().take(most) {
+            histogram(&mut out, latency);
+        }
+        more(&mut out, found.latencies.len(), most, "histogram");
+        talkers(&mut out, found, most);
     }
-    more(&mut out, found.latencies.len(), most, "histogram");
-    talkers(&mut out, found, most);
+    variables(&mut out, found, most);
+    notes(&mut out, found, most);
+    out
+}
+
+fn variables(out: &mut String, found: &Findings, most: usize) {
     if !found.variables.is_empty() {
         out.push_str("\nvariables at the end\n");
     }
-    for (name, value) in &found.variables {
-        line(&mut out, format!("  {} = {value} ({value:#x})", clean(name)));
+    for (name, value) in found.variables.iter().take(most) {
+        line(out, format!("  {} = {value} ({value:#x})", clean(name)));
     }
-    if !found.remarks.is_empty() {
+    more(out, found.variables.len(), most, "variable");
+}
+
+fn notes(out: &mut String, found: &Findings, most: usize) {
+    if !(found.remarks.is_empty() && found.notes.is_empty()) {
         out.push('\n');
     }
     for remark in &found.remarks {
-        line(&mut out, format!("note: {}", clean(remark)));
+        line(out, format!("note: {}", clean(remark)));
     }
-    out
+    for (time, note) in found.notes.iter().take(most) {
+        line(out, format!("+{}: {}", duration(*time), clean(note)));
+    }
+    more(out, found.notes.len(), most, "message");
 }
 
 fn line(out: &mut String, text: impl AsRef<str>) {
@@ -86,6 +99,9 @@ fn width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
 }
 
 fn probes(out: &mut String, found: &Findings, most: usize) {
+    if found.probes.is_empty() {
+        return;
+    }
     let shown = || found.probes.iter().take(most);
     let width = width(shown().map(|probe| probe.name.as_str()));
     line(
@@ -146,6 +162,8 @@ fn timeline(out: &mut String, found: &Findings, most: usize) {
         for probe in shown() {
             line(out, format!("{:width$} {}", clean(&probe.name), probe.timeline.line(2)));
         }
+        let fired = found.probes.iter().filter(|probe| probe.records > 0).count();
+        more(out, fired, most, "probe");
     }
 }
 
@@ -216,7 +234,86 @@ fn talkers(out: &mut String, found: &Findings, most: usize) {
     }
 }
 
-/// Text without what a terminal might obey.
-pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '.' } else { letter }).collect()
+#[cfg(test)]
+mod tests {
+    use trace::store::Counts;
+
+    use super::super::Probe;
+    use super::super::talkers::{Process, Talker};
+    use super::super::timeline::Axis;
+    use super::*;
+
+    fn probe(number: u64, records: u64) -> Probe {
+        let counts = Counts { hits: 1234 + number, missed: 5, ..Counts::default() };
+        Probe { name: format!("a.out:f{number}"), records, counts: Some(counts), ..Probe::default() }
+    }
+
+    #[test]
+    fn a_trace_without_records_tells_all_that_is_known() {
+        let found = Findings {
+            name: "empty.dpt".to_owned(),
+            complete: true,
+            dropped: 7,
+            probes: (0..3).map(|number| probe(number, 0)).collect(),
+            variables: (0..3).map(|number| (format!("gv[{number}]"), 41 + number)).collect(),
+            notes: vec![(1500, "a\u{1b}message".to_owned()), (1, String::new()), (2, String::new())],
+            ..Findings::default()
+        };
+        assert_eq!(
+            text(&found, 2).lines().collect::<Vec<_>>(),
+            [
+                "empty.dpt: 0 records",
+                "  7 records DROPPED while it was made",
+                "",
+                "probe             records      % records/s           hits     missed      dropped",
+                "a.out:f0                0   0.00         0          1,234          5            0",
+                "a.out:f1                0   0.00         0          1,235          5            0",
+                "  and 1 more probe",
+                "",
+                "variables at the end",
+                "  gv[0] = 41 (0x29)",
+                "  gv[1] = 42 (0x2a)",
+                "  and 1 more variable",
+                "",
+                "+1.50 µs: a.message",
+                "+1 ns:",
+                "  and 1 more message",
+            ]
+        );
+        let page = super::super::html(&found, 2);
+        assert!(page.contains("1,234") && page.contains("gv[1]") && page.contains("and 1 more variables"));
+    }
+
+    #[test]
+    fn what_is_cut_says_how_much_more_there_is() {
+        let thread = |tid| Talker { tid, name: "t".to_owned(), records: 1 };
+        let process = |pid| Process {
+            pid,
+            records: 3,
+            threads: vec![thread(pid), thread(pid + 1), thread(pid + 2)],
+            ..Process::default()
+        };
+        let found = Findings {
+            records: 9,
+            times: Some((0, 1_000_000_000)),
+            axis: Axis::new(0, 1_000_000_000),
+            probes: (0..3).map(|number| probe(number, 3)).collect(),
+            processes: [10, 20, 30].map(process).to_vec(),
+            ..Findings::default()
+        };
+        let shown = text(&found, 2);
+        let after = |heading: &str| {
+            let lines = shown
+                .lines()
+                .skip_while(|line| !line.starts_with(heading))
+                .take_while(|line| !line.is_empty());
+            lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(after("probe ").last().map(String::as_str), Some("and 1 more probe"));
+        assert_eq!(after("timeline").last().map(String::as_str), Some("and 1 more probe"));
+        let talkers = after("process, thread");
+        assert_eq!(talkers[4], "1 more 1 11.11 1.0");
+        assert_eq!(talkers[9], "others 3 33.33 3.0");
+        assert!(super::super::html(&found, 2).contains("1 more</td><td>1</td>"));
+    }
 }

@@ -1,40 +1,39 @@
 //! Whose records they are.
 
-use std::collections::HashMap;
-
 use crate::event::Event;
+use crate::map::Map;
 
 /// Threads that are counted one by one.
 const MOST: usize = 1 << 16;
 
 /// A thread and its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Talker {
+pub(crate) struct Talker {
     /// The thread id.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// The name it had last.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
 }
 
 /// A process and its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     /// The process id.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The name of its first thread, or of any.
-    pub name: String,
+    pub(crate) name: String,
     /// Its records.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Its threads, the most records first.
-    pub threads: Vec<Talker>,
+    pub(crate) threads: Vec<Talker>,
 }
 
 /// Threads, while they are counted.
 #[derive(Debug, Default)]
 pub(super) struct Talkers {
-    numbers: HashMap<(u32, u32), usize>,
+    numbers: Map<(u32, u32), usize>,
     all: Vec<((u32, u32), Talker)>,
     last: Option<usize>,
     others: u64,
@@ -69,7 +68,7 @@ impl Talkers {
 
     /// The processes, the most records first, and the records of those that were too many.
     pub(super) fn end(&mut self) -> (Vec<Process>, u64) {
-        let mut processes: HashMap<u32, Process> = HashMap::new();
+        let mut processes: Map<u32, Process> = Map::default();
         for ((pid, _), talker) in self.all.drain(..) {
             let process = processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() });
             process.records += talker.records;

@@ -5,11 +5,11 @@ pub(super) const PARTS: usize = 120;
 
 /// A time that is divided into parts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// When it begins: nanoseconds since 1970.
-    pub start: u64,
+    pub(crate) start: u64,
     /// Nanoseconds of a part; at least 1.
-    pub part: u64,
+    pub(crate) part: u64,
 }
 
 impl Axis {
@@ -27,7 +27,7 @@ impl Axis {
 
 /// How many there were in each part.
 #[derive(Clone, Debug)]
-pub struct Timeline(pub Box<[u64]>);
+pub(crate) struct Timeline(pub(crate) Box<[u64]>);
 
 impl Default for Timeline {
     fn default() -> Timeline {
@@ -37,7 +37,7 @@ impl Default for Timeline {
 
 impl Timeline {
     /// The greatest of the counts.
-    pub fn greatest(&self) -> u64 {
+    pub(crate) fn greatest(&self) -> u64 {
         self.0.iter().copied().max().unwrap_or(0)
     }
 

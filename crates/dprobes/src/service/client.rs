@@ -12,7 +12,8 @@ use super::socket;
 use trace::sink::Target;
 
 use crate::arguments::{
-    ApplyPpdf, GetVars, Insert, Placing, Plugin, Program, Query, Remove, Session, SessionAction, Which,
+    ApplyPpdf, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Session,
+    SessionAction, Which,
 };
 use crate::{Failure, points, ppdf, program, symbols, targets, templates};
 
@@ -47,8 +48,7 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
 
 /// Puts the probes of a PPDF in and returns.
 pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
-    let program =
-        Program { file: arguments.file.clone(), text: None, define: Vec::new(), include: Vec::new() };
+    let program = Program { file: arguments.file.clone(), text: None, preprocessor: Preprocessor::default() };
     if program.file.is_file() && ppdf::load(&program)?.is_none() {
         return Err(Failure::new(format!(
             "{} is no PPDF; `dprobes insert` takes programs, and `dprobes build-ppdf` makes PPDFs of them",
@@ -88,8 +88,13 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     let request = Request::Insert(Box::new(protocol::Insert {
         file,
         text: program.text,
-        defines: program.define,
-        includes: program.include.iter().map(|path| absolute(path)).collect::<Result<Vec<PathBuf>, _>>()?,
+        defines: program.preprocessor.define,
+        includes: program
+            .preprocessor
+            .include
+            .iter()
+            .map(|path| absolute(path))
+            .collect::<Result<Vec<PathBuf>, _>>()?,
         groups: arguments.select.group.clone(),
         types: arguments.select.kind.clone(),
         verify_opcodes: !arguments.dont_verify_opcodes,

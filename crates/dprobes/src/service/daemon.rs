@@ -20,7 +20,7 @@ use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
 use super::sink::{Shared, Sinks};
 use super::socket::{self, Home};
-use crate::arguments::{Program, Select, Shown};
+use crate::arguments::{Preprocessor, Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
 use crate::{Failure, front, program, summary, symbols, targets, templates};
@@ -190,8 +190,7 @@ impl Session<'_> {
         let program = Program {
             file: insert.file.clone(),
             text: insert.text.clone(),
-            define: insert.defines.clone(),
-            include: insert.includes.clone(),
+            preprocessor: Preprocessor { define: insert.defines.clone(), include: insert.includes.clone() },
         };
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let mut program =
@@ -243,6 +242,7 @@ impl Session<'_> {
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let (object, items) = (program.main().clone(), options.items);
+        drop(self.sinks.0.borrow_mut().heard());
         let number = self.tracer.insert(program, options, only);
         self.events.create(number, &module, &insert.file.display().to_string(), items);
         {
@@ -276,6 +276,7 @@ impl Session<'_> {
                 "a process has not stopped yet for its probes: they come in as soon as it does".to_owned(),
             );
         }
+        reply.warnings.extend(self.sinks.0.borrow_mut().heard());
         if insert.mode == Mode::Replace {
             self.let_go_unprobed();
         }

@@ -43,12 +43,39 @@ pub(crate) struct Sinks {
     /// Those of each program, by its number.
     programs: HashMap<usize, Directed>,
     refused: Refused,
+    /// What was told since it was last asked for: the warnings of an insert that settles.
+    heard: Heard,
     log: File,
 }
 
+/// Warnings, the first of them word for word.
+#[derive(Default)]
+struct Heard {
+    lines: Vec<String>,
+    more: usize,
+}
+
+/// Warnings that are kept for who inserts.
+const MOST_HEARD: usize = 16;
+
 impl Sinks {
     pub(crate) fn new(log: File) -> Sinks {
-        Sinks { targets: Vec::new(), programs: HashMap::new(), refused: Refused::default(), log }
+        Sinks {
+            targets: Vec::new(),
+            programs: HashMap::new(),
+            refused: Refused::default(),
+            heard: Heard::default(),
+            log,
+        }
+    }
+
+    /// The warnings since this was last called.
+    pub(crate) fn heard(&mut self) -> Vec<String> {
+        let Heard { mut lines, more } = std::mem::take(&mut self.heard);
+        if more > 0 {
+            lines.push(format!("{more} more, in the log of the session"));
+        }
+        lines
     }
 
     /// Opens the targets of a program that is about to be inserted, but for those that are open already; with what else there is to
@@ -229,6 +256,12 @@ impl Observer for Shared {
         let mut sinks = self.0.borrow_mut();
         sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.note(&text));
         sinks.tell(&text);
+        if let Some(warning) = text.strip_prefix(crate::output::WARNING) {
+            match sinks.heard.lines.len() < MOST_HEARD {
+                true => sinks.heard.lines.push(warning.to_owned()),
+                false => sinks.heard.more += 1,
+            }
+        }
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {
@@ -273,6 +306,19 @@ mod tests {
 
     fn begin(sinks: &mut Sinks, targets: &[Target], lossless: bool) -> Vec<Opened> {
         sinks.begin(targets, lossless, &mut Vec::new()).expect("they are opened")
+    }
+
+    #[test]
+    fn who_inserts_hears_the_first_warnings_and_how_many_more_there_are() {
+        let (sinks, _home, log) = sinks();
+        let mut shared = Shared(Rc::new(RefCell::new(sinks)));
+        shared.note(&Note::Exit("no warning".to_owned()));
+        (0..20).for_each(|number| shared.note(&Note::Other(format!("refused {number}"))));
+        let heard = shared.0.borrow_mut().heard();
+        assert_eq!((heard.len(), &*heard[0], &*heard[15]), (17, "refused 0", "refused 15"));
+        assert_eq!(heard[16], "4 more, in the log of the session");
+        assert_eq!(shared.0.borrow_mut().heard(), [""; 0]);
+        assert_eq!(log().lines().count(), 21);
     }
 
     #[test]

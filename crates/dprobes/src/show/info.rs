@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use trace::store::{Counts, Info, Probe};
+use trace::store::{Counts, Info, Lookup, Probe};
 
 use crate::summary;
 
@@ -14,18 +14,18 @@ const MOST: usize = 100;
 pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
     let mut text = String::new();
     head(&mut text, path, size, info);
-    probes(&mut text, info);
-    sites(&mut text, info);
-    losses(&mut text, info);
+    let lookup = Lookup::new(info);
+    probes(&mut text, info, &lookup);
+    sites(&mut text, info, &lookup);
+    losses(&mut text, info, &lookup);
     threads(&mut text, info);
     for variables in &info.variables {
         match variables.program {
             None => text.push_str(&summary::variables("gv", &variables.values)),
             Some(program) => {
                 let values = summary::variables("lv", &variables.values);
-                let module = info.program(program).map_or("?", |program| program.module.as_str());
                 if !values.is_empty() {
-                    text.push_str(&format!("{}:\n{values}", clean(module)));
+                    text.push_str(&format!("{}:\n{values}", clean(lookup.module_of(program))));
                 }
             }
         }
@@ -78,11 +78,8 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
 }
 
 /// The probepoints, with what was counted.
-fn probes(text: &mut String, info: &Info) {
-    let name = |probe: &Probe| {
-        let module = info.program(probe.program).map_or("?", |program| program.module.as_str());
-        clean(&format!("{module}:{}", probe.point))
-    };
+fn probes(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
+    let name = |probe: &Probe| clean(&lookup.probe_name(probe));
     let width = info.probes.iter().map(|probe| name(probe).chars().count()).max().unwrap_or(0).max(10);
     let mut line = |cells: [String; 8]| {
         let [point, codes, hits, runs, missed, logged, dropped, state] = cells;
@@ -97,10 +94,9 @@ fn probes(text: &mut String, info: &Info) {
             .map(str::to_owned),
     );
     for probe in &info.probes {
-        let program = info.program(probe.program);
+        let program = lookup.program(probe.program);
         let major = program.map_or_else(|| "?".to_owned(), |program| program.major.to_string());
-        let is_it = |counts: &&Counts| (counts.program, counts.probe) == (probe.program, probe.number);
-        let counts = info.counts.iter().find(is_it);
+        let counts = lookup.counts(probe.program, probe.number);
         let told = |count: fn(&Counts) -> u64| {
             counts.map_or_else(|| "?".to_owned(), |counts| count(counts).to_string())
         };
@@ -118,16 +114,16 @@ fn probes(text: &mut String, info: &Info) {
 }
 
 /// Where the probes were.
-fn sites(text: &mut String, info: &Info) {
+fn sites(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     for module in &info.modules {
         let build_id = if module.build_id.is_empty() { "none" } else { &module.build_id };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "module {} (build-id {})", clean(&module.path), clean(build_id));
     }
     some(text, "site", &info.sites, |site| {
-        let source = info.source(site.module, site.offset);
+        let source = lookup.source(site.module, site.offset);
         let source = source.map(|source| format!(" ({}:{})", source.file, source.line)).unwrap_or_default();
-        let module = info.module(site.module).map_or("?", |module| module.path.as_str());
+        let module = lookup.module(site.module).map_or("?", |module| module.path.as_str());
         let module = module.rsplit('/').next().unwrap_or(module);
         let engine = match site.tactic.as_str() {
             "" => site.engine.clone(),
@@ -141,12 +137,12 @@ fn sites(text: &mut String, info: &Info) {
 }
 
 /// What was lost, and when.
-fn losses(text: &mut String, info: &Info) {
+fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     let dropped = info.dropped();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{} dropped while it was made", summary::count(dropped, "record"));
     some(text, "loss", &info.losses, |loss| {
-        let point = info.probe(loss.program, loss.probe).map_or("?", |probe| probe.point.as_str());
+        let point = lookup.probe(loss.program, loss.probe).map_or("?", |probe| probe.point.as_str());
         format!("{}  {} at {}", since(info, loss.time), summary::count(loss.dropped, "record"), clean(point))
     });
 }
@@ -164,8 +160,7 @@ fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String
         return;
     }
     // Writing to a string cannot fail.
-    let count = summary::count(all.len() as u64, noun).replace("losss", "losses");
-    let _ = writeln!(text, "{count}:");
+    let _ = writeln!(text, "{}:", summary::count(all.len() as u64, noun));
     for one in all.iter().take(MOST) {
         let _ = writeln!(text, "  {}", line(one));
     }

@@ -1,5 +1,6 @@
 //! The view, drawn.
 
+use convert::report::{clean, grouped, rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -25,14 +26,14 @@ fn bold(text: impl Into<String>) -> Span<'static> {
 /// What is probed, for how long, and the sums.
 fn heading(view: &View) -> Paragraph<'static> {
     let seconds = view.time / 1_000_000;
-    let (rate, hits, missed, dropped) = view.totals();
+    let (all, hits, missed, dropped) = view.totals();
     let mut first = vec![bold("dprobes top"), Span::raw(format!("  {}  ", clean(&view.title)))];
     first.push(Span::raw(format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)));
     if view.paused {
         first.push(Span::styled("  PAUSED", Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)));
     }
     let mut second = vec![
-        bold(short(rate)),
+        bold(rate(all)),
         Span::raw(" hits/s  "),
         bold(grouped(hits)),
         Span::raw(" hits  "),
@@ -118,7 +119,7 @@ fn row(line: &Line, greatest: f64) -> Row<'static> {
     // The functions of a probe stand beside the probe itself.
     let name = if counts.is_some() { clean(&line.row.name) } else { format!("  {}", clean(&line.row.name)) };
     Row::new(vec![
-        right(short(line.rate), quiet.add_modifier(Modifier::BOLD)),
+        right(rate(line.rate), quiet.add_modifier(Modifier::BOLD)),
         Cell::from(Text::styled(bar(eighths), Style::new().fg(Color::Cyan))),
         right(grouped(line.row.hits), Style::new()),
         counted(counts.map(|counts| counts.logged), plain),
@@ -133,33 +134,6 @@ fn row(line: &Line, greatest: f64) -> Row<'static> {
 fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
-}
-
-/// A count with a comma after each three digits.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A rate in few characters: `12.5 k`.
-fn short(rate: f64) -> String {
-    match rate {
-        rate if rate < 999.5 => format!("{rate:.0}"),
-        rate if rate < 999_950.0 => format!("{:.1} k", rate / 1e3),
-        rate => format!("{:.2} M", rate / 1e6),
-    }
-}
-
-/// Text without what a terminal might obey.
-fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '.' } else { letter }).collect()
 }
 
 #[cfg(test)]

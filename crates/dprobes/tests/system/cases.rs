@@ -301,10 +301,10 @@ fn good_sessions_look_as_their_transcripts() {
 #[test]
 fn a_process_of_another_user_and_a_thread_of_the_kernel_are_refused() {
     let program = need!("cases", target("server"), "gcc");
-    let setpriv = need!("cases", crate::support::find_program("setpriv"), "setpriv");
+    let setpriv = need!("cases", needs::find_program("setpriv"), "setpriv");
     // SAFETY: geteuid has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return crate::support::skipped("another user's process", "root");
+        return needs::skipped("another user's process", "root");
     }
     let mut server = Server::start(&program, [] as [&str; 0]);
     server.line();

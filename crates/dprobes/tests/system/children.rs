@@ -1,5 +1,7 @@
 //! Children of every kind, and what they execute, are probed too.
 
+use std::path::Path;
+
 use crate::support::{Run, Server, attach, counting, need, target};
 
 #[test]
@@ -14,11 +16,15 @@ fn every_call_in_every_child_is_counted() {
 
 #[test]
 fn a_process_that_executes_another_program_keeps_its_probes() {
-    let program = need!("children", target("server"), "gcc");
-    let mut server = Server::start(&program, [] as [&str; 0]);
+    keeps_its_probes(&need!("children", target("server"), "gcc"));
+}
+
+/// A server that executes itself anew is probed before and after.
+pub(crate) fn keeps_its_probes(program: &Path) {
+    let mut server = Server::start(program, [] as [&str; 0]);
     server.line();
-    let mut attached = attach(server.pid(), &counting(&program, ["server_work"]), &[]);
-    attached.wait_for(server.pid(), &program, "server_work");
+    let mut attached = attach(server.pid(), &counting(program, ["server_work"]), &[]);
+    attached.wait_for(server.pid(), program, "server_work");
     assert_eq!(server.ask("call 10"), "done 10");
     assert_eq!(server.ask("exec 30"), "done 30");
     let outcome = attached.end();

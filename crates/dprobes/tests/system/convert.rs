@@ -167,12 +167,14 @@ fn parquet_is_read_by_duckdb() {
         command.args(["convert", "trace.dpt", "--to", "parquet"]);
         let (status, _, stderr) = run(command.current_dir(scratch.path()));
         assert!(status.code() == Some(1) && stderr.contains("--features parquet"), "{stderr}");
-        return;
+        return needs::skipped("convert: parquet", "a build with --features parquet");
     }
     convert(&scratch, &["parquet", "-t", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
-    let query = "import duckdb; print(*duckdb.sql(\"select count(*), sum(at), count(at), sum(counter), min(comm), \
-                 count(distinct number), min(event), sum(octet_length(data)) from 'trace.parquet'\").fetchone())";
+    // `at` is a word of DuckDB's own.
+    let query = r#"import duckdb
+print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(comm), count(distinct number), min(event),
+    sum(octet_length(data)) from 'trace.parquet'""").fetchall()[0])"#;
     let sum = READS * (READS - 1) / 2;
     assert_eq!(
         script(&python, &scratch, query).trim(),
@@ -183,24 +185,17 @@ fn parquet_is_read_by_duckdb() {
 #[test]
 fn parquet_is_read_by_spark() {
     if !cfg!(feature = "parquet") {
-        return crate::support::skipped("convert: spark", "a build with --features parquet");
+        return needs::skipped("convert: spark", "a build with --features parquet");
     }
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
     convert(&scratch, &["parquet", "-t", "templates"]);
     need!("convert: spark", find_program("java"), "java");
     let python = need!("convert: spark", python("pyspark"), "the Python module pyspark (DPROBES_PYTHON)");
-    let query = "from pyspark.sql import SparkSession\n\
-                 spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n\
-                 rows = spark.read.parquet('trace.parquet')\n\
-                 rows.createOrReplaceTempView('trace')\n\
-                 print('said', *spark.sql('select count(*), sum(at), count(at), sum(counter) from trace').first())";
     let mut command = std::process::Command::new(python);
-    let (status, said, stderr) = run(command.args(["-c", query]).current_dir(scratch.path()));
-    if stderr.contains("UnsatisfiedLinkError") {
-        // Its own library for Snappy takes a machine that has musl, too, for one that has nothing else.
-        return crate::support::skipped("convert: spark", "a Spark that can load its Snappy");
-    }
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/subject/spark.py")).arg("trace.parquet");
+    command.args(["count(*)", "sum(at)", "count(at)", "sum(counter)"]);
+    let (status, said, stderr) = run(command.current_dir(scratch.path()));
     assert!(status.success(), "{stderr}");
     let sum = READS * (READS - 1) / 2;
     assert!(said.contains(&format!("said {} {sum} {READS} {}", 4 * READS, 7 * READS)), "{said}");

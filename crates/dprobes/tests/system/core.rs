@@ -28,6 +28,17 @@ impl std::fmt::Debug for ScratchGuard {
     }
 }
 
+/// The one core file there is, which standard error has told of.
+#[track_caller]
+pub(crate) fn told_core(outcome: &Dumped) -> &Path {
+    let [core] = &outcome.cores[..] else { panic!("one core file: {outcome:#?}") };
+    let name = core.file_name().expect("it has a name").to_string_lossy();
+    let pid = name.strip_prefix("core.").expect("it is named so");
+    let message = format!("dprobes: DProbes(1,1) core dump of process {pid} written to {name}\n");
+    assert!(outcome.stderr.contains(&message), "{outcome:#?}");
+    core
+}
+
 /// Runs the target under a probe program; it ends as without.
 #[track_caller]
 pub(crate) fn dumped(probes: &str, words: &[&OsStr]) -> Dumped {
@@ -114,11 +125,7 @@ fn malloc_of_a_size_leaves_a_core_of_all_threads_and_the_program_goes_on() {
     let example = std::fs::read_to_string(example).expect("the example is there");
     let outcome = dumped(&example, &[program.as_os_str(), "1".as_ref()]);
     assert_eq!(outcome.stdout, "asked 1\nwork 0\nsurprises 0\n", "{outcome:#?}");
-    let [core] = &outcome.cores[..] else { panic!("one core file: {outcome:#?}") };
-    let name = core.file_name().expect("it has a name").to_string_lossy().into_owned();
-    let pid = name.strip_prefix("core.").expect("it is named so");
-    let message = format!("dprobes: DProbes(1,1) core dump of process {pid} written to {name}\n");
-    assert!(outcome.stderr.contains(&message), "{outcome:#?}");
+    let core = told_core(&outcome);
 
     let said = gdb(
         &debugger,

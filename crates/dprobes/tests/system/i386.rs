@@ -1,10 +1,11 @@
 //! 32-bit programs under the 64-bit tracer: what the other modules promise holds for them, too.
 
+use crate::children::keeps_its_probes;
 use crate::every_instruction::{Subject, probe_all_at_once, probe_each_in_turn, runs_what_it_holds};
-use crate::support::{
-    Outcome, Run, Scratch, Server, attach, counting, find_program, is_traced, need, run, target,
-    text_differences, variant,
-};
+use crate::signals::{number, under_a_timer};
+use crate::sleepers::nobody_notices;
+use crate::support::{Outcome, Run, Scratch, counting, find_program, need, run, target, variant};
+use crate::threads::come_and_go;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -98,33 +99,11 @@ fn faults_are_seen_where_they_happen() {
     assert!(!outcome.status.success() && outcome.stats.hits(1) == 1, "{outcome:#?}");
 }
 
-/// The number behind a word in a line of words and numbers.
-fn number(line: &str, word: &str) -> u64 {
-    let mut words = line.split_whitespace().skip_while(|each| *each != word);
-    words.nth(1).and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {word} in {line:?}"))
-}
-
 #[test]
 fn a_timers_handler_sees_only_the_programs_own_addresses() {
     let program = need!("i386", target_32("signals", &[]), "gcc -m32");
-    let points = [
-        "signals_push",
-        "signals_rip",
-        "signals_string",
-        "signals_syscall",
-        "signals_ret",
-        "signals_handler",
-    ];
     for words in [&["8000"][..], &["8000", "alt"]] {
-        let command = std::iter::once(program.as_os_str()).chain(words.iter().map(|word| word.as_ref()));
-        let outcome = Run::new(&counting(&program, points)).on(command).ended_with(0);
-        let (calls, signals) = (number(&outcome.stdout, "calls"), number(&outcome.stdout, "signals"));
-        assert_eq!(number(&outcome.stdout, "outside"), 0, "{outcome:#?}");
-        assert!(signals > 100, "the timer did not get through: {outcome:#?}");
-        for minor in 1..=5 {
-            assert_eq!(outcome.stats.hits(minor), calls, "point {minor}: {outcome:#?}");
-        }
-        assert_eq!(outcome.stats.hits(6), signals, "{outcome:#?}");
+        under_a_timer(&program, words);
     }
 }
 
@@ -213,45 +192,12 @@ fn malloc_in_the_c_library() {
 /// Attaching leaves no trace: until a signal, several times over, while threads sleep in every kind of system call.
 #[test]
 fn attaching_and_leaving_is_seen_by_nobody() {
-    let program = need!("i386", target_32("syscalls", &[]), "gcc -m32");
-    let mut server = Server::start(&program, [] as [&str; 0]);
-    server.line();
-    assert_eq!(server.line(), "ready");
-    let pid = server.pid();
-    for _ in 0..3 {
-        let mut attached = attach(pid, &counting(&program, ["syscalls_work"]), &[]);
-        attached.wait_for(pid, &program, "syscalls_work");
-        assert!(is_traced(pid));
-        assert_eq!(server.ask("call 7"), "done 7");
-        let outcome = attached.stop(libc::SIGTERM);
-        assert_eq!(outcome.stats.hits(1), 7, "{outcome:#?}");
-        assert!(!is_traced(pid));
-        assert_eq!(text_differences(pid), [""; 0]);
-    }
-    server.send("go");
-    let (status, lines) = server.end();
-    let broken: Vec<_> = lines.iter().filter(|line| !line.ends_with(" ok") && *line != "end").collect();
-    assert!(broken.is_empty() && status.success(), "{broken:?}");
-    assert_eq!(lines.len(), 18, "{lines:?}");
+    nobody_notices(&need!("i386", target_32("syscalls", &[]), "gcc -m32"));
 }
 
 #[test]
 fn attaching_to_threads_that_come_and_go() {
-    let program = need!("i386", target_32("threads", &[]), "gcc -m32");
-    let mut server = Server::start(&program, [] as [&str; 0]);
-    let pid = server.pid();
-    assert_eq!(server.ask("pid"), format!("pid {pid}"));
-    for round in 0..3 {
-        let mut attached = attach(pid, &counting(&program, ["threads_work"]), &[]);
-        attached.wait_for(pid, &program, "threads_work");
-        assert_eq!(server.ask("run 100"), "done 1000");
-        let outcome = attached.stop(libc::SIGINT);
-        assert_eq!(outcome.stats.hits(1), 1000, "round {round}: {outcome:#?}");
-        assert_eq!(text_differences(pid), [""; 0], "round {round}");
-        assert_eq!(server.ask("run 10"), "done 100");
-    }
-    server.send("quit");
-    assert!(server.end().0.success());
+    come_and_go(&need!("i386", target_32("threads", &[]), "gcc -m32"), 3);
 }
 
 #[test]
@@ -283,16 +229,7 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
     let told: Vec<_> =
         outcome.stderr.lines().filter(|line| line.contains("is 32-bit code and is not probed")).collect();
     assert!(told.len() == 1 && told[0].contains("program.rpn:7:") && told[0].contains("r8"), "{outcome:#?}");
-    let launcher = need!("i386", target_32("server", &[]), "gcc -m32");
-    let mut server = Server::start(&launcher, [] as [&str; 0]);
-    server.line();
-    let mut attached = attach(server.pid(), &counting(&launcher, ["server_work"]), &[]);
-    attached.wait_for(server.pid(), &launcher, "server_work");
-    assert_eq!(server.ask("call 10"), "done 10");
-    assert_eq!(server.ask("exec 30"), "done 30");
-    let outcome = attached.end();
-    assert_eq!(outcome.stats.hits(1), 40, "{outcome:#?}");
-    assert_eq!(server.end().0.code(), Some(5));
+    keeps_its_probes(&need!("i386", target_32("server", &[]), "gcc -m32"));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::oracle;
 use crate::support::{
-    Outcome, Run, Scratch, Server, dprobes, find_program, need, run, symbol_address, target,
-    text_differences, variant,
+    Outcome, Run, Scratch, Server, address_of_offset, dprobes, find_program, need, run, symbol_address,
+    target, text_differences, variant,
 };
 use crate::support::{Session, becomes_traced, start_server as start};
 
@@ -50,16 +50,16 @@ fn probed_counts(outcome: &Outcome) -> Counts {
     counts
 }
 
-/// The lines of `dprobes list FILE PATTERN --points POINT`: address, function, instruction.
+/// The lines of `dprobes list FILE PATTERN --points POINT`: address (it says the offset in the file), function, instruction.
 fn listed(program: &Path, pattern: &str, point: &str) -> Vec<(u64, String, String)> {
     let (status, stdout, stderr) =
         run(dprobes().arg("list").arg(program).arg(pattern).args(["--points", point]));
     assert!(status.success(), "{stderr}");
     let line = |line: &str| {
-        let (address, rest) = line.split_once("  ")?;
+        let (offset, rest) = line.split_once("  ")?;
         let (place, text) = rest.split_once("  ")?;
-        let address = u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?;
-        Some((address, place.split_once(':')?.1.to_owned(), text.to_owned()))
+        let offset = u64::from_str_radix(offset.strip_prefix("0x")?, 16).ok()?;
+        Some((address_of_offset(program, offset)?, place.split_once(':')?.1.to_owned(), text.to_owned()))
     };
     let lines: Vec<_> = stdout.lines().map(|text| line(text).unwrap_or_else(|| panic!("{text}"))).collect();
     assert!(!lines.is_empty());

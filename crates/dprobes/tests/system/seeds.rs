@@ -1,7 +1,7 @@
 //! The examples of the original's manual and paper, as `tests/seeds` has them: those for user programs on 32-bit programs,
 //! as their authors ran them, the others refused by name.
 
-use crate::core::{dumped, gdb, register};
+use crate::core::{dumped, gdb, register, told_core};
 use crate::i386::target_32;
 use crate::support::Session;
 use crate::support::{Run, dprobes, file_offset, find_program, need, repository, run};
@@ -213,11 +213,7 @@ fn malloc_of_0x20000000_forces_a_core_dump() {
     let probes = format!("#define OPCODE {opcode:#04x}\n{probes}");
     let outcome = dumped(&probes, &[program.as_os_str(), "1".as_ref()]);
     assert_eq!(outcome.stdout, "asked 1\nwork 0\nsurprises 0\n", "{outcome:#?}");
-    let [core] = &outcome.cores[..] else { panic!("one core file: {outcome:#?}") };
-    let name = core.file_name().expect("it has a name").to_string_lossy().into_owned();
-    let pid = name.strip_prefix("core.").expect("it is named so");
-    let message = format!("dprobes: DProbes(1,1) core dump of process {pid} written to {name}\n");
-    assert!(outcome.stderr.contains(&message), "{outcome:#?}");
+    let core = told_core(&outcome);
     // Every call of malloc was looked at; one asked for as much.
     assert!(outcome.stats.hits(1) > 1, "{outcome:#?}");
     assert_eq!(outcome.stats.hits(1), outcome.stats.logged(1), "{outcome:#?}");

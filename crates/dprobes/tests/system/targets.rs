@@ -128,7 +128,7 @@ fn all_at_once_have_every_record() {
     assert!(status.success());
     assert_eq!(headers(&shown), 2 * CALLS);
 
-    let Some((shown, complaints)) = babeltrace(&scratch.path().join("trace")) else { return };
+    let (shown, complaints) = need!("targets", babeltrace(&scratch.path().join("trace")), "babeltrace2");
     assert_eq!(complaints, "");
     assert_eq!(shown.lines().count(), 2 * CALLS);
     let point = format!("{}:server_work", module.display());
@@ -305,6 +305,6 @@ fn a_session_gives_each_program_its_targets() {
     let destroyed =
         events.iter().filter(|event| matches!(event, trace::sink::ltt::Event::Destroyed(_))).count();
     assert_eq!((created, destroyed, events.len()), (2, 2, 204));
-    let Some((shown, complaints)) = babeltrace(Path::new(&at("trace"))) else { return };
+    let (shown, complaints) = need!("targets", babeltrace(Path::new(&at("trace"))), "babeltrace2");
     assert_eq!((shown.lines().count(), complaints.as_str()), (200, ""));
 }

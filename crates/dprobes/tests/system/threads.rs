@@ -1,16 +1,22 @@
 //! Threads that come and go while the tracer does.
 
+use std::path::Path;
+
 use crate::support::{Server, attach, counting, is_traced, need, target, text_differences};
 
 #[test]
 fn threads_born_while_attached_are_counted_and_those_dying_do_no_harm() {
-    let program = need!("threads", target("threads"), "gcc");
-    let mut server = Server::start(&program, [] as [&str; 0]);
+    come_and_go(&need!("threads", target("threads"), "gcc"), 15);
+}
+
+/// Attaches so many times to the program `threads`, whose threads are born and die meanwhile.
+pub(crate) fn come_and_go(program: &Path, rounds: u32) {
+    let mut server = Server::start(program, [] as [&str; 0]);
     let pid = server.pid();
     assert_eq!(server.ask("pid"), format!("pid {pid}"));
-    for round in 0..15 {
-        let mut attached = attach(pid, &counting(&program, ["threads_work"]), &[]);
-        attached.wait_for(pid, &program, "threads_work");
+    for round in 0..rounds {
+        let mut attached = attach(pid, &counting(program, ["threads_work"]), &[]);
+        attached.wait_for(pid, program, "threads_work");
         assert_eq!(server.ask("run 100"), "done 1000");
         let outcome = attached.stop(libc::SIGINT);
         assert_eq!(outcome.stats.hits(1), 1000, "round {round}: {outcome:#?}");

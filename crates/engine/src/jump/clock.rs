@@ -1,51 +1,102 @@
 //! What the time was when the time stamp counter was such.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The shortest time from which the counter's rate is told.
 const LEAST: Duration = Duration::from_millis(2);
 
+/// Pairs of counter and time of the day that are read, of which the closest is taken: in between, this thread may have had to wait.
+const PAIRS: usize = 4;
+
+/// Moments that are remembered: records may wait in their rings while later ones are taken.
+const MOMENTS: usize = 64;
+
+/// A moment, and what follows.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// The counter.
+    count: u64,
+    /// Nanoseconds since 1970.
+    time: u64,
+    /// Nanoseconds of a count from here on, as a number of 2^-32.
+    rate: u64,
+}
+
 /// Relates the time stamp counter to the time of the day.
+///
+/// The time goes from each moment to the next in a straight line, so that of two hits the later one never has the earlier time, whatever was between
+/// the reading of the counter and of the clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// When it was made.
     first: (u64, Instant),
-    /// The moment from which times are told: nanoseconds since 1970.
-    now: (u64, u64),
-    /// Nanoseconds of a count, as a number of 2^-32.
-    rate: u64,
+    /// Those that were taken, the last at the end.
+    moments: VecDeque<Moment>,
 }
 
 impl Clock {
     /// Begins to measure.
     pub(crate) fn new() -> Clock {
-        let first = (counter(), Instant::now());
-        Clock { first, now: (first.0, 0), rate: 0 }
+        Clock { first: (counter(), Instant::now()), moments: VecDeque::new() }
     }
 
-    /// Takes the present moment as that from which times are told. Those of hits before it are exact to less than a
+    /// Takes the present moment as that up to which times are told. Those of hits before it are exact to less than a
     /// microsecond for as long as they are not much older.
     pub(crate) fn set(&mut self) {
-        if self.rate == 0 {
+        if self.moments.is_empty() {
             while self.first.1.elapsed() < LEAST {
                 std::thread::sleep(LEAST / 4);
             }
         }
         let (counts, elapsed) = (counter().wrapping_sub(self.first.0), self.first.1.elapsed());
-        let nanoseconds = elapsed.as_nanos() as u64;
-        self.rate = ((u128::from(nanoseconds) << 32) / u128::from(counts.max(1))) as u64;
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.now = (counter(), time.as_nanos() as u64);
+        let mut next = moment(rate(elapsed.as_nanos() as u64, counts));
+        if let Some(last) = self.moments.back_mut() {
+            if next.count <= last.count {
+                return;
+            }
+            next.time = next.time.max(last.time);
+            last.rate = rate(next.time - last.time, next.count - last.count);
+        }
+        if self.moments.len() == MOMENTS {
+            self.moments.pop_front();
+        }
+        self.moments.push_back(next);
     }
 
     /// The time at which the counter had a value: nanoseconds since 1970.
     pub(crate) fn time(&self, value: u64) -> u64 {
-        let (now, time) = self.now;
-        // What is later than now was written since; what is nonsense is a process's own.
-        let ago = now.wrapping_sub(value).cast_signed();
-        let distance = ((u128::from(ago.unsigned_abs()) * u128::from(self.rate)) >> 32) as u64;
-        if ago < 0 { time.saturating_add(distance) } else { time.saturating_sub(distance) }
+        let place = self.moments.partition_point(|moment| moment.count <= value);
+        // What is later than the last was written since; what is nonsense is a process's own.
+        match (place.checked_sub(1).and_then(|before| self.moments.get(before)), self.moments.front()) {
+            (Some(before), _) => before.time.saturating_add(length(value - before.count, before.rate)),
+            (None, Some(first)) => first.time.saturating_sub(length(first.count - value, first.rate)),
+            (None, None) => 0,
+        }
     }
+}
+
+/// Nanoseconds of so many counts.
+fn length(counts: u64, rate: u64) -> u64 {
+    u64::try_from((u128::from(counts) * u128::from(rate)) >> 32).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds of a count, as a number of 2^-32.
+fn rate(nanoseconds: u64, counts: u64) -> u64 {
+    u64::try_from((u128::from(nanoseconds) << 32) / u128::from(counts.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The present moment, and at which rate it goes on.
+fn moment(rate: u64) -> Moment {
+    let pair = |_| {
+        let (before, time, after) = (counter(), SystemTime::now(), counter());
+        let width = after.wrapping_sub(before);
+        (width, before.wrapping_add(width / 2), time)
+    };
+    let closest = (1..PAIRS).map(pair).fold(pair(0), |one, other| if other.0 < one.0 { other } else { one });
+    let (_, count, time) = closest;
+    let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    Moment { count, time, rate }
 }
 
 /// The time stamp counter.
@@ -72,6 +123,26 @@ mod tests {
         let slack = Duration::from_millis(1);
         for time in [early, late].map(Duration::from_nanos) {
             assert!(known(before) - slack < time && time < known(after) + slack, "{time:?}");
+        }
+    }
+
+    #[test]
+    fn the_later_of_two_hits_never_has_the_earlier_time() {
+        let mut clock = Clock::new();
+        clock.set();
+        let (mut last, mut waiting) = (0, VecDeque::new());
+        for round in 0..200_000 {
+            waiting.extend([counter(), counter()]);
+            clock.set();
+            // Now and then some stay, as they do where there are more than are read at a time.
+            let stay = if round % 50 < 25 { round % 50 } else { 0 };
+            while waiting.len() > stay
+                && let Some(hit) = waiting.pop_front()
+            {
+                let time = clock.time(hit);
+                assert!(time >= last, "{time} after {last}");
+                last = time;
+            }
         }
     }
 

@@ -17,10 +17,11 @@ pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
     decoder.into_iter().take_while(|it| !it.is_invalid()).map(|it| it.ip()).collect()
 }
 
-/// The code of a program, as if it were loaded in `layout`: its instructions, and the entries of its functions.
+/// The code of a program, as if it were loaded in `layout`: its instructions, and the entries of its functions. None, and what is tried with
+/// it is skipped, where there is no such file.
 pub fn load(path: &str, layout: impl Fn(usize) -> Layout) -> Option<(World, Vec<u64>)> {
     let Ok(file) = fs::read(path) else {
-        eprintln!("{path} is missing");
+        needs::skipped("real programs", path);
         return None;
     };
     let file = object::File::parse(&*file).expect("a program that runs is an ELF file");

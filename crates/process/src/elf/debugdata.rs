@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ImageError;
 use super::headers::{Headers, Section};
+use super::separate::hex;
 use super::source::{Source, open_regular};
 
 /// Bytes of the compressed section.
@@ -47,8 +48,7 @@ fn installed_path(root: &Path, build_id: &[u8]) -> Option<PathBuf> {
     if rest.is_empty() || rest.len() > 64 {
         return None;
     }
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(root.join(format!("{first:02x}")).join(format!("{rest}.debug")))
+    Some(root.join(hex(&[*first])).join(format!("{}.debug", hex(rest))))
 }
 
 /// The symbol table of a file of debug information.

@@ -60,7 +60,7 @@ pub use self::landing::Landings;
 pub use self::lookup::{Lookup, NameKind};
 pub use self::outline::{Exit, Outline};
 pub use self::selection::Selected;
-pub use self::separate::Foreign;
+pub use self::separate::{Foreign, hex};
 pub use self::source::FileId;
 pub(crate) use self::source::open_regular;
 pub use self::version::Version;

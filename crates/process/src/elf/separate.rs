@@ -54,7 +54,8 @@ impl fmt::Display for Foreign {
 
 impl std::error::Error for Foreign {}
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as digits, two each and nothing between them: as build-ids are written.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+pub use needs::have;
+
 /// Macros for the assembler: the begin and the end of a function.
 pub const FUNCTIONS: &str = "
     .macro function name
@@ -61,18 +63,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether all tools are there; if not, says which test is skipped and why.
-pub fn have(test: &str, tools: &[&str]) -> bool {
-    for tool in tools {
-        if Command::new(tool).arg("--version").output().is_err() {
-            println!("skipped: {test}: no {tool}");
-            return false;
-        }
-    }
-    true
-}
-
-/// Whether gcc makes 32-bit programs; if not, says which test is skipped.
+/// Whether gcc makes 32-bit programs; if not, the test is skipped.
 pub fn have_m32(test: &str) -> bool {
     if !have(test, &["gcc", "objdump", "nm", "strip"]) {
         return false;
@@ -83,7 +74,7 @@ pub fn have_m32(test: &str) -> bool {
     gcc.arg("-m32").arg("-o").arg(scratch.path().join("plain")).arg(source);
     let has = gcc.output().is_ok_and(|output| output.status.success());
     if !has {
-        println!("skipped: {test}: needs gcc -m32");
+        needs::skipped(test, "gcc -m32");
     }
     has
 }

@@ -21,6 +21,15 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Ready to be asked: its lists are searched for each thread and probe, and there may be many.
+    pub(super) fn ready(mut self) -> Filter {
+        self.pids.sort_unstable();
+        self.tids.sort_unstable();
+        self.probes.sort_unstable();
+        self.codes.sort_unstable();
+        self
+    }
+
     /// Whether a block may have wanted records, by the times of its records.
     pub(super) fn wants_times(&self, least: u64, greatest: u64) -> bool {
         self.from.is_none_or(|from| greatest >= from) && self.to.is_none_or(|to| least <= to)
@@ -32,12 +41,12 @@ impl Filter {
     }
 
     pub(super) fn wants_point(&self, point: &Point) -> bool {
-        let among = |list: &[(u32, u32)], own| list.is_empty() || list.contains(&own);
+        let among = |list: &[(u32, u32)], own| list.is_empty() || list.binary_search(&own).is_ok();
         among(&self.probes, (point.program, point.probe)) && among(&self.codes, (point.major, point.minor))
     }
 
     pub(super) fn wants_thread(&self, pid: u32, tid: u32) -> bool {
-        let among = |list: &[u32], own| list.is_empty() || list.contains(&own);
+        let among = |list: &[u32], own| list.is_empty() || list.binary_search(&own).is_ok();
         among(&self.pids, pid) && among(&self.tids, tid)
     }
 }

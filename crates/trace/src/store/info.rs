@@ -53,21 +53,6 @@ pub struct Info {
 }
 
 impl Info {
-    /// A program, by its number.
-    pub fn program(&self, number: u32) -> Option<&Program> {
-        self.programs.iter().find(|program| program.number == number)
-    }
-
-    /// A probe, by its program's number and its own.
-    pub fn probe(&self, program: u32, number: u32) -> Option<&Probe> {
-        self.probes.iter().find(|probe| (probe.program, probe.number) == (program, number))
-    }
-
-    /// A module, by its number.
-    pub fn module(&self, number: u32) -> Option<&Module> {
-        self.modules.iter().find(|module| module.number == number)
-    }
-
     /// The place of a record: that of its probe and address in its process or, where that has none, in another one: a child
     /// has its parent's. It looks through all of them: whoever asks for every record keeps what was found.
     pub fn site(&self, pid: u32, program: u32, probe: u32, address: u64) -> Option<&Site> {
@@ -76,11 +61,6 @@ impl Info {
         let mut found = self.sites.iter().rev().filter(is_it);
         let first = found.clone().next();
         found.find(|site| site.pid == pid).or(first)
-    }
-
-    /// The line that an instruction is of, by its module and its offset there.
-    pub fn source(&self, module: u32, offset: u64) -> Option<&Source> {
-        self.sources.iter().find(|source| (source.module, source.offset) == (module, offset))
     }
 
     /// The name that a thread had last.

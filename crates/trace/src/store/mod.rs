@@ -55,6 +55,7 @@ mod facts;
 mod filter;
 mod index;
 mod info;
+mod lookup;
 mod reader;
 mod scan;
 #[cfg(test)]
@@ -69,5 +70,6 @@ pub use facts::{
 };
 pub use filter::Filter;
 pub use info::Info;
+pub use lookup::Lookup;
 pub use reader::{Entry, Item, Reader};
 pub use writer::{MOST_DATA, MOST_NAME, PATIENCE, Store};

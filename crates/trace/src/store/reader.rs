@@ -111,7 +111,7 @@ impl<S: Read + Seek> Reader<S> {
     /// # Errors
     /// Those of reading.
     pub fn select(&mut self, filter: Filter) -> Result<(), Error> {
-        self.filter = filter;
+        self.filter = filter.ready();
         self.rewind()
     }
 

@@ -143,7 +143,7 @@ fn records_and_facts_come_back_as_they_were_told() {
     assert_eq!(given.facts[1..=facts.len()], facts);
     assert_eq!((&info.about, info.records, info.complete), (&about(), 100, true));
     assert_eq!(info.times, Some((records[0].time, records[99].time)));
-    assert_eq!(info.probe(1, 2).map(|probe| probe.point.as_str()), Some("malloc"));
+    assert_eq!(Lookup::new(&info).probe(1, 2).map(|probe| probe.point.as_str()), Some("malloc"));
     let site = info.site(6, 1, 2, 0x7f00_0000_0001).expect("that of another process");
     assert_eq!(site.symbol, "malloc+0x4");
     assert_eq!(info.site(5, 1, 2, 1), None);

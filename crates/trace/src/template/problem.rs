@@ -5,10 +5,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 /// Problems of one file that are told.
 const MOST_PROBLEMS: usize = 100;
+
+/// Bytes of a line that are kept and shown, about: a hostile file may be one line, with a mistake in each of its words.
+const MOST_TEXT: usize = 400;
 
 /// A mistake in a template file, or a file that cannot be had. It is displayed with the line it is in, in the manner of rustc.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub struct Problem {
     pub expected: String,
     /// What to do.
     pub help: Option<String>,
-    /// The text of the line, and what is marked in it, in bytes.
+    /// The text of the line, as far as it is near the place, and what is marked in it, in bytes.
     text: String,
     mark: Range<usize>,
 }
@@ -90,15 +93,18 @@ impl<'a> Source<'a> {
         // A place at the end of a line, or in the carriage return there, is marked behind its text.
         let mark = (at - start).min(text.len());
         let end = (self.boundary(range.end).max(at) - start).clamp(mark, text.len());
+        let column = text[..mark].chars().count() + 1;
+        let from = self.boundary(start + mark.saturating_sub(MOST_TEXT / 2)) - start;
+        let to = (self.boundary(start + from + MOST_TEXT) - start).min(text.len());
         Problem {
             file: self.file.to_owned(),
             line,
-            column: text[..mark].chars().count() + 1,
+            column,
             message,
             expected,
             help: help.map(str::to_owned),
-            text: text.to_owned(),
-            mark: mark..end,
+            text: text[from..to].to_owned(),
+            mark: mark - from..end.min(to) - from,
         }
     }
 
@@ -141,8 +147,16 @@ impl fmt::Display for Problem {
             return write!(f, "error: {file}: {}", self.message);
         }
         let mark = AnnotationKind::Primary.span(self.mark.clone()).label(self.expected.as_str());
-        let snippet = Snippet::source(self.text.as_str()).line_start(self.line).path(file).annotation(mark);
-        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str())).element(snippet);
+        let snippet = Snippet::source(self.text.as_str()).line_start(self.line).annotation(mark);
+        let group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
+        // Of a text that is not all of the line, the column cannot be counted.
+        let mut group = match self.text[..self.mark.start].chars().count() + 1 == self.column {
+            true => group.element(snippet.path(file)),
+            false => {
+                let origin = Origin::path(file).line(self.line).char_column(self.column);
+                group.element(origin).element(snippet)
+            }
+        };
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
@@ -151,3 +165,22 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_what_is_near_is_shown() {
+        let text = format!("first\n{}wrong{}\nlast", "ä".repeat(5000), "b".repeat(100_000));
+        let start = text.find("wrong").expect("it is there");
+        let source = Source::new(Path::new("long.fmt"), &text);
+        let mistakes = (0..200).map(|_| Mistake::new(start..start + 5, "no", "yes expected")).collect();
+        let problems = source.problems(mistakes);
+        assert_eq!((problems.len(), problems[0].line, problems[0].column), (MOST_PROBLEMS, 2, 5001));
+        assert!(problems.iter().all(|problem| problem.text.len() <= MOST_TEXT));
+        assert_eq!(&problems[0].text[problems[0].mark.clone()], "wrong");
+        let shown = problems[0].to_string();
+        assert!(shown.contains("--> long.fmt:2:5001") && shown.contains("^^^^^ yes expected"), "{shown}");
+    }
+}

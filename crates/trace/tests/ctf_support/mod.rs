@@ -46,18 +46,13 @@ pub(crate) fn record(number: u64) -> Record {
     }
 }
 
-/// Runs babeltrace2 on a trace: standard output and standard error; none if it is not installed.
+/// Runs babeltrace2 on a trace: standard output and standard error; none, and the test is skipped, if it is not installed.
+#[track_caller]
 pub(crate) fn babeltrace(directory: &Path, options: &[&str]) -> Option<(String, String)> {
-    let mut command = Command::new("babeltrace2");
-    command.args(options).arg(directory);
-    match command.output() {
-        Ok(output) => {
-            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-            Some((text(output.stdout), text(output.stderr)))
-        }
-        Err(_) => {
-            eprintln!("skipped: babeltrace2 is not installed");
-            None
-        }
+    if !needs::have("ctf", &["babeltrace2"]) {
+        return None;
     }
+    let output = Command::new("babeltrace2").args(options).arg(directory).output().expect("it is executed");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Some((text(output.stdout), text(output.stderr)))
 }

@@ -25,6 +25,16 @@ pub(crate) fn symbol_address(module: &Path, symbol: &str) -> Option<u64> {
     address_in(&object::File::parse(&*bytes).ok()?, symbol)
 }
 
+/// The address of a byte of the file that is loaded with its text, as the file gives it.
+pub(crate) fn address_of_offset(module: &Path, offset: u64) -> Option<u64> {
+    let bytes = std::fs::read(module).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    file.segments().find_map(|segment| {
+        let (start, size) = segment.file_range();
+        (start..start + size).contains(&offset).then(|| offset - start + segment.address())
+    })
+}
+
 fn address_in(file: &object::File<'_>, symbol: &str) -> Option<u64> {
     let mut symbols = file.symbols().chain(file.dynamic_symbols());
     symbols.find(|each| each.is_definition() && each.name() == Ok(symbol)).map(|each| each.address())

@@ -12,23 +12,14 @@ mod targets;
 
 pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe};
 pub(crate) use elf::{
-    changed_text, file_offset, is_traced, memory, site_address, symbol_address, text_differences,
+    address_of_offset, changed_text, file_offset, is_traced, memory, site_address, symbol_address,
+    text_differences,
 };
 pub(crate) use jumps::{ends_well, is_right, start_jumps};
+pub(crate) use needs::{find_program, need};
 pub(crate) use program::counting;
 pub(crate) use run::{Outcome, Run, dprobes, engine, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::Stats;
-pub(crate) use targets::{Scratch, find_program, repository, skipped, target, variant};
-
-/// Ends the test, saying so, unless the value is there: the machine lacks what the test needs.
-macro_rules! need {
-    ($test:literal, $what:expr, $needs:literal) => {
-        match $what {
-            Some(value) => value,
-            None => return $crate::support::skipped($test, $needs),
-        }
-    };
-}
-pub(crate) use need;
+pub(crate) use targets::{Scratch, repository, target, variant};

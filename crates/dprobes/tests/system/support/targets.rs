@@ -1,7 +1,6 @@
 //! The programs under test: built with gcc when a test first asks for them, from `tests/targets` of the repository
 //! into `target/test-targets`. The first line of each source says how.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -10,29 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The root of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-/// Says that a test did not run, past the test harness, which would keep it to itself.
-///
-/// # Panics
-/// Where `DPROBES_SKIP` says that this machine has what the test needs: `no`, or a list of the tests that may be skipped, with commas
-/// between them.
-pub(crate) fn skipped(test: &str, needs: &str) {
-    let line = format!("skipped: {test}: needs {needs}\n");
-    std::io::stderr().write_all(line.as_bytes()).expect("standard error is there");
-    let may = |list: String| list.split(',').any(|name| name.trim() == test);
-    assert!(std::env::var("DPROBES_SKIP").ok().is_none_or(may), "{line}");
-}
-
-/// The path of a program of this machine, by name, or `None`.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let from_path = std::env::var_os("PATH").unwrap_or_default();
-    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
-    standard
-        .into_iter()
-        .chain(std::env::split_paths(&from_path))
-        .map(|dir| dir.join(name))
-        .find(|at| at.exists())
 }
 
 /// The program `tests/targets/NAME.c` or `.S`, built; `None` where there is no gcc.
@@ -46,7 +22,7 @@ pub(crate) fn target(name: &str) -> Option<PathBuf> {
 /// Where gcc is there but does not build the program.
 pub(crate) fn variant(name: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
     static BUILDING: Mutex<()> = Mutex::new(());
-    let gcc = find_program("gcc")?;
+    let gcc = needs::find_program("gcc")?;
     let sources = repository().join("tests/targets");
     let source = ["c", "S"].map(|suffix| sources.join(format!("{name}.{suffix}")));
     let source =

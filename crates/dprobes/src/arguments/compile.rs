@@ -1,0 +1,62 @@
+//! `dprobes check` and `dprobes build-ppdf`: a program is compiled, and no process is touched.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::probes::Program;
+
+/// Compile a probe program and report what is wrong with it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes check count.rpn
+  dprobes check --emit asm -D LIMIT=4096 malloc.rpn
+  dprobes check --arch s390 count.rpn")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64 and i386
+    /// programs can be inserted
+    #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
+    pub(crate) arch: rpn::Arch,
+    /// Print what it was compiled to
+    #[arg(long, value_name = "FORM")]
+    pub(crate) emit: Option<Emit>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Emit {
+    /// The program's text as disassembled from its code
+    Asm,
+}
+
+/// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+///
+/// The file that is made (a PPDF, see docs/ppdf.md) is given to `run` and `attach` in place of the program. It is for
+/// this one build of the module: applied to another it is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes build-ppdf app.rpn -o app.ppdf
+  dprobes --build-ppdf app.rpn -o app.ppdf       the same command, as the original spelled it
+  dprobes build-ppdf --sym /usr/lib/debug/app app.rpn
+  dprobes run app.ppdf --group process memory --type leave -- app")]
+pub(crate) struct BuildPpdf {
+    #[command(flatten)]
+    pub(crate) program: Program,
+    /// The machine that the program is for [default: the module's]; where this one does not run it, symbols are kept as
+    /// they are written
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) arch: Option<rpn::Arch>,
+    /// The file to write [default: the program's name with .ppdf]
+    #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Look symbols up in this file: a debug file of the module or the module before it was stripped, or the module itself
+    /// where it is not found
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
+}

@@ -1,0 +1,43 @@
+//! `dprobes list`: what can be probed.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::values::point;
+
+/// List modules and the functions in them that can be probed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes list /bin/ls                 the functions of a file
+  dprobes list libfoo.so 'foo_*'       those whose names match
+  dprobes list /bin/ls main --points return   where main is left
+  dprobes list --tactics /bin/ls       which jumps its functions' entries would get
+  dprobes list --tactics -p 4711 'libc*:mem*' --points '*'   each of their instructions, in a process
+  dprobes list -p 4711                 the modules of a process
+  dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
+pub(crate) struct List {
+    /// A program or shared library (with -p: the pattern)
+    #[arg(value_name = "FILE", required_unless_present = "pid")]
+    pub(crate) file: Option<OsString>,
+    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
+    #[arg(value_name = "PATTERN")]
+    pub(crate) pattern: Option<String>,
+    /// The points of these functions that --at MODULE:FUNCTION:POINT would probe: entry, return, * or an offset
+    #[arg(long, value_name = "POINT", value_parser = point)]
+    pub(crate) points: Option<rpn::Point>,
+    /// How many of these points would be jumps, by tactic, and how many would not, by reason; nothing is changed in any
+    /// process
+    ///
+    /// What fits depends on what memory is free around a module. With -p that of the process is taken; for a file alone, where the
+    /// kernel would most likely put it.
+    #[arg(long)]
+    pub(crate) tactics: bool,
+    /// Print --tactics as JSON (docs/tactics.md)
+    #[arg(long, requires = "tactics")]
+    pub(crate) json: bool,
+    /// A running process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+}

@@ -1,0 +1,105 @@
+//! The command line: a file for each family of subcommands, and one for what several of them share. What only one part of the command
+//! knows (`top`, `convert`, `report`) is described there.
+
+mod compile;
+mod insert;
+mod list;
+mod moment;
+mod probes;
+mod run;
+mod show;
+mod tracing;
+mod values;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use compile::{BuildPpdf, Check, Emit};
+pub(crate) use insert::{ApplyPpdf, GetVars, Insert, Placing, Query, Remove, Session, SessionAction, Which};
+pub(crate) use list::List;
+pub(crate) use moment::{Moment, moment};
+pub(crate) use probes::{Preprocessor, Probes, Program, Select};
+pub(crate) use run::{Attach, Run};
+pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
+pub(crate) use tracing::{Engine, Format, Plugin, Tracing};
+pub(crate) use values::duration;
+
+/// Dynamic probes on running programs.
+///
+/// A probe program says where to probe (a module, and functions or offsets in it) and what to do at each hit:
+/// test, count, log, change. It is put into a running process or a new one without changing it on disk, stopping
+/// it, or losing a hit.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dprobes",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
+  dprobes run --at 'libc:mem*:entry' -- ls -l /   count the calls of functions
+  dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
+  dprobes check --emit asm count.rpn              compile only, and show the instructions
+  dprobes list /bin/ls 'str*'                     functions that can be probed"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command with probes in it
+    Run(Run),
+    /// Probe a running process
+    Attach(Attach),
+    /// Show what probes count, live in the terminal
+    Top(crate::top::Top),
+    /// Compile a probe program and report what is wrong with it
+    Check(Check),
+    /// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+    BuildPpdf(BuildPpdf),
+    /// List modules and the functions in them that can be probed
+    List(List),
+    /// Put probes in and return; a background session keeps them
+    Insert(Insert),
+    /// Put the probes of a PPDF in and return
+    ApplyPpdf(ApplyPpdf),
+    /// Take probes out that were inserted
+    Remove(Remove),
+    /// Show the probes that are inserted
+    Query(Query),
+    /// Show or reset the variables of inserted programs
+    Getvars(GetVars),
+    /// Show or stop the background session
+    Session(Session),
+    /// Check and list the templates by which records are shown
+    Templates(Templates),
+    /// Show the records of a trace store
+    #[command(visible_alias = "format")]
+    Show(Show),
+    /// Convert a trace store to other forms
+    Convert(crate::convert::Convert),
+    /// Report on a trace store: rates, latencies, top talkers
+    Report(crate::report::Report),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print a manual page, as roff
+    #[command(hide = true)]
+    Man {
+        /// The page
+        page: crate::man::Page,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

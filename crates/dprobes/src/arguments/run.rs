@@ -1,0 +1,64 @@
+//! `dprobes run` and `dprobes attach`: a command or a process, probed as long as dprobes itself runs.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::probes::{Probes, Select};
+use super::tracing::Tracing;
+use super::values::duration;
+
+/// Run a command with probes in it
+///
+/// The probes are in before the command's first instruction, and in the libraries it loads as soon as they are
+/// mapped. Processes that it creates are probed too. The exit status is the command's own; 125 if dprobes fails,
+/// 126 or 127 if the command cannot be executed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes run count.rpn -- ls -l /
+  dprobes run --at 'libc.so.6:mem*:entry' -- ls            calls of functions, counted
+  dprobes run --at a.out:main:return --do 'push retval; log 1' -- ./app
+  dprobes run --at 'a.out:parse:*' -- ./app                 how often each instruction runs
+  dprobes run -D LIMIT=4096 --log PID,TSC -o records.txt malloc.rpn -- python3 script.py
+  dprobes run -o trace.dpt malloc.rpn -- ./app              a trace store, for `dprobes show`
+  dprobes run --log-target stderr,ctf:trace malloc.rpn -- ./app   seen, and kept for babeltrace2")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) probes: Probes,
+    #[command(flatten)]
+    pub(crate) select: Select,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Probe a running process
+///
+/// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the process is as
+/// before. Processes that it creates meanwhile are probed too.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes attach -p 4711 count.rpn
+  dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
+  dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
+  dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json
+  dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    pub(crate) probes: Probes,
+    #[command(flatten)]
+    pub(crate) select: Select,
+    #[command(flatten)]
+    pub(crate) tracing: Tracing,
+    /// The process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+    /// End after this time: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+}

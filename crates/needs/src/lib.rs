@@ -1,0 +1,94 @@
+//! What tests need of a machine, and the one way to be skipped where it is missing: a library of tests, not of the product.
+//!
+//! Many tests hold the product against other programs: compilers, debuggers, readers of traces. A machine may lack them, or a
+//! processor or kernel may lack what a test is about. Then the test ends with a line on standard error, past the harness, which would
+//! keep it to itself:
+//!
+//! ```text
+//! skipped: convert: ctf: needs babeltrace2
+//! ```
+//!
+//! Where nothing may be skipped, the environment says so: [`DPROBES_SKIP`](VARIABLE) is `no`, or a list of the tests that may be, with
+//! commas between them. Every other skip fails its test then, so that none is passed over unseen.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The environment's variable that says which tests may be skipped: all where it is not set.
+pub const VARIABLE: &str = "DPROBES_SKIP";
+
+/// Says that a test, or a part of one, did not run. `test` is the name that [`VARIABLE`] may have.
+///
+/// # Panics
+/// The test may not be skipped.
+#[track_caller]
+pub fn skipped(test: &str, needs: &str) {
+    let line = format!("skipped: {test}: needs {needs}\n");
+    // Where nobody reads it, the test is skipped all the same.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    let list = std::env::var(VARIABLE).ok();
+    assert!(may_skip(list.as_deref(), test), "{line}");
+}
+
+/// Whether a list lets a test be skipped.
+fn may_skip(list: Option<&str>, test: &str) -> bool {
+    list.is_none_or(|list| list.split(',').any(|name| name.trim() == test))
+}
+
+/// The path of a program of this machine, by name, or `None`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let from_path = std::env::var_os("PATH").unwrap_or_default();
+    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
+    standard
+        .into_iter()
+        .chain(std::env::split_paths(&from_path))
+        .map(|directory| directory.join(name))
+        .find(|path| path.exists())
+}
+
+/// Whether all programs are there; if not, the test is [`skipped`].
+///
+/// # Panics
+/// The test may not be skipped.
+#[track_caller]
+pub fn have(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> =
+        programs.iter().copied().filter(|program| find_program(program).is_none()).collect();
+    if !missing.is_empty() {
+        skipped(test, &missing.join(", "));
+    }
+    missing.is_empty()
+}
+
+/// Ends a test as [`skipped`], unless the value is there: its name, an `Option`, and what it needs.
+#[macro_export]
+macro_rules! need {
+    ($test:expr, $what:expr, $needs:expr) => {
+        match $what {
+            Some(value) => value,
+            None => return $crate::skipped($test, $needs),
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_may_be_skipped_or_none_or_those_of_a_list() {
+        assert!(may_skip(None, "convert: spark"));
+        for list in ["no", "", "convert", "spark", "convert: perfetto, transactions"] {
+            assert!(!may_skip(Some(list), "convert: spark"), "{list}");
+        }
+        for list in ["convert: spark", "transactions, convert: spark", " convert: spark ,x"] {
+            assert!(may_skip(Some(list), "convert: spark"), "{list}");
+        }
+    }
+
+    #[test]
+    fn programs_are_found_by_name() {
+        assert!(find_program("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(find_program("no program is called so"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Facts by their numbers.
+
+use std::collections::HashMap;
+
+use super::facts::{Counts, Module, Probe, Program, Source};
+use super::info::Info;
+
+/// The facts of a store, by their numbers; where several have the same, the first is meant. It is made in one pass over them, and each is found in
+/// the same time, however many there are: a store may hold hundreds of thousands.
+#[derive(Clone, Debug, Default)]
+pub struct Lookup<'a> {
+    programs: HashMap<u32, &'a Program>,
+    probes: HashMap<(u32, u32), &'a Probe>,
+    modules: HashMap<u32, &'a Module>,
+    sources: HashMap<(u32, u64), &'a Source>,
+    counts: HashMap<(u32, u32), &'a Counts>,
+}
+
+impl<'a> Lookup<'a> {
+    /// For what is known of a store.
+    pub fn new(info: &'a Info) -> Lookup<'a> {
+        // Of two with the same key the latter stays: the first comes last.
+        Lookup {
+            programs: info.programs.iter().rev().map(|program| (program.number, program)).collect(),
+            probes: info.probes.iter().rev().map(|probe| ((probe.program, probe.number), probe)).collect(),
+            modules: info.modules.iter().rev().map(|module| (module.number, module)).collect(),
+            sources: info
+                .sources
+                .iter()
+                .rev()
+                .map(|source| ((source.module, source.offset), source))
+                .collect(),
+            counts: info.counts.iter().rev().map(|counts| ((counts.program, counts.probe), counts)).collect(),
+        }
+    }
+
+    /// A program, by its number.
+    pub fn program(&self, number: u32) -> Option<&'a Program> {
+        self.programs.get(&number).copied()
+    }
+
+    /// The module of a program as that names it; `?` if the program is lost.
+    pub fn module_of(&self, program: u32) -> &'a str {
+        self.program(program).map_or("?", |program| program.module.as_str())
+    }
+
+    /// A probe, by its program's number and its own.
+    pub fn probe(&self, program: u32, number: u32) -> Option<&'a Probe> {
+        self.probes.get(&(program, number)).copied()
+    }
+
+    /// The name of a probe, `MODULE:POINT`.
+    pub fn probe_name(&self, probe: &Probe) -> String {
+        format!("{}:{}", self.module_of(probe.program), probe.point)
+    }
+
+    /// A module, by its number.
+    pub fn module(&self, number: u32) -> Option<&'a Module> {
+        self.modules.get(&number).copied()
+    }
+
+    /// The line that an instruction is of, by its module and its offset there.
+    pub fn source(&self, module: u32, offset: u64) -> Option<&'a Source> {
+        self.sources.get(&(module, offset)).copied()
+    }
+
+    /// What was counted at a probe, by its program's number and its own.
+    pub fn counts(&self, program: u32, probe: u32) -> Option<&'a Counts> {
+        self.counts.get(&(program, probe)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_first_of_a_number_is_meant() {
+        let mut info = Info::default();
+        for (number, module) in [(1, "one"), (2, "two"), (1, "again")] {
+            info.programs.push(Program { number, module: module.to_owned(), ..Program::default() });
+        }
+        let probe = Probe { program: 1, number: 7, point: "f".to_owned(), ..Probe::default() };
+        info.probes.push(probe.clone());
+        let lookup = Lookup::new(&info);
+        assert_eq!((lookup.module_of(1), lookup.module_of(2), lookup.module_of(3)), ("one", "two", "?"));
+        assert_eq!((lookup.probe(1, 7), lookup.probe(2, 7)), (Some(&probe), None));
+        assert_eq!(lookup.probe_name(&probe), "one:f");
+    }
+
+    #[test]
+    fn many_are_found_as_fast_as_few() {
+        let mut info = Info::default();
+        for number in 0..200_000 {
+            info.programs.push(Program { number, ..Program::default() });
+            info.probes.push(Probe { program: number, number, ..Probe::default() });
+        }
+        let start = Instant::now();
+        let lookup = Lookup::new(&info);
+        assert!(info.probes.iter().all(|probe| lookup.probe_name(probe) == ":"));
+        // To look through all of them for each takes a minute.
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+}
