@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use process::{Status, Stop, Stopped};
 
 use crate::jump::Patience;
+use crate::mapping;
 use crate::observer::Note;
 use crate::report::Report;
 use crate::space::Space;
@@ -300,8 +301,11 @@ impl Tracer<'_> {
     /// Lets the last thread of an address space go, after it has unmapped the slots.
     pub(crate) fn weigh(&mut self, number: u32, thread: Stopped) -> Result<(), process::Error> {
         let thread = self.unmap(number, thread);
-        self.spaces.remove(&number);
+        let space = self.spaces.remove(&number);
         thread?.detach(0);
+        self.released_if_alone();
+        // That takes its time where there were many sites.
+        drop(space);
         Ok(())
     }
 
@@ -335,7 +339,9 @@ impl Tracer<'_> {
         }
         // A sandbox that came after the areas were mapped: they stay.
         let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
-        for (base, size) in mapped {
+        // It is the last thread there: nobody else maps anything meanwhile.
+        let mappings = process::maps(thread.tid()).unwrap_or_default();
+        for (base, size) in mapping::spans(mapped, &mappings) {
             let arguments = [base, size, 0, 0, 0, 0];
             thread = thread.call(syscall, libc::SYS_munmap, arguments)?.0;
         }

@@ -201,6 +201,26 @@ impl Tracer<'_> {
     }
 }
 
+/// What covers these pieces of memory, and nothing else that is mapped: pieces are put together where nothing is between them.
+pub(crate) fn spans(mut pieces: Vec<(u64, u64)>, mappings: &[Mapping]) -> Vec<(u64, u64)> {
+    pieces.sort_unstable();
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for (base, size) in pieces {
+        let is_free = |from: u64| {
+            let next = mappings.partition_point(|mapping| mapping.end <= from);
+            from == base || from < base && mappings.get(next).is_none_or(|mapping| mapping.start >= base)
+        };
+        match spans.last_mut() {
+            // Without the mappings nothing is known of what is between.
+            Some((start, length)) if !mappings.is_empty() && is_free(*start + *length) => {
+                *length = base + size - *start;
+            }
+            _ => spans.push((base, size)),
+        }
+    }
+    spans
+}
+
 /// Whether one more mapping can be made in a process that has so many, `own` of them for probes, without taking them from the
 /// program: it keeps at least half of what the kernel allows.
 pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
@@ -247,5 +267,29 @@ fn growth(mapping: &Mapping) -> Growth {
         Some("[heap]") => Growth::Up,
         Some("[stack]") => Growth::Down,
         _ => Growth::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_unmapped_together_where_nothing_is_between() {
+        let mapping = |start, end| Mapping::anonymous(start, end, None);
+        let pieces =
+            vec![(0x5000, 0x1000), (0x1000, 0x1000), (0x3000, 0x1000), (0x9000, 0x1000), (0xa000, 0x1000)];
+        let ours = [(0x1000, 0x2000), (0x3000, 0x4000), (0x5000, 0x6000), (0x9000, 0xb000)];
+        let mut mappings: Vec<Mapping> = ours.map(|(start, end)| mapping(start, end)).to_vec();
+        assert_eq!(spans(pieces.clone(), &mappings), [(0x1000, 0xa000)]);
+        mappings.insert(3, mapping(0x7000, 0x8000));
+        assert_eq!(spans(pieces.clone(), &mappings), [(0x1000, 0x5000), (0x9000, 0x2000)]);
+        // One that reaches into a gap.
+        mappings[0] = mapping(0x1000, 0x2001);
+        assert_eq!(spans(pieces.clone(), &mappings)[0], (0x1000, 0x1000));
+        // One that is larger than a piece in it.
+        mappings[1] = mapping(0x3000, 0x5000);
+        assert_eq!(spans(pieces.clone(), &mappings)[1], (0x3000, 0x1000));
+        assert_eq!(spans(pieces, &[]).len(), 5);
     }
 }
