@@ -3,8 +3,10 @@
  * The functions are in a library of their own (its source is written by the bench): `functions` holds `count` of them, of which number N
  * returns its argument and N more. Each result is checked.
  *
- * usage: many THREADS; of more than two, each sleeps for ten milliseconds after a thousand calls, so that others get a processor; a line "ready" says that all threads run. When the standard input ends, they stop, and a line says
- * "calls N wrong M pause P": P is the longest time that a thread needed for a thousand calls, in microseconds: it did not run meanwhile. */
+ * usage: many THREADS; of more than two, each sleeps for ten milliseconds after a thousand calls, so that others get a processor; a line
+ * "ready" says that all threads run. For each byte of the standard input a line says "pause P": P is the longest time that a thread has needed
+ * for a thousand calls since the last such line, in microseconds: it did not run meanwhile. When the input ends, they stop, and a line says
+ * "calls N wrong M pause P". */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -29,7 +31,7 @@ static uint64_t now(void)
 
 static void *work(void *argument)
 {
-    uint64_t at = (uintptr_t)argument, called = 0, bad = 0, longest = 0;
+    uint64_t at = (uintptr_t)argument, called = 0, bad = 0;
     atomic_fetch_add(&running, 1);
     uint64_t before = now();
     while (!atomic_load_explicit(&over, memory_order_relaxed)) {
@@ -39,15 +41,13 @@ static void *work(void *argument)
             called++;
         }
         uint64_t after = now();
-        if (after - before > longest)
-            longest = after - before;
+        unsigned long known = atomic_load(&pause_);
+        while (known < after - before && !atomic_compare_exchange_weak(&pause_, &known, after - before))
+            ;
         if (sleeps)
             usleep(10000);
         before = sleeps ? now() : after;
     }
-    unsigned long known = atomic_load(&pause_);
-    while (known < longest && !atomic_compare_exchange_weak(&pause_, &known, longest))
-        ;
     atomic_fetch_add(&calls, called);
     atomic_fetch_add(&wrong, bad);
     return NULL;
@@ -66,8 +66,10 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     char byte;
-    while (read(0, &byte, 1) > 0)
-        ;
+    while (read(0, &byte, 1) > 0) {
+        printf("pause %lu\n", atomic_exchange(&pause_, 0));
+        fflush(stdout);
+    }
     atomic_store(&over, 1);
     for (int each = 0; each < threads; each++)
         pthread_join(thread[each], NULL);

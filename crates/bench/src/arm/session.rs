@@ -28,8 +28,11 @@ pub struct Sample {
     pub held: f64,
     /// How often it was held.
     pub holds: u64,
-    /// The longest time for which a thread of the process did not run, by its own clock: holds, and all else that kept it.
+    /// The longest time for which a thread of the process did not run while the probes were put in, by its own clock: holds, and all else
+    /// that kept it.
     pub pause: f64,
+    /// The same from then on, when they were taken out.
+    pub pause_out: f64,
     /// What is wrong, if anything.
     pub wrong: Option<String>,
 }
@@ -46,7 +49,8 @@ pub fn measure(
     directory: &Path,
 ) -> io::Result<Sample> {
     let stats = directory.join("arm.stats");
-    let subject = Subject::start(library, threads)?;
+    let mut subject = Subject::start(library, threads)?;
+    subject.pause()?;
     let mut command = Command::new(dprobes);
     command.args(["attach", "-p", &subject.pid().to_string()]);
     command.arg("--at").arg(format!("libmany.so:f[0-{}]_*:entry", groups - 1));
@@ -68,6 +72,7 @@ pub fn measure(
     // What else it says is not to keep it waiting.
     let rest = std::thread::spawn(move || said.map_while(Result::ok).count());
     std::thread::sleep(RUN);
+    let pause = subject.pause()?;
     let interrupted = Instant::now();
     session.signal(libc::SIGINT);
     while session.ended()?.is_none() {
@@ -79,7 +84,7 @@ pub fn measure(
     let disarmed = interrupted.elapsed();
     let _ = rest.join();
     let changed = subject.changed()?;
-    let pause = subject.end()?;
+    let pause_out = subject.end()?;
     let stats: Value = serde_json::from_reader(BufReader::new(File::open(&stats)?))?;
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let probe = &stats["probes"][0];
@@ -100,6 +105,7 @@ pub fn measure(
         held: number(&stats["holds"]["greatest"]) as f64 / 1e3,
         holds: number(&stats["holds"]["count"]),
         pause,
+        pause_out,
         wrong,
     })
 }

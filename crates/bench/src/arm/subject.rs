@@ -1,7 +1,7 @@
 //! The measured process: `subject/many.c` with the generated library.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
@@ -106,7 +106,19 @@ impl Subject {
         Ok(found.iter().zip(code).filter(|(found, code)| found != code).count())
     }
 
-    /// Lets it end, and gives the longest time for which one of its threads did not run, in milliseconds.
+    /// The longest time for which one of its threads did not run since the last call, in milliseconds.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn pause(&mut self) -> io::Result<f64> {
+        let input = self.started.child().stdin.as_mut().ok_or_else(|| other("no pipe to the subject"))?;
+        input.write_all(b"\n")?;
+        let line = self.line()?;
+        milliseconds(line.trim().strip_prefix("pause "), &line)
+    }
+
+    /// Lets it end, and gives the longest time for which one of its threads did not run since the last call of [`Subject::pause`],
+    /// in milliseconds.
     ///
     /// # Errors
     /// It does not end as it should, or a function has returned something wrong.
@@ -114,11 +126,16 @@ impl Subject {
         drop(self.started.child().stdin.take());
         let line = self.line()?;
         match line.split_whitespace().collect::<Vec<_>>()[..] {
-            ["calls", _, "wrong", "0", "pause", pause] => {
-                let pause: Result<f64, _> = pause.parse();
-                pause.map(|microseconds| microseconds / 1e3).map_err(|_| other(line.clone()))
-            }
+            ["calls", _, "wrong", "0", "pause", pause] => milliseconds(Some(pause), &line),
             _ => Err(other(format!("the subject says {line:?}"))),
         }
     }
+}
+
+/// Microseconds that a line has, in milliseconds.
+fn milliseconds(text: Option<&str>, line: &str) -> io::Result<f64> {
+    let microseconds = text.and_then(|text| text.parse::<f64>().ok());
+    microseconds
+        .map(|microseconds| microseconds / 1e3)
+        .ok_or_else(|| other(format!("the subject says {line:?}")))
 }

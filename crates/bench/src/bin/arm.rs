@@ -57,7 +57,7 @@ fn print(row: &Row, samples: &[Sample]) {
         });
         let name = format!("{}: {what}", row.name);
         println!(
-            "{name:44} {:>8.1} {:>8.1} {:>8.1} {verdict}",
+            "{name:58} {:>8.1} {:>8.1} {:>8.1} {verdict}",
             figures.median(),
             figures.min(),
             figures.max()
@@ -66,8 +66,9 @@ fn print(row: &Row, samples: &[Sample]) {
     line("armed after", |sample| sample.armed, Some(TOTAL));
     line("longest hold", |sample| sample.held, Some(HOLD));
     line("holds", |sample| sample.holds as f64, None);
-    line("longest pause seen", |sample| sample.pause, (row.threads == 1).then_some(HOLD));
+    line("longest pause seen, arming", |sample| sample.pause, (row.threads == 1).then_some(HOLD));
     line("disarmed after", |sample| sample.disarmed, Some(TOTAL));
+    line("longest pause seen, disarming", |sample| sample.pause_out, (row.threads == 1).then_some(HOLD));
     for wrong in samples.iter().filter_map(|sample| sample.wrong.as_ref()) {
         println!("{}: WRONG: {wrong}", row.name);
     }
@@ -96,7 +97,7 @@ fn bench() -> io::Result<bool> {
     }
     eprintln!("\r\x1b[K");
     println!("milliseconds, {repetitions} interleaved repetitions");
-    println!("{:44} {:>8} {:>8} {:>8} {:>8}", "", "median", "min", "max", "bar");
+    println!("{:58} {:>8} {:>8} {:>8} {:>8}", "", "median", "min", "max", "bar");
     rows.iter().zip(&samples).for_each(|(row, samples)| print(row, samples));
     Ok(is_right(&samples))
 }
@@ -117,6 +118,7 @@ mod tests {
             held: 1.0,
             holds: 1,
             pause: 1.0,
+            pause_out: 1.0,
             wrong: wrong.map(str::to_owned),
         };
         assert!(is_right(&[vec![sample(None)], vec![sample(None), sample(None)]]));
