@@ -215,6 +215,9 @@ impl Compiler<'_> {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
         self.emitter.prefetch(field(PREFETCH));
+        // Where a page of the ring is not mapped yet, a read maps it and those around it, if the reader has provided them; a write would
+        // map it alone. So each page is read first, behind the most that the record can be.
+        self.emitter.load32(RAX, field(self.most() as usize - 8));
         self.emitter.store32(field(offset_of!(Header, processor)), processor);
         self.emitter.time();
         self.emitter.store32(field(offset_of!(Header, time)), RAX);

@@ -134,6 +134,7 @@ impl Drain {
             for ring in 0..source.contexts.count() {
                 let reader = &mut source.readers[ring as usize];
                 reader.look(&source.contexts, ring);
+                reader.provide(&source.contexts, ring);
                 self.busy |= reader.filled() >= BUSY;
                 match advance(reader, &source.contexts, ring, all || source.gone) {
                     Some(head) => self.next.push(Front { source: number, ring, head }),

@@ -18,6 +18,8 @@ pub(crate) struct Reader {
     tail: u64,
     /// Bytes that were put in when the ring was looked at last.
     head: u64,
+    /// Bytes of the ring, from its beginning, for which there is memory.
+    provided: u64,
     /// Since when the ring has been full behind a record that waits for its instruction.
     full: Option<Instant>,
 }
@@ -25,6 +27,12 @@ pub(crate) struct Reader {
 /// How long a ring may be full behind a record that waits for its instruction. An instruction takes that long only if its thread is
 /// stopped, or waits for a page that another thread is to provide: one, perhaps, that waits for room here.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of records after which a ring counts as one that is used.
+const USED: u64 = 128 << 10;
+/// Bytes of a ring for which memory is provided at once, and how far ahead of the records.
+const PROVIDED: u64 = 1 << 20;
+const AHEAD: u64 = 4 << 20;
 
 /// Bytes of the largest record, and more.
 const LARGEST: u64 = 128 << 10;
@@ -87,6 +95,20 @@ impl Reader {
     /// Bytes that were in it when it was looked at.
     pub(crate) fn filled(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
+    }
+
+    /// Provides memory for a ring that is used, ahead of its first records, and the more the more there have been. A page that a thread
+    /// has to get for itself in a handler costs it far more than the records that fit there.
+    pub(crate) fn provide(&mut self, contexts: &Contexts, number: u32) {
+        if self.provided >= contexts.ring_size() || self.head < USED {
+            return;
+        }
+        let wanted = self.head.saturating_mul(4).min(self.head.saturating_add(AHEAD));
+        let wanted = wanted.min(contexts.ring_size()).min(self.provided + PROVIDED);
+        if let Some(size) = wanted.checked_sub(self.provided).filter(|&size| size >= USED) {
+            contexts.shared().provide(contexts.ring(number) + self.provided as usize, size as usize);
+            self.provided = wanted;
+        }
     }
 
     /// What is next. With `all`, what still waits for its instruction waits no longer, and counts as dropped.
@@ -313,7 +335,7 @@ mod tests {
         let mut ring = Ring::new();
         let before = RING_SIZE - 72;
         ring.head(before);
-        let mut reader = Reader { tail: before, head: before, full: None };
+        let mut reader = Reader { tail: before, head: before, ..Reader::default() };
         ring.put(state::COMMITTED, 64, 0, 1);
         // Eight bytes are left.
         let place = ring.0.ring(0) + RING_SIZE as usize - 8;
@@ -340,7 +362,7 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             contexts.shared().write(contexts.ring(0), &bytes);
             contexts.word(0, offset_of!(Context, head)).expect("there").store(head, Ordering::Relaxed);
-            let mut reader = Reader { tail, head: tail, full: None };
+            let mut reader = Reader { tail, head: tail, ..Reader::default() };
             reader.look(&contexts, 0);
             let mut steps = 0;
             while let Next::Record(record) = reader.next(&contexts, 0, true) {

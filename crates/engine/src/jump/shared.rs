@@ -7,6 +7,9 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
 pub(crate) struct Shared {
     file: File,
@@ -72,6 +75,20 @@ impl Shared {
         let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.size;
         // SAFETY: as in `words`.
         fits.then(|| unsafe { &*self.memory.as_ptr().add(offset).cast() })
+    }
+
+    /// Takes the pages of a part of it now. Where the kernel does not do that (before 5.14), or has none left, they are taken when they
+    /// are written.
+    pub(crate) fn provide(&self, offset: usize, size: usize) {
+        let start = offset.min(self.size).next_multiple_of(PAGE);
+        let end = offset.saturating_add(size).min(self.size);
+        if start < end {
+            // SAFETY: the pages are part of the mapping, which lives as long as `self`; what is in them stays as it is.
+            unsafe {
+                let place = self.memory.as_ptr().add(start).cast();
+                libc::madvise(place, end - start, libc::MADV_POPULATE_WRITE);
+            }
+        }
     }
 
     /// Copies bytes out. Nobody may be believed not to write there meanwhile; the bytes are then one or the other.
@@ -147,6 +164,25 @@ mod tests {
         shared.words(8, 1)[0].store(0x0102, Ordering::Relaxed);
         assert!(shared.copy(8, &mut bytes));
         assert_eq!(bytes[..3], [2, 1, 0]);
+    }
+
+    #[test]
+    fn pages_are_provided_as_they_are() {
+        let pages = |shared: &Shared| {
+            let file = File::from(shared.descriptor().try_clone_to_owned().expect("descriptors"));
+            std::os::unix::fs::MetadataExt::blocks(&file.metadata().expect("a file")) * 512 / PAGE as u64
+        };
+        let shared = Shared::new(16 * PAGE).expect("memory");
+        shared.words(2 * PAGE, 1)[0].store(7, Ordering::Relaxed);
+        assert_eq!(pages(&shared), 1);
+        shared.provide(PAGE, 4 * PAGE);
+        // An older kernel provides none.
+        assert!([1, 4].contains(&pages(&shared)), "{}", pages(&shared));
+        assert_eq!(shared.words(2 * PAGE, 1)[0].load(Ordering::Relaxed), 7);
+        shared.provide(15 * PAGE, usize::MAX);
+        shared.provide(usize::MAX, 1);
+        shared.provide(16 * PAGE, 1);
+        assert!([1, 5].contains(&pages(&shared)), "{}", pages(&shared));
     }
 
     #[test]
