@@ -3,7 +3,7 @@
 //!     cargo run --release -p dprobes-bench --bin soundness -- [--quick] [--module NAME]... [--batch 10000]
 //!         [--batches N] [--seed N] [--engine NAME] [--maxhits N] [--report FILE] [--dprobes COMMAND]
 //!
-//! The modules are libc, sqlite, python and redis. Each one's sites are put in a random order (`--seed`) and into batches
+//! The modules are libc, sqlite, libpython, python and redis. Each one's sites are put in a random order (`--seed`) and into batches
 //! of at least `--batch`, and each batch (or the first `--batches`) is probed while the module's workload runs.
 //! A batch that the program can tell is cut down to the sites that are to blame. Then hits are compared with
 //! callgrind's counts, where the workload does the same every time. `--report` writes what was found as Markdown.

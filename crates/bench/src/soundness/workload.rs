@@ -18,7 +18,7 @@ pub enum Scale {
 }
 
 /// The modules whose instructions are probed.
-pub const MODULES: [&str; 4] = ["libc", "sqlite", "python", "redis"];
+pub const MODULES: [&str; 5] = ["libc", "sqlite", "libpython", "python", "redis"];
 
 /// Who talks to the program while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,13 @@ impl Workload {
         match name {
             "libc" => libc(directory),
             "sqlite" => sqlite(scale, directory),
-            "python" => python(scale, directory),
+            "libpython" => libpython(scale, directory),
+            "python" => {
+                // The distribution's, whose tests are a package; there may be others before it.
+                let python = Path::new("/usr/bin/python3");
+                let python = if python.exists() { python.canonicalize()? } else { program("python3")? };
+                self::python("python", &python, scale, directory)
+            }
             "redis" => redis(scale),
             _ => Err(io::Error::other(format!("no module `{name}`; they are {}", MODULES.join(", ")))),
         }
@@ -246,18 +252,31 @@ except E as e:
 print(sum(1 for line in text.splitlines() if line.strip().startswith('\"')), bytes(range(9)).hex(), set('aab') == {'a', 'b'})
 ";
 
-fn python(scale: Scale, directory: &Path) -> io::Result<Workload> {
-    // The distribution's, whose tests are a package; there may be others before it.
-    let python = Path::new("/usr/bin/python3");
-    let python = if python.exists() { python.canonicalize()? } else { program("python3")? };
-    // Where the program is a shell around a library, the library is the module.
-    let module = match library(&python, "libpython3") {
-        Ok(library) => library,
-        Err(_) => python.clone(),
+/// Python with its code in a library, as a program that embeds it has it.
+fn libpython(scale: Scale, directory: &Path) -> io::Result<Workload> {
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libpython3.") && name.ends_with(".so.1.0")
     };
-    let mut command: Vec<OsString> = vec![python.clone().into()];
+    let files = std::fs::read_dir("/usr/lib/x86_64-linux-gnu").into_iter().flatten().flatten();
+    let mut libraries: Vec<PathBuf> = files.map(|file| file.path()).filter(is_library).collect();
+    libraries.sort();
+    let library = libraries.pop().ok_or_else(|| missing("libpython3 (Debian: libpython3.11)"))?;
+    let program = directory.join("python-embedded");
+    let source = build::repository().join("crates/bench/subject/python.c");
+    build::c_program(&[source, library], &["-O1"], &[], &program)?;
+    python("libpython", &program, scale, directory)
+}
+
+fn python(name: &'static str, python: &Path, scale: Scale, directory: &Path) -> io::Result<Workload> {
+    // Where the program is a shell around a library, the library is the module.
+    let module = match library(python, "libpython3") {
+        Ok(library) => library,
+        Err(_) => python.to_owned(),
+    };
+    let mut command: Vec<OsString> = vec![python.into()];
     if scale == Scale::Full {
-        let probe = Command::new(&python).args(["-c", "import test.test_json, test.test_re"]).output()?;
+        let probe = Command::new(python).args(["-c", "import test.test_json, test.test_re"]).output()?;
         if !probe.status.success() {
             return Err(missing("Python's test package (Debian: libpython3.11-testsuite)"));
         }
@@ -270,7 +289,7 @@ fn python(scale: Scale, directory: &Path) -> io::Result<Workload> {
         command.push(script.into());
     }
     Ok(Workload {
-        name: "python",
+        name,
         module,
         command,
         input: None,
