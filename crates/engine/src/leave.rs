@@ -341,10 +341,9 @@ impl Tracer<'_> {
         let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
         // It is the last thread there: nobody else maps anything meanwhile.
         let mappings = process::maps(thread.tid()).unwrap_or_default();
-        for (base, size) in mapping::spans(mapped, &mappings) {
-            let arguments = [base, size, 0, 0, 0, 0];
-            thread = thread.call(syscall, libc::SYS_munmap, arguments)?.0;
-        }
+        let spans = mapping::spans(mapped, &mappings);
+        // What cannot be unmapped stays, and does nothing.
+        thread = mapping::unmap(thread, Stop::Interrupt, syscall, &spans)?.0;
         if suspended {
             thread.restore_seccomp()?;
         }

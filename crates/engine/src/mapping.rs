@@ -1,5 +1,6 @@
 //! Memory that is mapped in a process for its probes, by a system call of its own.
 
+use std::io;
 use std::ops::RangeInclusive;
 
 use process::{Error as ProcessError, Machine, Mapping, Stop, Stopped};
@@ -64,9 +65,7 @@ impl Tracer<'_> {
                     }
                     Ok(elsewhere) => {
                         // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                        let (stopped, now, _) =
-                            thread.call(syscall, libc::SYS_munmap, [elsewhere, size, 0, 0, 0, 0])?;
-                        (thread, stop) = (stopped, now);
+                        (thread, stop, _) = unmap(thread, stop, syscall, &[(elsewhere, size)])?;
                     }
                     Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
                 }
@@ -118,11 +117,7 @@ impl Tracer<'_> {
                     }
                     Err(cause) => failed = Some(format!("mapping memory for the probes: {cause}")),
                 }
-                for (base, size) in mapped {
-                    let (stopped, now, _) =
-                        thread.call(syscall, libc::SYS_munmap, [base, size, 0, 0, 0, 0])?;
-                    (thread, stop) = (stopped, now);
-                }
+                (thread, stop, _) = unmap(thread, stop, syscall, &mapped)?;
                 break;
             }
             Ok((thread, stop))
@@ -143,14 +138,9 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(())));
         }
         let mut failed = None;
-        let done = self.with_calls(number, thread, stop, &[], |mut thread, syscall| {
-            let mut stop = Stop::Interrupt;
-            for &(start, size) in pieces {
-                let arguments = [start, size, 0, 0, 0, 0];
-                let (stopped, now, result) = thread.call(syscall, libc::SYS_munmap, arguments)?;
-                (thread, stop) = (stopped, now);
-                failed = result.err().or(failed.take());
-            }
+        let done = self.with_calls(number, thread, stop, &[], |thread, syscall| {
+            let (thread, stop, error) = unmap(thread, Stop::Interrupt, syscall, pieces)?;
+            failed = error;
             Ok((thread, stop))
         });
         let (thread, stop, allowed) = done?;
@@ -199,6 +189,22 @@ impl Tracer<'_> {
         }
         Ok(space.syscall.ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
     }
+}
+
+/// Unmaps pieces of memory by calls of a thread: the last error, if there was one.
+pub(crate) fn unmap(
+    mut thread: Stopped,
+    mut stop: Stop,
+    syscall: u64,
+    pieces: &[(u64, u64)],
+) -> Result<(Stopped, Stop, Option<io::Error>), ProcessError> {
+    let mut failed = None;
+    for &(start, size) in pieces {
+        let (stopped, now, result) = thread.call(syscall, libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
+        (thread, stop) = (stopped, now);
+        failed = result.err().or(failed);
+    }
+    Ok((thread, stop, failed))
 }
 
 /// What covers these pieces of memory, and nothing else that is mapped: pieces are put together where nothing is between them.

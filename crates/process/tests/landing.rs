@@ -28,6 +28,21 @@ const CODE: &str = "
     add %rdx, %rax
     jmp *%rax
     done unbounded
+    function thunked                # a jump that is a return: by a thunk, and by itself
+    movslq (%rdx,%rdi,4), %rax
+    jmp thunk
+    done thunked
+    function pushed
+    push %rax
+    ret
+    done pushed
+    function thunk
+    call 1f
+2:  pause
+    jmp 2b
+1:  mov %rax, (%rsp)
+    ret
+    done thunk
     .p2align 4
 .Lpart:
     .cfi_startproc
@@ -37,6 +52,8 @@ const CODE: &str = "
     function _start
     call closed
     call unbounded
+    call thunked
+    call pushed
     lea closed + 3(%rip), %rax
     NUMBER
     test %eax, %eax
@@ -80,11 +97,13 @@ fn all_ways_into_a_function_are_known() {
         assert_eq!(offsets, expected, "{options:?}");
 
         let flow = image.control_flow();
-        assert_eq!(flow.unresolved().len(), 1, "{:?}", flow.unresolved());
+        assert_eq!(flow.unresolved().len(), 3, "{:?}", flow.unresolved());
         let is_closed = |vaddr: u64| !flow.closed(vaddr..vaddr + 1).is_empty();
         assert!(is_closed(closed) && is_closed(closed + 10) && is_closed(at("_start")), "{flow:?}");
         // It is not known where its jump leads: to a part that looks like a function, which nobody calls.
-        assert!(!is_closed(at("unbounded")));
+        for open in ["unbounded", "thunked", "thunk", "pushed"] {
+            assert!(!is_closed(at(open)), "{open}");
+        }
         assert!((at("unbounded") + 16..at("_start")).all(|vaddr| !is_closed(vaddr)));
     }
 }

@@ -7,6 +7,8 @@
 //! What it cannot see is an address that is computed: by a jump whose table cannot be read. Those lead to places of their own function, and
 //! of its other parts, which are no [closed](ControlFlow::closed) ones then.
 
+use std::ops::Range;
+
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::Image;
@@ -27,7 +29,7 @@ pub struct Landings {
 
 impl Landings {
     /// Those in a range, ascending; nothing where they cannot be told.
-    pub fn within(&self, range: std::ops::Range<u64>) -> Option<&[u64]> {
+    pub fn within(&self, range: Range<u64>) -> Option<&[u64]> {
         let from = self.all.partition_point(|landing| *landing < range.start);
         let to = self.all.partition_point(|landing| *landing < range.end);
         self.complete.then(|| &self.all[from..to.max(from)])
@@ -42,13 +44,13 @@ impl Image {
             if flow.problem().is_some() {
                 return Landings::default();
             }
-            let mut found = Found { flow, all: flow.table_targets().to_vec() };
+            let mut found = Found { code: ranges(flow), all: flow.table_targets().to_vec() };
             let starts = self.starts();
             found.all.extend(starts.starts.iter().map(|start| start.vaddr));
             found.all.extend(&starts.labels);
             found.add(self.entry());
-            for (start, bytes) in flow.pieces() {
-                found.read(start, bytes);
+            for (start, bytes, lengths) in flow.pieces() {
+                found.read(start, bytes, lengths);
             }
             self.relocations().values().for_each(|&address| found.add(address));
             let complete = self.add_data(&mut found);
@@ -60,7 +62,7 @@ impl Image {
     }
 
     /// Adds the addresses of code that stand in data. False if there is too much of it.
-    fn add_data(&self, found: &mut Found<'_>) -> bool {
+    fn add_data(&self, found: &mut Found) -> bool {
         // Some files have their tables among the code.
         let data = &self.headers.segments;
         if data.iter().map(|segment| segment.file_size).sum::<u64>() > DATA {
@@ -69,7 +71,8 @@ impl Image {
         for segment in data {
             let Some(bytes) = self.data(segment.vaddr, segment.file_size) else { return false };
             // At multiples of four: not all of them are aligned to their size.
-            for at in (0..bytes.len().saturating_sub(7)).step_by(4) {
+            let first = (segment.vaddr.wrapping_neg() & 3) as usize;
+            for at in (first..bytes.len().saturating_sub(7)).step_by(4) {
                 let word = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
                 found.add(word);
             }
@@ -78,25 +81,40 @@ impl Image {
     }
 }
 
+/// Where code is, ascending and disjoint.
+fn ranges(flow: &ControlFlow) -> Vec<Range<u64>> {
+    let mut pieces: Vec<Range<u64>> =
+        flow.pieces().map(|(start, bytes, _)| start..start.saturating_add(bytes.len() as u64)).collect();
+    pieces.sort_unstable_by_key(|piece| piece.start);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for piece in pieces {
+        match ranges.last_mut().filter(|last| last.end >= piece.start) {
+            Some(last) => last.end = last.end.max(piece.end),
+            None => ranges.push(piece),
+        }
+    }
+    ranges
+}
+
 /// What has been found.
-struct Found<'a> {
-    flow: &'a ControlFlow,
+struct Found {
+    code: Vec<Range<u64>>,
     all: Vec<u64>,
 }
 
-impl Found<'_> {
+impl Found {
     fn add(&mut self, address: u64) {
-        if self.flow.is_code(address) {
+        let at = self.code.partition_point(|range| range.end <= address);
+        if self.code.get(at).is_some_and(|range| range.contains(&address)) {
             self.all.push(address);
         }
     }
 
     /// Reads what is proven to be instructions where they are; and all else at each byte, since it is not known where in it instructions
-    /// begin.
-    fn read(&mut self, start: u64, bytes: &[u8]) {
+    /// begin. `lengths` are those of the proven ones.
+    fn read(&mut self, start: u64, bytes: &[u8], lengths: &[u8]) {
         let mut proven = 0;
-        for at in 0..bytes.len() {
-            let length = self.flow.length(start + at as u64);
+        for (at, length) in lengths.iter().copied().map(usize::from).enumerate() {
             proven = proven.max(at + length);
             if length > 0 || at >= proven {
                 self.read_one(start, bytes, at);

@@ -119,14 +119,9 @@ impl ControlFlow {
         &self.table_targets
     }
 
-    /// The code, piece by piece: addresses and bytes.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.code.iter().map(|piece| (piece.start, &piece.bytes[..]))
-    }
-
-    /// Whether an address is one of the code's.
-    pub(crate) fn is_code(&self, vaddr: u64) -> bool {
-        self.code.iter().any(|piece| piece.at(vaddr).is_some())
+    /// The code, piece by piece: addresses, bytes, and for each byte the length of the proven instruction that begins there, or 0.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
+        self.code.iter().map(|piece| (piece.start, &piece.bytes[..], &piece.lengths[..]))
     }
 
     /// How many instructions are proven.

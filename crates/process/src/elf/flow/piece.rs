@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 use super::super::region::{LONGEST, ends_flow};
 
@@ -88,9 +88,52 @@ impl Piece {
 
     /// The proven instruction that ends at `at`, if there is just one.
     pub(super) fn before(&self, at: usize) -> Option<usize> {
-        let mut ending = (at.saturating_sub(LONGEST)..at)
-            .filter(|first| self.lengths[*first] > 0 && first + usize::from(self.lengths[*first]) == at);
+        let mut ending = self.all_before(at);
         ending.next().filter(|_| ending.next().is_none())
+    }
+
+    /// All proven instructions that end at `at`.
+    pub(super) fn all_before(&self, at: usize) -> impl Iterator<Item = usize> {
+        (at.saturating_sub(LONGEST)..at)
+            .filter(move |first| self.lengths[*first] > 0 && first + usize::from(self.lengths[*first]) == at)
+    }
+
+    /// Whether the return at `at` goes to what was put there just before, and not to who has called: so code jumps that must not be
+    /// speculated about (`mov %rax, (%rsp); ret`).
+    pub(super) fn is_jump_by_return(&self, at: usize) -> bool {
+        /// Instructions that do nothing, between the two.
+        const MOST: usize = 8;
+        let mut open = vec![at];
+        for _ in 0..MOST {
+            let ends = open.iter().flat_map(|&at| self.all_before(at));
+            let before: Vec<(usize, Instruction)> =
+                ends.filter_map(|before| Some((before, self.decode(before)?))).collect();
+            if before.iter().any(|(_, instruction)| sets_return(instruction)) {
+                return true;
+            }
+            let idle = |it: &Instruction| {
+                matches!(it.mnemonic(), Mnemonic::Nop | Mnemonic::Lfence | Mnemonic::Pause)
+            };
+            open = before.into_iter().filter(|(_, it)| idle(it)).map(|(before, _)| before).collect();
+        }
+        false
+    }
+}
+
+/// Whether an instruction that is no call writes the word to which a return behind it goes.
+fn sets_return(instruction: &Instruction) -> bool {
+    let is_top = |operand| {
+        instruction.op_kind(operand) == OpKind::Memory
+            && instruction.memory_base() == Register::RSP
+            && instruction.memory_index() == Register::None
+            && instruction.memory_displacement64() == 0
+    };
+    match instruction.mnemonic() {
+        Mnemonic::Push => true,
+        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Call => false,
+        // The first operand is the one that is written; of an exchange both are.
+        Mnemonic::Xchg => (0..instruction.op_count()).any(is_top),
+        _ => instruction.op_count() > 0 && is_top(0),
     }
 }
 

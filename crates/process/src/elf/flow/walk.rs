@@ -31,6 +31,8 @@ pub(super) struct Walk<'a> {
     indirect: Vec<u64>,
     /// Direct jumps, from where to where, but those within a function.
     jumps: Vec<(u64, u64)>,
+    /// Returns.
+    returns: Vec<u64>,
     /// Targets of direct calls.
     calls: HashSet<u64>,
     /// Elements of tables that are still read.
@@ -58,6 +60,7 @@ impl<'a> Walk<'a> {
             open,
             indirect: Vec::new(),
             jumps: Vec::new(),
+            returns: Vec::new(),
             calls: HashSet::new(),
             elements: ALL_ELEMENTS,
         }
@@ -93,6 +96,12 @@ impl<'a> Walk<'a> {
                 Err(why) => self.flow.unresolved.push((jump, why)),
             }
         }
+        let jumps = self.returns.iter().filter(|&&vaddr| {
+            let mut pieces = self.flow.code.iter();
+            pieces.any(|piece| piece.at(vaddr).is_some_and(|at| piece.is_jump_by_return(at)))
+        });
+        let jumps: Vec<_> = jumps.map(|&vaddr| (vaddr, Unresolved::NoTable)).collect();
+        self.flow.unresolved.extend(jumps);
         self.flow.tables.sort_unstable();
         self.flow.unresolved.sort_unstable();
     }
@@ -131,6 +140,9 @@ impl<'a> Walk<'a> {
             }
             if instruction.is_jmp_near_indirect() && !instruction.is_ip_rel_memory_operand() {
                 self.indirect.push(instruction.ip());
+            }
+            if instruction.flow_control() == FlowControl::Return {
+                self.returns.push(instruction.ip());
             }
             if ends_flow(&instruction) {
                 return;
