@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use agent::layout::PAGE;
 use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
 use process::{Image, Mapping, Unresolved};
 
@@ -16,8 +17,6 @@ use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
 
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// How far a jump leads.
 const REACH: u64 = 1 << 31;
 /// Bytes of the trampoline of a handler that counts.

@@ -46,7 +46,7 @@ pub(crate) enum Leaving {
 }
 
 impl Leaving {
-    fn includes(&self, pid: i32) -> bool {
+    pub(crate) fn includes(&self, pid: i32) -> bool {
         match self {
             Leaving::Nobody => false,
             Leaving::These(processes) => processes.contains(&pid),
@@ -162,13 +162,14 @@ impl Tracer<'_> {
                 }
                 if self.gives_up_waiting {
                     let threads = self.threads.values().filter(|tracked| self.is_still_there(tracked));
-                    let spaces: Vec<u32> = threads.filter_map(|tracked| tracked.space).collect();
+                    let spaces: HashSet<u32> = threads.filter_map(|tracked| tracked.space).collect();
                     spaces.into_iter().for_each(|number| self.give_up_waiting(number));
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        (self.parts, self.gives_up_waiting) = (false, false);
+        self.parts = false;
+        self.nobody_gives_up();
         self.drop_anchors();
         self.drain(true);
         let left = self.threads.iter().filter(|(_, tracked)| self.is_still_there(tracked));

@@ -1,13 +1,11 @@
 //! A stopped thread as the machine that a handler runs on.
 
+use agent::layout::PAGE;
 use process::{FloatRegisters, Registers, Stopped};
 use vm::{Fault, Lent, Machine, Register, RegisterSet, Shape};
 
 use crate::observer::{Callk, Observer};
 use crate::tracked::Identity;
-
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 
 /// The thread that hit a probe: its registers as the probed instruction would find them, and its memory.
 pub(crate) struct HitMachine<'a> {

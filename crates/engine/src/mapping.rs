@@ -1,6 +1,5 @@
 //! Memory that is mapped in a process for its probes, by a system call of its own.
 
-use std::io;
 use std::ops::RangeInclusive;
 
 use process::{Error as ProcessError, Machine, Mapping, Stop, Stopped};
@@ -10,6 +9,11 @@ use crate::tracer::Tracer;
 
 /// Places tried before the memory is given up: another thread may take one first.
 const TRIES: usize = 8;
+
+/// Memory for code, to which nobody in the process writes.
+const CODE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+/// In no place but the one that is asked for.
+const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
 /// What a kernel allows where it does not say.
 const MAP_COUNT: usize = 65_530;
@@ -49,14 +53,12 @@ impl Tracer<'_> {
         let taken = taken(tid, &mappings);
         let places = slots::gaps(&taken, wanted.size, wanted.near, &wanted.reach);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let size = wanted.size;
         let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
             let mut stop = Stop::Interrupt;
             for gap in places.into_iter().take(TRIES) {
                 let (stopped, now, result) =
-                    thread.call(syscall, libc::SYS_mmap, [gap.start, size, protection, flags, !0, 0])?;
+                    thread.call(syscall, libc::SYS_mmap, [gap.start, size, CODE, PRIVATE, !0, 0])?;
                 (thread, stop) = (stopped, now);
                 match result {
                     Ok(base) if base == gap.start => {
@@ -96,14 +98,12 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let mut failed = None;
         let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
             let mut stop = Stop::Interrupt;
             let mut mapped = Vec::with_capacity(pieces.len());
             for &(start, size) in pieces {
-                let arguments = [start, size, protection, flags, !0, 0];
+                let arguments = [start, size, CODE, PRIVATE, !0, 0];
                 let (stopped, now, result) = thread.call(syscall, libc::SYS_mmap, arguments)?;
                 (thread, stop) = (stopped, now);
                 match result {
@@ -126,26 +126,25 @@ impl Tracer<'_> {
         Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
     }
 
-    /// Unmaps memory that was mapped for probes, in which nobody is: addresses and sizes.
+    /// Unmaps memory that was mapped for probes, in which nobody is: addresses and sizes. Gives those that could not be.
     pub(crate) fn unmap_pieces(
         &mut self,
         number: u32,
         thread: Stopped,
         stop: Stop,
         pieces: &[(u64, u64)],
-    ) -> Called<()> {
+    ) -> Called<Vec<(u64, u64)>> {
         if pieces.is_empty() {
-            return Ok((thread, stop, Ok(())));
+            return Ok((thread, stop, Ok(Vec::new())));
         }
-        let mut failed = None;
+        let mut left = Ok(Vec::new());
         let done = self.with_calls(number, thread, stop, &[], |thread, syscall| {
-            let (thread, stop, error) = unmap(thread, Stop::Interrupt, syscall, pieces)?;
-            failed = error;
+            let (thread, stop, done) = unmap(thread, Stop::Interrupt, syscall, pieces)?;
+            left = done;
             Ok((thread, stop))
         });
         let (thread, stop, allowed) = done?;
-        let failed = failed.map(|cause| format!("unmapping memory for probes: {cause}"));
-        Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
+        Ok((thread, stop, allowed.and(left)))
     }
 
     /// Lets a thread make system calls by its own means, also from a sandbox if that can be. `calls` gets the address of an
@@ -191,20 +190,22 @@ impl Tracer<'_> {
     }
 }
 
-/// Unmaps pieces of memory by calls of a thread: the last error, if there was one.
+/// Unmaps pieces of memory by calls of a thread: those that could not be.
 pub(crate) fn unmap(
     mut thread: Stopped,
     mut stop: Stop,
     syscall: u64,
     pieces: &[(u64, u64)],
-) -> Result<(Stopped, Stop, Option<io::Error>), ProcessError> {
-    let mut failed = None;
+) -> Called<Vec<(u64, u64)>> {
+    let mut left = Vec::new();
     for &(start, size) in pieces {
         let (stopped, now, result) = thread.call(syscall, libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
         (thread, stop) = (stopped, now);
-        failed = result.err().or(failed);
+        if result.is_err() {
+            left.push((start, size));
+        }
     }
-    Ok((thread, stop, failed))
+    Ok((thread, stop, Ok(left)))
 }
 
 /// What covers these pieces of memory, and nothing else that is mapped: pieces are put together where nothing is between them.

@@ -95,6 +95,9 @@ impl Tracer<'_> {
         if space.is_amid_a_group(rip) {
             // Signals come when a thread has left a group, and nothing in one faults: this one has come from elsewhere, and the thread goes on
             // where it is.
+            if let Some(waiting) = waiting {
+                self.commit(waiting.records);
+            }
             return None;
         }
         show(place, site, registers);

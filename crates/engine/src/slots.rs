@@ -5,12 +5,11 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use agent::layout::PAGE;
 use process::{Machine, Mapping};
 
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 
 /// A slot area that is mapped in a process.
 #[derive(Clone, Debug)]

@@ -67,7 +67,7 @@ pub(crate) struct Space {
     pub(crate) looks: Looks,
     /// The trampolines.
     pub(crate) jumps: Jumps,
-    /// How often the sites, or what is known of their jumps, have changed.
+    /// Which state of the sites, and of what is known of their jumps, this is.
     pub(crate) generation: Generation,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
     pub(crate) planner: Option<Planner>,

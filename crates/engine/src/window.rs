@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 use std::io;
 
+use agent::layout::PAGE;
 use process::Memory;
 
 /// Bytes that are read in one go.
 const SPAN: usize = 1 << 14;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 
 /// The memory of a process as it was when it was looked at: what lies close together is read once. It is for memory that does not
 /// change meanwhile, or of which it does not matter.

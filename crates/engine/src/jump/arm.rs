@@ -1,6 +1,7 @@
 //! Sites become jumps: what that comes to is worked out ([`Draft`]), then done ([`Carried`]), and worked out anew where the process has
 //! changed meanwhile.
 
+use agent::layout::PAGE;
 use process::{Module, Stop, Stopped};
 
 use super::carry::Carried;
@@ -12,8 +13,6 @@ use crate::tracer::Tracer;
 
 /// How often a draft is made: another thread may map something where it wants to, or load a module.
 const TRIES: usize = 4;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 
 /// A site that did not become a jump.
 pub(crate) struct Left {

@@ -35,13 +35,14 @@ pub(crate) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Plans the jumps of sites.
+    /// Plans the jumps of sites, with groups among them if there are to be any.
     pub(crate) fn plan(
         &self,
         planner: &mut Planner,
         text: &Text,
         ready: &BTreeMap<u64, Ready>,
         others: &[(Planned, String)],
+        groups: bool,
     ) -> Plan {
         let site = |planned: &Planned, jump| Site {
             address: planned.0.address,
@@ -57,7 +58,7 @@ impl Around<'_> {
         sites.sort_by_key(|site| (site.address, site.jump));
         sites.dedup_by_key(|site| site.address);
         let (image, start) = (&self.module.image, text.range().start);
-        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites, self.fresh);
+        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites, groups);
         let code = Code {
             address: start,
             bytes: text.bytes(),
@@ -65,7 +66,7 @@ impl Around<'_> {
             padding: &known.padding,
             entered: &self.entered,
             kept: &self.kept,
-            flow: self.fresh.then_some(Flow { functions: &known.functions, targets: &known.landings }),
+            flow: groups.then_some(Flow { functions: &known.functions, targets: &known.landings }),
         };
         planner.plan(&code, &Free { free: &self.free, trampolines: self.trampolines.clone() }, &sites)
     }

@@ -82,10 +82,11 @@ impl Tracer<'_> {
             Written::All(left) => Ok((thread, stop, Ok(Carried::Out(left)))),
             Written::Nothing(carried) => {
                 // Landing pads are where this draft wanted them.
-                let (thread, stop, unmapped) = self.unmap_pieces(number, thread, stop, &pads)?;
-                if let Some(space) = self.spaces.get_mut(&number).filter(|_| unmapped.is_ok()) {
-                    space.mappings = space.mappings.saturating_sub(pads.len());
-                    space.jumps.remove_pads(&pads);
+                let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
+                if let Some((space, left)) = self.spaces.get_mut(&number).zip(left.ok()) {
+                    let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
+                    space.mappings = space.mappings.saturating_sub(gone.len());
+                    space.jumps.remove_pads(&gone);
                 }
                 Ok((thread, stop, carried))
             }

@@ -9,8 +9,12 @@ const LEAST: Duration = Duration::from_millis(2);
 /// Pairs of counter and time of the day that are read, of which the closest is taken: in between, this thread may have had to wait.
 const PAIRS: usize = 4;
 
-/// Moments that are remembered: records may wait in their rings while later ones are taken.
-const MOMENTS: usize = 64;
+/// Moments that are remembered: records may wait in their rings while later ones are taken, each three milliseconds at most.
+const MOMENTS: usize = 4096;
+
+/// By how much the time of the day may be behind what it must be after the last moment. If it is more, it was set back: times go on
+/// as if it was not.
+const BEHIND: u64 = 10_000_000;
 
 /// A moment, and what follows.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,10 @@ impl Clock {
         if let Some(last) = self.moments.back_mut() {
             if next.count <= last.count {
                 return;
+            }
+            let expected = last.time.saturating_add(length(next.count - last.count, next.rate));
+            if next.time.saturating_add(BEHIND) < expected {
+                next.time = expected;
             }
             next.time = next.time.max(last.time);
             last.rate = rate(next.time - last.time, next.count - last.count);
@@ -135,7 +143,7 @@ mod tests {
             waiting.extend([counter(), counter()]);
             clock.set();
             // Now and then some stay, as they do where there are more than are read at a time.
-            let stay = if round % 50 < 25 { round % 50 } else { 0 };
+            let stay = if round % 1000 < 500 { round % 1000 } else { 0 };
             while waiting.len() > stay
                 && let Some(hit) = waiting.pop_front()
             {

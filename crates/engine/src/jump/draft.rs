@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Range, RangeInclusive};
 
+use agent::layout::PAGE;
 use patch::tactic::{Limits, Plan, Planner, Write};
 use process::{Mapping, Module, Status};
 
@@ -30,8 +31,6 @@ use crate::tracer::Tracer;
 const AREA: u64 = 1 << 16;
 /// How far below the code trampolines are put rather than above it.
 const BELOW: u64 = 1 << 26;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// Bytes of code, from a site on, by which is judged whether the flags are live there.
 const AHEAD: usize = 128;
 /// How often a plan is made again without the sites for which there is no jump.
@@ -346,9 +345,11 @@ impl Draft {
     fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
         let Group { text, mut ready, mut others } = group;
         let there = known.planner.is_some();
-        for round in 0..ROUNDS {
+        let mut groups = around.fresh;
+        // One more than it takes, for the plan without groups.
+        for round in 0..=ROUNDS {
             let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
-            let plan = around.plan(&mut planner, &text, &ready, &others);
+            let plan = around.plan(&mut planner, &text, &ready, &others, groups);
             let none: HashMap<u64, String> = match strict && round + 1 < ROUNDS {
                 true => {
                     plan.traps.iter().chain(&plan.refused).map(|(at, why)| (*at, why.to_string())).collect()
@@ -369,6 +370,11 @@ impl Draft {
                     (known.planner, known.room) = (Some(planner), room);
                     self.seen.extend(around.space.traps_in(text.range()));
                     self.take(emitted, plan, text, ready, others);
+                }
+                // A group has no room, it may be: its sites may have other jumps.
+                Err(_) if groups => {
+                    groups = false;
+                    continue;
                 }
                 // What was there before stays as it is.
                 Err(reason) => {

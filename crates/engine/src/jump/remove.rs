@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use patch::Displaced;
 use patch::tactic::Write;
 
 use super::shape::ways;
 use super::text::Written;
-use super::{Layout, New};
+use super::{Layout, New, Trampoline};
 use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::site::{self, Jump, Planned, Use};
@@ -55,22 +56,7 @@ impl Space {
             let Some(armed) = self.sites.get(&address) else { continue };
             let Some(jump) = armed.jump().cloned() else { continue };
             let displaced = armed.site().displaced.clone();
-            let copy =
-                Layout { displaced: &displaced, handlers: Vec::new(), commit: None, tail: &jump.followers };
-            let Ok((trampoline, bytes)) = copy.put(&mut self.jumps.room, &(0..u64::MAX)) else { continue };
-            if !trampoline.has_followers(&jump.shape) {
-                self.jumps.room.give_back(trampoline.start(), trampoline.size());
-                continue;
-            }
-            if self.code.memory.poke(trampoline.start(), &bytes).is_err() {
-                continue;
-            }
-            let Some(written) = again(&jump, trampoline.entry()) else { continue };
-            if let Some(pad) = &written.pad
-                && self.code.memory.poke(pad.address, &pad.bytes).is_err()
-            {
-                continue;
-            }
+            let Some((trampoline, written)) = self.without_handler(&jump, &displaced) else { continue };
             let start = trampoline.start();
             let mut new = New::default();
             new.add([trampoline], ways(address, &written).map(|at| (at, address, start)));
@@ -90,6 +76,27 @@ impl Space {
         }
         let _ = site::write(batch, &self.code, held);
         drop(before);
+    }
+
+    /// Writes a trampoline without a handler for a jump that stays, and what leads there but the site.
+    fn without_handler(&mut self, jump: &Rc<Jump>, displaced: &Displaced) -> Option<(Trampoline, Written)> {
+        let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &jump.followers };
+        let (trampoline, bytes) = layout.put(&mut self.jumps.room, &(0..u64::MAX)).ok()?;
+        let memory = &self.code.memory;
+        let write = || {
+            let written =
+                again(jump, trampoline.entry()).filter(|_| trampoline.has_followers(&jump.shape))?;
+            memory.poke(trampoline.start(), &bytes).ok()?;
+            if let Some(pad) = &written.pad {
+                memory.poke(pad.address, &pad.bytes).ok()?;
+            }
+            Some(written)
+        };
+        let Some(written) = write() else {
+            self.jumps.room.give_back(trampoline.start(), trampoline.size());
+            return None;
+        };
+        Some((trampoline, written))
     }
 }
 

@@ -52,19 +52,33 @@ impl Tracer<'_> {
         if !self.drain.is_busy() {
             self.observer.idle();
         }
-        patience.over |= self.gives_up_waiting || patience.is_over(self.drain.read());
+        let leaves = self.parts && self.leaves(number);
+        patience.over |= leaves && self.gives_up_waiting || patience.is_over(self.drain.read());
         if patience.over {
             self.give_up_waiting(number);
             // Of those who are to be let go the next one does not wait as long again.
-            self.gives_up_waiting |= self.parts;
+            self.gives_up_waiting |= leaves;
         }
     }
 
     /// What the tracer waited for is done: threads wait again where there is no room.
     pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &Patience) {
-        if patience.over && !self.gives_up_waiting {
+        if patience.over && !(self.gives_up_waiting && self.leaves(number)) {
             self.set_gives_up(number, 0);
         }
+    }
+
+    /// Those who are to be let go have been: whoever is still there waits again.
+    pub(crate) fn nobody_gives_up(&mut self) {
+        if std::mem::take(&mut self.gives_up_waiting) {
+            self.spaces.keys().for_each(|&number| self.set_gives_up(number, 0));
+        }
+    }
+
+    /// Whether the processes of an address space are about to be let go.
+    fn leaves(&self, number: u32) -> bool {
+        let mut threads = self.threads.values().filter(|tracked| tracked.space == Some(number));
+        threads.any(|tracked| self.leaving.includes(tracked.identity.pid))
     }
 
     /// Nobody of an address space waits, for room or for a context, until it is told otherwise.
