@@ -4,9 +4,11 @@
 #![allow(dead_code, unreachable_pub)]
 
 /// What the tests share with this.
+#[path = "../tests/common/flow.rs"]
+mod flow;
+/// What the tests share with this.
 #[path = "../tests/common/program.rs"]
 mod program;
-/// What the tests share with this.
 #[path = "../tests/common/world.rs"]
 mod world;
 

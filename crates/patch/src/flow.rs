@@ -1,27 +1,6 @@
 //! Where code jumps to, read from the code alone.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-
-use crate::classify::INSTRUCTION_LIMIT;
-
-/// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly, and which are in it. `instructions` are those
-/// that it consists of.
-pub fn targets(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
-    let end = address.saturating_add(bytes.len() as u64);
-    let mut found = Vec::new();
-    for start in instructions.iter().filter(|start| (address..end).contains(start)) {
-        let rest = &bytes[(start - address) as usize..];
-        let rest = &rest[..rest.len().min(INSTRUCTION_LIMIT)];
-        let instruction = Decoder::with_ip(64, rest, *start, DecoderOptions::NONE).decode();
-        let target = instruction.near_branch_target();
-        if instruction.op0_kind() == OpKind::NearBranch64 && (address..end).contains(&target) {
-            found.push(target);
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 /// The addresses, ascending, inside of instructions of the 64-bit code at `address` to which it jumps or calls directly: code that jumps
 /// over a `lock` prefix has them. Such an instruction must not be moved. It is not known where instructions begin: the code is read in a
@@ -56,21 +35,6 @@ pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
     found.into_iter().map(|target| address.wrapping_add(target as u64)).collect()
 }
 
-/// Whether the 64-bit code at `address`, one whole function, has no indirect jump but those through a word at a fixed address (to
-/// another module's function): all ways from one of its instructions to another are in its instructions then. False where any
-/// of it is no instruction.
-pub fn is_closed(bytes: &[u8], address: u64) -> bool {
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        let indirect = instruction.flow_control() == FlowControl::IndirectBranch;
-        if instruction.is_invalid() || indirect && !instruction.is_ip_rel_memory_operand() {
-            return false;
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +44,6 @@ mod tests {
         // jmp over `lock`; lock inc [rax]; nop; (no instruction); nop; jmp to the nop; jmp out
         let code = [0xeb, 0x01, 0xf0, 0xff, 0x00, 0x90, 0x06, 0x90, 0xeb, 0xfd, 0xe9, 0, 1, 0, 0];
         assert_eq!(entered_anywhere(&code, 0x1000), [0x1003]);
-        assert_eq!(targets(&code[..6], 0x1000, &[0x1000, 0x1002, 0x1005]), [0x1003]);
         assert_eq!(entered_anywhere(&[], 0x1000), []);
     }
 }

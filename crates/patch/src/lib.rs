@@ -78,7 +78,7 @@ mod stack;
 pub mod tactic;
 
 pub use displaced::{Displaced, displace, displace_in};
-pub use flow::{entered_anywhere, is_closed, targets};
+pub use flow::entered_anywhere;
 pub use liveness::{dead_registers, flags_are_dead};
 pub use machine::{Access, Memory, Registers};
 pub use mode::Mode;

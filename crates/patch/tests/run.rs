@@ -4,10 +4,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use common::flow::{is_closed, targets};
 use common::program::instructions;
 use common::random::Random;
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Planner, Purpose, Removal, Site, Space, Write};
-use dprobes_patch::{Onward, displace, is_closed, targets};
+use dprobes_patch::{Onward, displace};
 use iced_x86::code_asm::*;
 
 /// Where the program is, its trampolines, and what is free: two gigabytes on either side.

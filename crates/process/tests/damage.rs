@@ -192,14 +192,18 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
+/// Where the headers of the segments are that are mapped.
+fn loaded(bytes: &[u8]) -> Vec<usize> {
+    let (table, count) = (word(bytes, 0x20) as usize, usize::from(bytes[0x38]));
+    (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1).collect()
+}
+
 /// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the file.
 #[test]
 fn segments_of_half_of_all_addresses() {
     let Some(victim) = victim() else { return };
     let mut bytes = victim.clone();
-    let (table, count) = (word(&bytes, 0x20) as usize, usize::from(bytes[0x38]));
-    let loaded = (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1);
-    let loaded: Vec<usize> = loaded.take(2).collect();
+    let loaded: Vec<usize> = loaded(&bytes).into_iter().take(2).collect();
     for at in &loaded {
         bytes[at + 4] = 5;
         bytes[at + 32..at + 40].copy_from_slice(&(1_u64 << 63).to_le_bytes());
@@ -217,8 +221,7 @@ fn a_function_of_a_gigabyte() {
     const SIZE: u64 = 1 << 30;
     let Some(victim) = victim() else { return };
     let mut bytes = victim.clone();
-    let (table, count) = (word(&bytes, 0x20) as usize, usize::from(bytes[0x38]));
-    let mut loaded = (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1);
+    let mut loaded = loaded(&bytes).into_iter();
     // The segment that has code; all of the others are no code.
     let code = loaded.find(|at| bytes[at + 4] & 1 != 0).unwrap();
     for at in [32, 40] {

@@ -99,12 +99,12 @@ pub struct Code<'a> {
 /// A proof of where control comes to. It is the caller's word.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// Functions of which all ways to get to an instruction are known, ascending and disjoint: those without an indirect jump
-    /// ([`crate::is_closed`]), and those whose indirect jumps are resolved.
+    /// Functions of which all ways to get to an instruction are known, ascending and disjoint: where each of their indirect jumps leads,
+    /// and that they catch no exceptions.
     pub functions: &'a [Range<u64>],
-    /// All addresses in them to which control comes otherwise than by falling through or returning from a call, ascending: targets of
-    /// direct jumps and calls from anywhere ([`crate::targets`]), entries, targets of jump tables, landing pads of exceptions, and what
-    /// any pointer in the module's data leads to.
+    /// All addresses in them to which control may come otherwise than by falling through or returning from a call, ascending: targets of
+    /// direct jumps and calls from anywhere, entries, targets of jump tables, and what any number in the module's code and data is the
+    /// address of.
     pub targets: &'a [u64],
 }
 

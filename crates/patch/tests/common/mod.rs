@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod encodings;
+pub mod flow;
 pub mod forms;
 pub mod native;
 pub mod program;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::flow::targets;
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
-use dprobes_patch::targets;
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic};
 
 /// What a site is expected to be.
