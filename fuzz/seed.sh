@@ -4,6 +4,25 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mkdir -p corpus/compile corpus/disassemble corpus/interpret corpus/ppdf corpus/store
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+: >corpus/left-out
+
+# Runs the command that makes a seed. Where it fails, the seed is left out, and a file says why.
+seed() {
+    local name=$1 status reason
+    shift
+    "$@" 2>"$scratch/said" && return
+    status=$?
+    reason=$(grep -m 1 'error:' "$scratch/said" || head -n 1 "$scratch/said")
+    echo "$name: ${reason:-$1 ended with status $status}" >>corpus/left-out
+    rm -f "corpus/$name"
+}
+# Runs a command that must not fail, and lets it speak only if it does.
+must() {
+    "$@" 2>"$scratch/said" || { echo "$* has failed:" >&2; cat "$scratch/said" >&2; exit 1; }
+}
+
 for program in ../crates/rpn/tests/{good,bad}/*.rpn ../tests/seeds/*.rpn ../examples/*.rpn; do
     name=$(basename "$program" .rpn)
     # The first byte is the machine: i386 for the seeds' programs, else x86-64.
@@ -14,12 +33,13 @@ done
 grep -o '`[^`]*`' ../docs/language.md | tr -d '`' | tr ' ,:' '\n' | grep -E '^[A-Za-z_0-9#]{2,}$' | sort -u |
     sed 's/.*/"&"/' >corpus/words.dict
 
-# PPDFs: of every program and machine for which one can be built here. Some name modules that are nowhere.
+# PPDFs: of every program and machine for which one can be built here. Some name modules that are nowhere, or registers
+# that the machine has not.
 cargo build --quiet --manifest-path ../Cargo.toml -p dprobes
-for program in ../crates/rpn/tests/{good,seeds}/*.rpn ../examples/*.rpn; do
+for program in ../crates/rpn/tests/good/*.rpn ../tests/seeds/*.rpn ../examples/*.rpn; do
     for machine in x86-64 i386 s390 s390x ppc ppc64; do
-        ../target/debug/dprobes build-ppdf --arch $machine "$program" \
-            -o "corpus/ppdf/$(basename "$program" .rpn)-$machine" 2>/dev/null || true
+        name=ppdf/$(basename "$program" .rpn)-$machine
+        seed "$name" ../target/debug/dprobes build-ppdf --arch $machine "$program" -o "corpus/$name"
     done
 done
 [ -n "$(ls corpus/ppdf)" ] || { echo 'no PPDF could be built' >&2; exit 1; }
@@ -27,9 +47,12 @@ done
 grep -oE '`[A-Za-z]{4}`' ../docs/ppdf.md | tr -d '`' | sort -u | sed 's/.*/"&"/' >corpus/tags.dict
 
 # Small stores: with the records of two probes, of few and of many places, cut off, and without any.
-../target/debug/dprobes run -o corpus/store/malloc.dpt ../examples/malloc.rpn -- true 2>/dev/null
-../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:entry' --do 'push arg, 0; log 1' -- true 2>/dev/null
-../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>/dev/null || true
+must ../target/debug/dprobes run -o corpus/store/malloc.dpt ../examples/malloc.rpn -- true
+must ../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:entry' --do 'push arg, 0; log 1' -- true
+# That there is no such function is an error, but the store is there.
+rm -f corpus/store/empty.dpt
+../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>"$scratch/said" || true
+[ -s corpus/store/empty.dpt ] || { echo 'no empty store could be made:' >&2; cat "$scratch/said" >&2; exit 1; }
 head -c 700 corpus/store/malloc.dpt >corpus/store/cut.dpt
 # Templates: those of the examples and of their page, with records made up for them.
 mkdir -p corpus/template
@@ -46,14 +69,14 @@ printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' 
 
 # Stores that are converted: those, and calls with their ends and templates.
 mkdir -p corpus/convert
-../target/debug/dprobes run -o corpus/convert/templates.dpt --templates ../examples/templates ../examples/malloc.rpn -- true 2>/dev/null
-../target/debug/dprobes run -o corpus/convert/calls.dpt \
-    --at 'libc:str[c]*:entry' --at 'libc:str[c]*:return' --do 'push arg, 0; log 1' -- true 2>/dev/null
+must ../target/debug/dprobes run -o corpus/convert/templates.dpt --templates ../examples/templates ../examples/malloc.rpn -- true
+must ../target/debug/dprobes run -o corpus/convert/calls.dpt \
+    --at 'libc:str[c]*:entry' --at 'libc:str[c]*:return' --do 'push arg, 0; log 1' -- true
 
 # Small ELF files: of both machines, with every table that is read, and with tables of targets.
 mkdir -p corpus/elf
-elf=$(mktemp -d)
-trap 'rm -r "$elf"' EXIT
+elf=$scratch/elf
+mkdir "$elf"
 cat >"$elf/plain.c" <<'END'
 static int twice(int value) { return 2 * value; }
 int pick(int which, int value)
@@ -89,8 +112,14 @@ build() { gcc -O1 -nostdlib -Wl,-z,noseparate-code -Wl,--build-id "${@:2}" "$elf
 build library.so -shared -fPIC -Wl,--hash-style=both "-Wl,--version-script=$elf/versions.map" "$elf/rseq.S"
 build program -static -no-pie "$elf/rseq.S"
 build position-independent -pie -fPIE "$elf/rseq.S"
-build i386 -m32 -static -no-pie || true
+# Not every gcc makes code of i386.
+seed elf/i386 build i386 -m32 -static -no-pie
 objcopy --only-keep-debug corpus/elf/library.so "$elf/small" && xz "$elf/small"
 strip -o "$elf/stripped" corpus/elf/library.so
 objcopy --add-section ".gnu_debugdata=$elf/small.xz" "$elf/stripped" corpus/elf/packed.so
 cp "$elf/stripped" corpus/elf/stripped.so
+
+if [ -s corpus/left-out ]; then
+    grep -v '^ppdf/' corpus/left-out >&2 || true
+    echo "$(wc -l <corpus/left-out) seeds are left out; fuzz/corpus/left-out says which, and why" >&2
+fi

@@ -73,11 +73,3 @@ pub fn c_program(sources: &[PathBuf], flags: &[&str], libraries: &[&str], progra
         false => Err(io::Error::other(format!("gcc does not build {}", program.display()))),
     }
 }
-
-/// A program of this machine, by its name.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let directories = standard.into_iter().chain(std::env::split_paths(&path));
-    directories.map(|directory| directory.join(name)).find(|program| program.is_file())
-}

@@ -11,7 +11,7 @@ use dprobes_jit::{Handler, Variable, compile};
 use std::hint::black_box;
 use std::time::Instant;
 use support::arena::Arena;
-use vm::{DEFAULT_MASK, Op, Register};
+use vm::{Op, Register};
 
 /// `push rbp; mov rbp, rsp; mov [rbp-8], rdi`, which the jump displaces.
 const DISPLACED: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0x7d, 0xf8];
@@ -60,17 +60,7 @@ fn spent_by_thread() -> f64 {
 
 /// A handler of the probe with a minor code.
 fn handler(code: &[u8], minor: u32) -> Handler<'_> {
-    Handler {
-        code,
-        entry: 0,
-        jmpmax: 256,
-        logmax: 1024,
-        mask: DEFAULT_MASK,
-        locals: 1,
-        globals: 0,
-        major: 1,
-        minor,
-    }
+    Handler { locals: 1, globals: 0, major: 1, minor, ..support::handler(code) }
 }
 
 /// Nanoseconds of a call.

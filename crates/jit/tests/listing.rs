@@ -5,23 +5,13 @@ mod support;
 use dprobes_jit::{Compiled, Environment, Handler, Variable, compile};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter, Mnemonic};
 use support::arena::Arena;
-use vm::{DEFAULT_MASK, Op, TABLE};
+use vm::{Op, TABLE};
 
 /// Where the code is thought to lie.
 const ADDRESS: u64 = 0x7f00_0000_0000;
 
 fn handler(code: &[u8]) -> Handler<'_> {
-    Handler {
-        code,
-        entry: 0,
-        jmpmax: 256,
-        logmax: 64,
-        mask: DEFAULT_MASK,
-        locals: 4,
-        globals: 4,
-        major: 5,
-        minor: 6,
-    }
+    Handler { logmax: 64, ..support::handler(code) }
 }
 
 /// The hot code, an instruction a line.

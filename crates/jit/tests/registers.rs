@@ -2,28 +2,14 @@
 
 mod support;
 
-use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable, Waiting, compile};
+use dprobes_jit::{Compiled, Environment, Limits, Variable, Waiting, compile};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use support::arena::{Arena, CONTEXTS, OWN};
+use support::handler;
 use support::interpreter::DEAD;
 use support::native::{self, Registers, enter, exclusive};
-use vm::{DEFAULT_MASK, Op, Register};
-
-/// A handler of this code, with the usual limits.
-fn handler(code: &[u8]) -> Handler<'_> {
-    Handler {
-        code,
-        entry: 0,
-        jmpmax: 256,
-        logmax: 1024,
-        mask: DEFAULT_MASK,
-        locals: 4,
-        globals: 4,
-        major: 5,
-        minor: 6,
-    }
-}
+use vm::{Op, Register};
 
 fn push(value: u64) -> Vec<u8> {
     [&[Op::Push as u8][..], &value.to_le_bytes()].concat()

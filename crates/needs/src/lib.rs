@@ -1,4 +1,5 @@
-//! What tests need of a machine, and the one way to be skipped where it is missing: a library of tests, not of the product.
+//! What tests and measurements need of a machine, and the one way to be skipped where it is missing: a library of theirs, not of the
+//! product.
 //!
 //! Many tests hold the product against other programs: compilers, debuggers, readers of traces. A machine may lack them, or a
 //! processor or kernel may lack what a test is about. Then the test ends with a line on standard error, past the harness, which would
@@ -12,6 +13,7 @@
 //! commas between them. Every other skip fails its test then, so that none is passed over unseen.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The environment's variable that says which tests may be skipped: all where it is not set.
@@ -36,14 +38,20 @@ fn may_skip(list: Option<&str>, test: &str) -> bool {
 }
 
 /// The path of a program of this machine, by name, or `None`.
+///
+/// The directories of the distribution come first: what else `PATH` has before them may be a script that chooses a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let from_path = std::env::var_os("PATH").unwrap_or_default();
-    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
-    standard
-        .into_iter()
-        .chain(std::env::split_paths(&from_path))
-        .map(|directory| directory.join(name))
-        .find(|path| path.exists())
+    let standard = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
+    find_in(standard.into_iter().chain(std::env::split_paths(&from_path)), name)
+}
+
+/// The first file of that name that can be executed.
+fn find_in(directories: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    directories.map(|directory| directory.join(name)).find(is_program)
 }
 
 /// Whether all programs are there; if not, the test is [`skipped`].
@@ -90,5 +98,22 @@ mod tests {
     fn programs_are_found_by_name() {
         assert!(find_program("sh").is_some_and(|path| path.is_absolute()));
         assert_eq!(find_program("no program is called so"), None);
+    }
+
+    #[test]
+    fn only_what_can_be_executed_is_a_program() {
+        let here = std::env::temp_dir().join(format!("dprobes-needs-{}", std::process::id()));
+        let (a, b, c) = (here.join("a"), here.join("b"), here.join("c"));
+        std::fs::create_dir_all(a.join("tool")).expect("the temporary directory is writable");
+        for (directory, mode) in [(&b, 0o644), (&c, 0o755)] {
+            std::fs::create_dir_all(directory).expect("the temporary directory is writable");
+            let file = directory.join("tool");
+            std::fs::write(&file, "").expect("it was just made");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        }
+        let found = |directories: [&PathBuf; 2]| find_in(directories.into_iter().cloned(), "tool");
+        let all = (found([&a, &b]), found([&b, &c]));
+        std::fs::remove_dir_all(&here).expect("it is ours");
+        assert_eq!(all, (None, Some(c.join("tool"))));
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use common::{FUNCTIONS, Scratch, have, libc, run};
+use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
 use dprobes_process::{Image, Unresolved};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 
@@ -92,9 +92,8 @@ fn tables_are_read_as_far_as_their_size_is_known() {
         return;
     }
     let scratch = Scratch::new("flow");
-    for options in [&["-nostdlib", "-static", "-no-pie"][..], &["-nostdlib", "-static-pie"]] {
-        let image = Image::open(&scratch.compile("flow.S", &[FUNCTIONS, CODE].concat(), "flow", options))
-            .expect("it was just compiled");
+    for options in [BARE, BARE_ANYWHERE] {
+        let image = scratch.assembled("flow", CODE, options);
         let flow = image.control_flow();
         let at = |name: &str| {
             let mut functions = image.functions().iter();
@@ -148,9 +147,7 @@ fn a_table_whose_bound_is_passed_by_is_not_resolved() {
         return;
     }
     let scratch = Scratch::new("flow-past");
-    let program =
-        scratch.compile("past.S", &[FUNCTIONS, PAST].concat(), "past", &["-nostdlib", "-static", "-no-pie"]);
-    let image = Image::open(&program).expect("it was just compiled");
+    let image = scratch.assembled("past", PAST, BARE);
     let flow = image.control_flow();
     assert_eq!(flow.tables(), []);
     let [(_, why)] = flow.unresolved() else { panic!("{:?}", flow.unresolved()) };
@@ -189,9 +186,7 @@ fn all_tables_together_have_a_limit() {
         return;
     }
     let scratch = Scratch::new("flow-many");
-    let program =
-        scratch.compile("many.S", &[FUNCTIONS, MANY].concat(), "many", &["-nostdlib", "-static", "-no-pie"]);
-    let image = Image::open(&program).expect("it was just compiled");
+    let image = scratch.assembled("many", MANY, BARE);
     let flow = image.control_flow();
     let too_many = flow.unresolved().iter().filter(|(_, why)| *why == Unresolved::TooMany).count();
     assert_eq!((flow.tables().len(), too_many), (256, 400 - 256));
@@ -228,9 +223,8 @@ fn a_file_that_is_damaged_proves_nothing_that_it_does_not_have() {
     if !have("flow", &["gcc"]) {
         return;
     }
-    let program =
-        scratch.compile("flow.S", &[FUNCTIONS, CODE].concat(), "flow", &["-nostdlib", "-static", "-no-pie"]);
-    let bytes = std::fs::read(program).expect("it was just compiled");
+    let program = scratch.assemble("flow", CODE, BARE);
+    let bytes = std::fs::read(program).expect("it was just assembled");
     let parse = |bytes: Vec<u8>| Image::parse(bytes, "damaged".as_ref());
     let sound = check(&parse(bytes.clone()).expect("nothing is damaged"));
     assert!(sound > 15, "{sound}");

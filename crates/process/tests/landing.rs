@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{FUNCTIONS, Scratch, have};
-use dprobes_process::Image;
+use common::{BARE, BARE_ANYWHERE, Scratch, have};
 
 /// One function with a place for each way to it, one with a table of no known size, one that nobody calls.
 const CODE: &str = "
@@ -79,13 +78,8 @@ fn all_ways_into_a_function_are_known() {
         return;
     }
     let scratch = Scratch::new("landing");
-    for (options, number) in [
-        (&["-nostdlib", "-static", "-no-pie"][..], "mov $closed + 4, %eax"),
-        (&["-nostdlib", "-static-pie"], "nop"),
-    ] {
-        let code = [FUNCTIONS, &CODE.replace("NUMBER", number)].concat();
-        let image =
-            Image::open(&scratch.compile("landing.S", &code, "landing", options)).expect("just compiled");
+    for (options, number) in [(BARE, "mov $closed + 4, %eax"), (BARE_ANYWHERE, "nop")] {
+        let image = scratch.assembled("landing", &CODE.replace("NUMBER", number), options);
         let at = |name: &str| {
             let mut functions = image.functions().iter();
             functions.find(|function| function.name == name).expect("it has it").vaddr

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{FUNCTIONS, Scratch, have, libc, run};
+use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
 use dprobes_process::{Exit, Image, Pattern};
 
 /// The instructions objdump lists: as it writes them.
@@ -163,9 +163,8 @@ fn a_switch_is_told_from_a_tail_call() {
         ("branches", &[Branch, Jump]),
     ];
     let scratch = Scratch::new("outline");
-    for options in [&["-nostdlib", "-static", "-no-pie"][..], &["-nostdlib", "-static-pie"]] {
-        let program = scratch.compile("jumps.S", &[FUNCTIONS, JUMPS].concat(), "jumps", options);
-        let image = Image::open(&program).unwrap();
+    for options in [BARE, BARE_ANYWHERE] {
+        let image = scratch.assembled("jumps", JUMPS, options);
         for (name, exits) in expected {
             let function = &image.select_named(name)[0];
             let outline = image.outline(function.vaddr).unwrap();
@@ -190,7 +189,7 @@ fn indirect_functions_have_implementations() {
         int main(void) { return picked() != 2; }\n";
     let scratch = Scratch::new("implementations");
     for options in [&["-O1"][..], &["-O1", "-no-pie"], &["-O0"]] {
-        let image = Image::open(&scratch.compile("pick.c", source, "pick", options)).unwrap();
+        let image = scratch.image("pick.c", source, "pick", options);
         let picked = &image.select_named("picked")[0];
         assert!(picked.indirect);
         let found = image.implementations(picked.vaddr);

@@ -38,9 +38,7 @@ fn another_builds_are_told_with_what_both_have() {
         return;
     }
     let scratch = Scratch::new("another");
-    let build = |name: &str, options: &[&str]| {
-        Image::open(&scratch.compile("plain.c", PLAIN, name, options)).unwrap()
-    };
+    let build = |name: &str, options: &[&str]| scratch.image("plain.c", PLAIN, name, options);
     let one = build("one", &["-Wl,--build-id=0x01"]);
     let two = build("two", &["-Wl,--build-id=0x02ff"]);
     assert_eq!(two.has_symbols_of(&one), Err(Foreign::BuildId { expected: vec![1], found: vec![2, 0xff] }));
@@ -65,7 +63,7 @@ fn data_are_known_by_name() {
     let scratch = Scratch::new("data");
     let source = "int number = 5; static char zeros[9]; __thread int own = 1;\n\
                   int main(void) { return number + zeros[own]; }\n";
-    let image = Image::open(&scratch.compile("data.c", source, "data", &[])).unwrap();
+    let image = scratch.image("data.c", source, "data", &[]);
     for (name, is) in [("number", true), ("zeros", true), ("own", true), ("main", false), ("none", false)] {
         assert_eq!(image.is_data(name), is, "{name}");
     }

@@ -11,7 +11,8 @@
 //! What came out is counted, outside of the time: a form without all records, or with others, is an error. babeltrace2, DuckDB and Spark count with
 //! their own readers where they are to be had, the latter two from the Python that `DPROBES_PYTHON` names.
 //!
-//! The files, of which there is one form's at a time, are below DIR, by itself the directory of the build.
+//! The files, of which there is one form's at a time (babeltrace2's with the trace that it reads), are below DIR, by itself the directory of the
+//! build.
 
 use std::io;
 use std::path::PathBuf;

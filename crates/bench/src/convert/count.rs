@@ -61,28 +61,31 @@ fn lines(out: &Path, value: impl Fn(&[u8]) -> Option<u64>) -> io::Result<Expecte
     Ok(found)
 }
 
-/// A varint of Protocol Buffers at the start of some bytes, which are moved on.
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
+/// A varint of Protocol Buffers, of ten bytes at most.
+fn varint(bytes: &mut impl Read) -> io::Result<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
+        let mut byte = [0; 1];
+        bytes.read_exact(&mut byte)?;
+        value |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] < 0x80 {
+            return Ok(value);
         }
     }
-    None
+    Err(other("a number of Protocol Buffers that does not end"))
 }
 
 /// The fields of a message: their numbers, and their values as numbers or as bytes.
 fn fields<'a>(mut bytes: &'a [u8], mut take: impl FnMut(u64, u64, &'a [u8])) -> Option<()> {
     while !bytes.is_empty() {
-        let key = varint(&mut bytes)?;
+        let key = varint(&mut bytes).ok()?;
         let (value, body) = match key & 7 {
-            0 => (varint(&mut bytes)?, &bytes[..0]),
+            0 => (varint(&mut bytes).ok()?, &bytes[..0]),
             1 => (0, bytes.split_off(..8)?),
-            2 => (0, usize::try_from(varint(&mut bytes)?).ok().and_then(|length| bytes.split_off(..length))?),
+            2 => {
+                let length = usize::try_from(varint(&mut bytes).ok()?).ok()?;
+                (0, bytes.split_off(..length)?)
+            }
             _ => return None,
         };
         take(key >> 3, value, body);
@@ -102,16 +105,7 @@ fn packets(out: &Path) -> io::Result<Expected> {
         if reader.read(&mut head)? == 0 {
             return Ok(found);
         }
-        let (mut length, mut shift) = (0_u64, 0);
-        loop {
-            let mut byte = [0; 1];
-            reader.read_exact(&mut byte)?;
-            length |= u64::from(byte[0] & 0x7f) << shift;
-            shift += 7;
-            if byte[0] < 0x80 {
-                break;
-            }
-        }
+        let length = varint(&mut reader)?;
         packet.clear();
         reader.by_ref().take(length).read_to_end(&mut packet)?;
         fields(&packet, |field, _, body| {
@@ -146,7 +140,7 @@ fn said(command: &mut Command) -> io::Result<String> {
 
 /// Lets babeltrace2 count the events. What they hold is looked at in its own conversion to text.
 fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
-    let Some(babeltrace) = build::find("babeltrace2") else {
+    let Some(babeltrace) = needs::find_program("babeltrace2") else {
         println!("skipped: the count of babeltrace2, which is not here");
         return Ok(());
     };
@@ -159,7 +153,8 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
 
 /// Lets DuckDB and Spark count and add.
 fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
-    let python = std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| build::find("python3"));
+    let python =
+        std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| needs::find_program("python3"));
     let duckdb = "import duckdb, sys; print('said', *duckdb.sql(f\"select count(*), sum(a) from '{sys.argv[1]}'\").fetchall()[0])";
     let spark = build::repository().join("crates/bench/subject/spark.py");
     for (module, name) in [("duckdb", "DuckDB"), ("pyspark", "Spark")] {
@@ -214,5 +209,13 @@ mod tests {
         let end = fields(&bytes, |field, value, body| seen.push((field, value, body.to_vec())));
         assert_eq!((end, seen), (Some(()), vec![(1, 0, vec![0x18, 0x96, 0x01]), (2, 5, vec![])]));
         assert_eq!(fields(&[0x0a, 9, 0], |_, _, _| ()), None, "longer than it is");
+    }
+
+    #[test]
+    fn numbers_end_or_are_none() {
+        let read = |bytes: &[u8]| varint(&mut &bytes[..]).ok();
+        assert_eq!(read(&[0x96, 0x01, 7]), Some(150));
+        assert_eq!(read(&[[0xff; 9].as_slice(), &[1]].concat()), Some(u64::MAX));
+        assert_eq!((read(&[]), read(&[0x80]), read(&[0xff; 20])), (None, None, None));
     }
 }

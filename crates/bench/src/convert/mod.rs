@@ -122,6 +122,9 @@ impl Bench {
                 let out = directory.join(format!("out.{name}"));
                 let Some(mut command) = command(*form, dprobes, &trace, &out)? else { continue };
                 rates.add(expected.records, &measure(&mut command)?);
+                if *form == Form::Babeltrace {
+                    remove(&babeltrace_source(&trace))?;
+                }
                 if round == 0 {
                     count::check(name, &out, expected)?;
                 }
@@ -177,19 +180,22 @@ fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<O
             command.arg("show").arg(trace).stdout(fs::File::create(out)?);
         }
         Form::Babeltrace => {
-            let Some(babeltrace) = build::find("babeltrace2") else { return Ok(None) };
-            // What it reads is written anew, so that no form's files are kept for another.
-            let source = trace.with_file_name("babeltrace.ctf");
-            if !source.exists() {
-                measure(
-                    Command::new(dprobes).arg("convert").arg(trace).args(["--to", "ctf", "-o"]).arg(&source),
-                )?;
-            }
+            let Some(babeltrace) = needs::find_program("babeltrace2") else { return Ok(None) };
+            // What it reads is written anew each time, so that no form's files are kept beside another's.
+            let source = babeltrace_source(trace);
+            measure(
+                Command::new(dprobes).arg("convert").arg(trace).args(["--to", "ctf", "-o"]).arg(&source),
+            )?;
             command = Command::new(babeltrace);
             command.arg(source).stdout(fs::File::create(out)?);
         }
     }
     Ok(Some(command))
+}
+
+/// What babeltrace2 reads.
+fn babeltrace_source(trace: &Path) -> PathBuf {
+    trace.with_file_name("babeltrace.ctf")
 }
 
 fn remove(out: &Path) -> io::Result<()> {

@@ -13,7 +13,6 @@ use super::outcome::Outcome;
 use super::random::Random;
 use super::sites::{Site, Sites};
 use super::workload::Workload;
-use crate::build;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -90,7 +89,7 @@ pub(super) fn compare(
     budget: u64,
     limit: Duration,
 ) -> io::Result<Option<Comparison>> {
-    if build::find("valgrind").is_none() || !workload.deterministic {
+    if needs::find_program("valgrind").is_none() || !workload.deterministic {
         return Ok(None);
     }
     let mut workload = workload.clone();

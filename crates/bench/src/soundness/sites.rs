@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn this_test_has_functions_and_they_have_instructions() {
-        if crate::build::find("objdump").is_none() {
+        if needs::find_program("objdump").is_none() {
             return;
         }
         let itself = std::env::current_exe().expect("a process has a program");

@@ -61,7 +61,7 @@ fn missing(what: &str) -> io::Error {
 }
 
 fn program(name: &str) -> io::Result<PathBuf> {
-    build::find(name).ok_or_else(|| missing(name))?.canonicalize()
+    needs::find_program(name).ok_or_else(|| missing(name))?.canonicalize()
 }
 
 /// The library of that name that a program is linked with.
@@ -252,19 +252,33 @@ except E as e:
 print(sum(1 for line in text.splitlines() if line.strip().startswith('\"')), bytes(range(9)).hex(), set('aab') == {'a', 'b'})
 ";
 
+/// Where distributions, and who builds it himself, put Python's library; of two of one version, the first counts.
+const LIBRARIES: [&str; 4] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
+
+/// The minor version of Python 3 whose library has that name. (Builds that are for debugging, or have no global lock, have
+/// a letter behind it: they are others.)
+fn minor_version(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("libpython3.")?.strip_suffix(".so.1.0")?.parse().ok()
+}
+
+/// The library of the newest version.
+fn newest(libraries: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let known = libraries.filter_map(|path| Some((minor_version(&path)?, path)));
+    let newest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    newest.map(|(_, path)| path)
+}
+
 /// Python with its code in a library, as a program that embeds it has it.
 fn libpython(scale: Scale, directory: &Path) -> io::Result<Workload> {
-    let is_library = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with("libpython3.") && name.ends_with(".so.1.0")
-    };
-    let files = std::fs::read_dir("/usr/lib/x86_64-linux-gnu").into_iter().flatten().flatten();
-    let mut libraries: Vec<PathBuf> = files.map(|file| file.path()).filter(is_library).collect();
-    libraries.sort();
-    let library = libraries.pop().ok_or_else(|| missing("libpython3 (Debian: libpython3.11)"))?;
+    let files = LIBRARIES.into_iter().filter_map(|directory| std::fs::read_dir(directory).ok());
+    let library = newest(files.flatten().flatten().map(|file| file.path()))
+        .ok_or_else(|| missing("libpython3 (Debian: libpython3.11)"))?;
     let program = directory.join("python-embedded");
     let source = build::repository().join("crates/bench/subject/python.c");
-    build::c_program(&[source, library], &["-O1"], &[], &program)?;
+    // The dynamic linker need not know the directory.
+    let path = format!("-Wl,-rpath,{}", library.parent().unwrap_or(Path::new("/")).display());
+    build::c_program(&[source, library], &["-O1"], &[&path], &program)?;
     python("libpython", &program, scale, directory)
 }
 
@@ -307,7 +321,8 @@ fn redis(scale: Scale) -> io::Result<Workload> {
     }
     // The path of a socket is short by law: it cannot lie below target/.
     let socket = std::env::temp_dir().join(format!("dprobes-soundness-{}", std::process::id()));
-    let mut command: Vec<OsString> = vec![build::find("redis-server").unwrap_or(server.clone()).into()];
+    let mut command: Vec<OsString> =
+        vec![needs::find_program("redis-server").unwrap_or(server.clone()).into()];
     let options =
         ["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning", "--unixsocket"];
     command.extend(options.map(OsString::from));
@@ -327,7 +342,20 @@ fn redis(scale: Scale) -> io::Result<Workload> {
 
 #[cfg(test)]
 mod tests {
-    use super::sql;
+    use super::{newest, sql};
+
+    #[test]
+    fn the_newest_python_is_taken_by_its_number() {
+        let newest = |names: &[&str]| newest(names.iter().map(Into::into));
+        let (ten, nine) = ("/usr/lib/libpython3.10.so.1.0", "/usr/lib/libpython3.9.so.1.0");
+        assert_eq!(newest(&[nine, ten]), Some(ten.into()));
+        assert_eq!(newest(&[ten, "/usr/local/lib/libpython3.10.so.1.0", nine]), Some(ten.into()));
+        for other in
+            ["libpython3.so", "libpython3.11d.so.1.0", "libpython3.11.so", "libpython3.11.a", "libc.so.6"]
+        {
+            assert_eq!(newest(&[other]), None, "{other}");
+        }
+    }
 
     #[test]
     fn statements_are_as_many_and_the_same() {

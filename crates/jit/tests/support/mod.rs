@@ -2,6 +2,24 @@
 //! agent do for it.
 #![allow(dead_code, reason = "every test and the bench use a part of it")]
 
+use dprobes_jit::Handler;
+use vm::DEFAULT_MASK;
+
 pub(crate) mod arena;
 pub(crate) mod interpreter;
 pub(crate) mod native;
+
+/// A handler of this code, with the usual limits.
+pub(crate) fn handler(code: &[u8]) -> Handler<'_> {
+    Handler {
+        code,
+        entry: 0,
+        jmpmax: 256,
+        logmax: 1024,
+        mask: DEFAULT_MASK,
+        locals: 4,
+        globals: 4,
+        major: 5,
+        minor: 6,
+    }
+}

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use dprobes_process::Image;
 pub use needs::have;
 
 /// Macros for the assembler: the begin and the end of a function.
@@ -18,6 +19,11 @@ pub const FUNCTIONS: &str = "
     .size \\name, . - \\name
     .endm
 ";
+
+/// Options of a program that is nothing but its source: without a library, at a fixed address.
+pub const BARE: &[&str] = &["-nostdlib", "-static", "-no-pie"];
+/// The same, at any address.
+pub const BARE_ANYWHERE: &[&str] = &["-nostdlib", "-static-pie"];
 
 /// A directory for one test's files, empty, removed when dropped.
 pub struct Scratch(PathBuf);
@@ -47,6 +53,21 @@ impl Scratch {
         let compiler = if source.extension().is_some_and(|suffix| suffix == "cc") { "g++" } else { "gcc" };
         run(Command::new(compiler).current_dir(&self.0).arg("-o").arg(&output).arg(&source).args(options));
         output
+    }
+
+    /// Assembles code that has [`FUNCTIONS`].
+    pub fn assemble(&self, name: &str, code: &str, options: &[&str]) -> PathBuf {
+        self.compile(&format!("{name}.S"), &[FUNCTIONS, code].concat(), name, options)
+    }
+
+    /// The image of what [`compile`](Self::compile) makes.
+    pub fn image(&self, source: &str, contents: &str, output: &str, options: &[&str]) -> Image {
+        Image::open(&self.compile(source, contents, output, options)).expect("it was just compiled")
+    }
+
+    /// The image of what [`assemble`](Self::assemble) makes.
+    pub fn assembled(&self, name: &str, code: &str, options: &[&str]) -> Image {
+        Image::open(&self.assemble(name, code, options)).expect("it was just assembled")
     }
 
     /// A stripped copy.
