@@ -186,7 +186,7 @@ fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
         }
         Target::Ltt(path) => Box::new(Ltt::new(at_end(path)?)),
         Target::Ctf(path) => Box::new(CtfSink::create(path, &about())?),
-        Target::File(path) => Box::new(TextFile::new(at_end(path)?)),
+        Target::File(path) => Box::new(TextFile::new(at_end(path)?, how.is_shared)),
         Target::Store(path) => {
             let file = match how.is_shared {
                 true => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?,

@@ -16,8 +16,10 @@ pub(super) struct TextFile {
 }
 
 impl TextFile {
-    pub(super) fn new(file: File) -> TextFile {
-        TextFile { spool: Spool::new(file), texts: Texts::default() }
+    /// With `is_shared`, the file may be that of several programs, of which none must wait for ever.
+    pub(super) fn new(file: File, is_shared: bool) -> TextFile {
+        let spool = if is_shared { Spool::impatient(file) } else { Spool::new(file) };
+        TextFile { spool, texts: Texts::default() }
     }
 }
 
@@ -28,7 +30,8 @@ impl Sink for TextFile {
 
     fn forget(&mut self, program: u32) -> io::Result<()> {
         self.texts.forget(program);
-        self.spool.flush()
+        // Not waited for: there may be other programs, and the end waits for all.
+        self.spool.idle()
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
