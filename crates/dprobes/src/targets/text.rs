@@ -16,10 +16,13 @@ pub(super) struct TextFile {
 }
 
 impl TextFile {
-    /// With `is_shared`, the file may be that of several programs, of which none must wait for ever.
-    pub(super) fn new(file: File, is_shared: bool) -> TextFile {
-        let spool = if is_shared { Spool::impatient(file) } else { Spool::new(file) };
-        TextFile { spool, texts: Texts::default() }
+    pub(super) fn new(file: File) -> TextFile {
+        TextFile { spool: Spool::new(file), texts: Texts::default() }
+    }
+
+    /// One that several programs may have, of which none must wait for ever.
+    pub(super) fn shared(file: File) -> TextFile {
+        TextFile { spool: Spool::impatient(file), texts: Texts::default() }
     }
 }
 

@@ -374,3 +374,37 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
     let written = all - told_lost(&log);
     assert!(written > 0 && written < all && (written..=written + 1).contains(&whole), "{written} {whole}");
 }
+
+#[test]
+fn a_session_writes_on_when_the_reader_of_its_stream_has_stopped() {
+    let module = need!("targets", target("server"), "gcc");
+    let (_session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "ltt:");
+    assert!(log.contains("it takes nothing any more; records are lost"), "{log}");
+    let mut stream = vec![0; 1 << 20];
+    // It is there: what was written waits in the pipe.
+    let count = reader.read(&mut stream).expect("it is a pipe");
+    let events = trace::sink::ltt::Events::of(&stream[..count]).map_while(Result::ok);
+    let written = events.filter(|event| matches!(event, trace::sink::ltt::Event::Record(..))).count();
+    assert!(written > 0 && written + told_lost(&log) == all, "{written} of {all}: {log}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_refused_by_a_session() {
+    let module = need!("targets", target("server"), "gcc");
+    let session = Session::new();
+    let file = session.program("program.rpn", &program(&module));
+    let pipe = session.path().join("pipe");
+    make_pipe(&pipe);
+    let name = pipe.display().to_string();
+    let reason = "nobody reads this pipe; begin its reader before the records are to go there";
+    for (target, told) in [(format!("file:{name}"), &name), (format!("ltt:{name}"), &format!("ltt:{name}"))] {
+        let begin = Instant::now();
+        let refused = session.fails(&["insert", "--log-target", &target, &file]);
+        assert_eq!(refused, format!("dprobes: error: {told}: {reason}\n"));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert_eq!(session.done(&["query", "--all"]), "", "the session goes on");
+    }
+    let _reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
+    session.done(&["insert", "-o", &name, &file]);
+    session.done(&["session", "stop"]);
+}
