@@ -54,7 +54,7 @@ impl Sink for TextFile {
         self.texts.refresh(tell);
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         self.spool.flush()
     }
 

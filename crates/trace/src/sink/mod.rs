@@ -107,20 +107,12 @@ pub trait Sink {
     /// Reads templates again that have been changed; what is wrong with them is told.
     fn refresh(&mut self, _tell: &mut dyn FnMut(&str)) {}
 
-    /// Writes what is kept.
-    ///
-    /// # Errors
-    /// It could not be written.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Comes to an end: nothing follows.
+    /// Comes to an end, with all that is kept: nothing follows.
     ///
     /// # Errors
     /// What was kept could not be written.
     fn finish(&mut self) -> io::Result<()> {
-        self.flush()
+        Ok(())
     }
 
     /// Records that it was given and did not bring to their place.

@@ -121,10 +121,6 @@ impl Sink for Queue {
         notes.iter().for_each(|note| tell(note));
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.failure()
-    }
-
     fn finish(&mut self) -> io::Result<()> {
         if let Some(mut inner) = self.inner.take() {
             // It never had a record.
