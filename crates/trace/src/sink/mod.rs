@@ -83,7 +83,9 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Whether a record can be taken now without a loss. Only sinks that may lose nothing say that they are not ready.
+    /// Whether a record can be taken now without a loss and without a wait. While a sink is not ready, records stay where they come
+    /// from: those that may be lost are dropped there when there is no room, and the programs of all others wait. A sink that rather
+    /// drops them itself is always ready.
     fn is_ready(&mut self) -> bool {
         true
     }
