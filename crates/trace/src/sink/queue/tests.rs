@@ -134,10 +134,11 @@ fn a_stuck_sink_that_may_lose_nothing_is_waited_for_once() {
 #[test]
 fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
     let (mut queue, _allowed, _taken) = slow(true, u64::MAX);
-    queue.patience = Duration::from_millis(500);
     while queue.is_ready() {
         queue.record(0, &at(1)).expect("there is room");
     }
+    // Only now: to fill it may take longer.
+    queue.patience = Duration::from_millis(500);
     let begin = Instant::now();
     while !queue.is_ready() {
         assert!(begin.elapsed() < Duration::from_secs(5), "it is waited for forever");
