@@ -31,9 +31,9 @@ const KEPT: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the thread may take to see that it is to end: a disk may keep it longer.
 const LAST: Duration = Duration::from_secs(1);
-/// How long the file of a spool that gives up by itself may take nothing while it is waited for.
+/// How long a pipe of a spool that gives up by itself may take nothing while it is waited for.
 const STUCK: Duration = Duration::from_secs(3);
-/// How long it is waited for at once.
+/// How long any file of such a spool is waited for at once.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A file and what is to be written to it.
@@ -79,8 +79,8 @@ struct Queue {
     given_up: AtomicBool,
     /// Bytes that the file has taken.
     taken: AtomicU64,
-    /// Whether it gives up by itself.
-    is_impatient: bool,
+    /// For how long the file may take nothing, if it gives up by itself.
+    patience: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -127,8 +127,8 @@ impl Queue {
             if before != taken {
                 moved = Instant::now();
             }
-            let is_stuck = moved.elapsed() > STUCK || begin.elapsed() > LONGEST;
-            if control::signals() >= patience || self.is_impatient && is_stuck {
+            let is_stuck = |limit| moved.elapsed() > limit || begin.elapsed() > LONGEST;
+            if control::signals() >= patience || self.patience.is_some_and(is_stuck) {
                 drop(state);
                 self.give_up();
                 return false;
@@ -251,7 +251,10 @@ impl Spool {
 
     /// The same, which gives up when its file takes nothing any more and is waited for.
     pub(crate) fn impatient(file: File) -> Spool {
-        Spool::with(file, Queue { is_impatient: true, ..Queue::default() })
+        // A disk that is busy is only slow.
+        let is_on_disk = file.metadata().is_ok_and(|known| known.is_file());
+        let patience = if is_on_disk { LONGEST } else { STUCK };
+        Spool::with(file, Queue { patience: Some(patience), ..Queue::default() })
     }
 
     fn with(file: File, queue: Queue) -> Spool {
