@@ -1,6 +1,7 @@
 //! The targets of a command line, and what is given to them.
 
 mod patient;
+pub(crate) mod several;
 mod text;
 
 use std::collections::HashMap;
