@@ -1,7 +1,7 @@
 //! What a trace says of the places that its records are from.
 
 use trace::Items;
-use trace::store::{Info, Loss, Site, Variables};
+use trace::store::{Info, Loss, Site, Variables, point_name};
 
 use crate::map::Map;
 
@@ -54,10 +54,7 @@ impl Place {
 
     /// The module and the probepoint.
     pub fn probe_name(&self) -> String {
-        match self.module.as_str() {
-            "" => self.point.clone(),
-            module => format!("{module}:{}", self.point),
-        }
+        point_name(&self.module, &self.point)
     }
 }
 
@@ -298,6 +295,7 @@ mod tests {
         let end = known.place(0, 1, 0);
         assert_eq!((end.side, end.function, end.symbol.as_str()), (Side::Return, Some(0), "f"));
         assert_eq!(known.place(7, 7, 7).name(), "?");
+        assert_eq!(known.place(7, 7, 7).probe_name(), "?:");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use trace::sink::{Target, View};
 use trace::{Items, Record};
 
 use crate::Failure;
-use crate::targets::{How, Open, Refused};
+use crate::targets::{How, Open, Refused, several};
 
 /// Gives records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
@@ -51,16 +51,7 @@ impl Output {
 
 impl Observer for Output {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        let mut result = Err(io::ErrorKind::NotFound.into());
-        for target in &mut self.targets {
-            match target.recording.record(program, record) {
-                Ok(()) => result = Ok(()),
-                Err(error) => {
-                    target.failure(&error).iter().for_each(|text| tell(text));
-                    result = result.or(Err(error));
-                }
-            }
-        }
+        let result = several::record(self.targets.iter_mut(), program, record, tell);
         result.inspect_err(|_| self.refused.note(program, record.probe))
     }
 
@@ -82,17 +73,11 @@ impl Observer for Output {
     }
 
     fn idle(&mut self) {
-        for target in &mut self.targets {
-            target.recording.sink().refresh(&mut |text| tell(text));
-            if let Err(error) = target.recording.idle() {
-                target.failure(&error).iter().for_each(|text| tell(text));
-            }
-        }
+        several::idle(self.targets.iter_mut(), tell);
     }
 
     fn is_ready(&mut self) -> bool {
-        // One that is slow holds up all: their records come from the same memory.
-        self.targets.iter_mut().all(|target| target.recording.sink().is_ready())
+        several::are_ready(self.targets.iter_mut())
     }
 
     fn waits(&self) -> bool {

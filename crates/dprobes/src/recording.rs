@@ -18,7 +18,7 @@ pub(crate) struct Recording {
     places: Places,
     /// The programs: number, probes, local variables.
     programs: Vec<(u32, usize, usize)>,
-    /// What went wrong with a fact; it is told with the next record or at the next flush.
+    /// What went wrong with a fact; it is told at the next [`Recording::idle`], or at the end.
     failure: Option<io::Error>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A file may be slow: a disk that is busy, a pipe that is read slowly or not at all. The tracer must go on meanwhile, since programs
 //! wait for it. So records are gathered in pieces, and full pieces wait to be written; only so many, [`MOST`], and then the spool is
-//! not ready for more. Whoever puts a record in all the same waits, until the second signal that asks for the end.
+//! not ready for more. Whoever puts a record in all the same waits, until the second signal that asks for the end. A session has
+//! more to do than to wait for one reader: its spools give up by themselves when the file takes nothing any more.
 //!
 //! Each record that is put in is in the file as a whole, or counted as lost: a piece knows where its records end.
 
@@ -11,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -30,6 +31,10 @@ const KEPT: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the thread may take to see that it is to end: a disk may keep it longer.
 const LAST: Duration = Duration::from_secs(1);
+/// How long a pipe of a spool that gives up by itself may take nothing while it is waited for.
+const STUCK: Duration = Duration::from_secs(3);
+/// How long any file of such a spool is waited for at once.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A file and what is to be written to it.
 #[derive(Debug)]
@@ -70,8 +75,12 @@ struct Queue {
     news: Condvar,
     /// Whether there is a failure: to be seen at each record.
     failed: AtomicBool,
-    /// The user has given up: nothing is waited for any more.
+    /// Nothing is waited for any more: the user has given up, or it was waited for long enough.
     given_up: AtomicBool,
+    /// Bytes that the file has taken.
+    taken: AtomicU64,
+    /// For how long the file may take nothing, if it gives up by itself.
+    patience: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -108,11 +117,18 @@ impl Queue {
         self.news.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits while a condition holds. False: the user gives up, with so many signals.
+    /// Waits while a condition holds. False: the user gives up, with so many signals; or the file takes nothing, where that ends it.
     fn wait_while(&self, holds: impl Fn(&State) -> bool, patience: u32) -> bool {
+        let begin = Instant::now();
+        let (mut taken, mut moved) = (self.taken.load(Ordering::Relaxed), begin);
         let mut state = self.state();
         while holds(&state) {
-            if control::signals() >= patience {
+            let before = mem::replace(&mut taken, self.taken.load(Ordering::Relaxed));
+            if before != taken {
+                moved = Instant::now();
+            }
+            let is_stuck = |limit| moved.elapsed() > limit || begin.elapsed() > LONGEST;
+            if control::signals() >= patience || self.patience.is_some_and(is_stuck) {
                 drop(state);
                 self.give_up();
                 return false;
@@ -191,6 +207,7 @@ impl Queue {
                 Ok(0) => io::ErrorKind::WriteZero.into(),
                 Ok(more) => {
                     written += more;
+                    self.taken.fetch_add(more as u64, Ordering::Relaxed);
                     continue;
                 }
                 Err(error) => error,
@@ -229,15 +246,27 @@ fn never_blocks(file: &File) {
 impl Spool {
     /// A spool for a file, which nobody else has opened with it.
     pub(crate) fn new(file: File) -> Spool {
+        Spool::with(file, Queue::default())
+    }
+
+    /// The same, which gives up when its file takes nothing any more and is waited for.
+    pub(crate) fn impatient(file: File) -> Spool {
+        // A disk that is busy is only slow.
+        let is_on_disk = file.metadata().is_ok_and(|known| known.is_file());
+        let patience = if is_on_disk { LONGEST } else { STUCK };
+        Spool::with(file, Queue { patience: Some(patience), ..Queue::default() })
+    }
+
+    fn with(file: File, queue: Queue) -> Spool {
         never_blocks(&file);
         let piece = Piece::default();
-        Spool { file: Some(file), thread: None, piece, queue: Arc::default(), refused: 0 }
+        Spool { file: Some(file), thread: None, piece, queue: Arc::new(queue), refused: 0 }
     }
 
     /// Puts a record in, which `append` appends. It waits if the spool is not ready.
     ///
     /// # Errors
-    /// Writing has failed, or there is no end of waiting and the user has given up: the record is lost.
+    /// Writing has failed, or there is no end of waiting and it was given up: the record is lost.
     #[inline]
     pub(crate) fn put(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         if self.piece.bytes.len() >= PIECE || self.queue.failed.load(Ordering::Relaxed) {
@@ -272,7 +301,7 @@ impl Spool {
     /// Waits until all is written.
     ///
     /// # Errors
-    /// Writing has failed, or a signal has come meanwhile: what is not written is lost.
+    /// Writing has failed, a signal has come meanwhile, or it was given up: what is not written is lost.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.hand_over()?;
         // One signal may have asked for this end already.
@@ -384,9 +413,9 @@ mod tests {
     }
 
     /// A spool with so many records that its pipe, of which some is read, is full; what is put in, and how many bytes of it the pipe took.
-    fn stuck(count: u64) -> (Spool, io::PipeReader, Vec<u8>, usize) {
+    fn stuck(make: fn(File) -> Spool, count: u64) -> (Spool, io::PipeReader, Vec<u8>, usize) {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut spool = Spool::new(File::from(OwnedFd::from(writer)));
+        let mut spool = make(File::from(OwnedFd::from(writer)));
         let mut all = Vec::new();
         for number in 0..count {
             let line = format!("record {number}\n");
@@ -414,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_and_every_lost_record_is_counted() {
-        let (mut spool, reader, all, taken) = stuck(100_000);
+        let (mut spool, reader, all, taken) = stuck(Spool::new, 100_000);
         drop(reader);
         assert_eq!(spool.flush().map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
         assert_eq!(spool.lost(), 100_000 - lines(&all[..taken]));
@@ -427,7 +456,7 @@ mod tests {
 
     #[test]
     fn who_gives_up_knows_what_was_written() {
-        let (mut spool, mut reader, all, taken) = stuck(100_000);
+        let (mut spool, mut reader, all, taken) = stuck(Spool::new, 100_000);
         let begin = Instant::now();
         spool.queue.give_up();
         assert!(begin.elapsed() < LAST, "the thread does not hang");
@@ -437,6 +466,38 @@ mod tests {
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).expect("it is read");
         assert!(all[..taken].ends_with(&rest), "nothing came after it was counted");
+    }
+
+    #[test]
+    fn one_that_gives_up_by_itself_does_so_when_nothing_is_taken() {
+        let (mut spool, mut reader, all, taken) = stuck(Spool::impatient, 100_000);
+        let begin = Instant::now();
+        assert_eq!(spool.flush().map_err(|error| error.kind()), Err(io::ErrorKind::Interrupted));
+        assert!((STUCK..LONGEST).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+        assert_eq!(spool.lost(), 100_000 - lines(&all[..taken]));
+        assert!(spool.put(|to| to.push(b'x')).is_err());
+        drop(spool);
+        assert!(begin.elapsed() < LONGEST, "it is waited for once");
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).expect("it is read");
+        assert!(all[..taken].ends_with(&rest), "nothing came after it was counted");
+    }
+
+    #[test]
+    fn one_that_gives_up_by_itself_waits_as_long_as_something_is_taken() {
+        let (mut spool, mut reader, all, _) = stuck(Spool::impatient, 100_000);
+        let end = all.len() - 100_003;
+        let read = std::thread::spawn(move || {
+            let mut rest = vec![0; end];
+            for piece in rest.chunks_mut(end / 5 + 1) {
+                std::thread::sleep(STUCK / 3);
+                reader.read_exact(piece).expect("it comes");
+            }
+            rest
+        });
+        spool.flush().expect("all is written");
+        assert_eq!(spool.lost(), 0);
+        assert!(all.ends_with(&read.join().expect("it reads")));
     }
 
     #[test]

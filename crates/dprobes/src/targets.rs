@@ -1,9 +1,11 @@
 //! The targets of a command line, and what is given to them.
 
+mod patient;
+pub(crate) mod several;
 mod text;
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -17,6 +19,7 @@ use crate::Failure;
 use crate::arguments::{Format, Shown};
 use crate::recording::{Recording, about};
 use crate::summary::count;
+use patient::Patient;
 use text::{Terminal, TextFile};
 
 /// The targets that a command line names, each once; `usual` without any.
@@ -171,10 +174,6 @@ impl Open {
 }
 
 fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
-    let at_end = |path: &Path| match how.is_shared {
-        true => OpenOptions::new().append(true).create(true).mode(0o600).open(path),
-        false => File::create(path),
-    };
     Ok(match target {
         Target::Terminal => Box::new(Terminal::default()),
         Target::KernelLog(path) => {
@@ -184,16 +183,31 @@ fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
         Target::Journal(path) => {
             Box::new(Queue::before(how.lossless, |closing| Journal::open(path.as_deref(), closing))?)
         }
-        Target::Ltt(path) => Box::new(Ltt::new(at_end(path)?)),
+        Target::Ltt(path) if how.is_shared => Box::new(Ltt::new(Patient::new(at_end(path)?))),
+        Target::Ltt(path) => Box::new(Ltt::new(File::create(path)?)),
         Target::Ctf(path) => Box::new(CtfSink::create(path, &about())?),
-        Target::File(path) => Box::new(TextFile::new(at_end(path)?)),
+        Target::File(path) if how.is_shared => Box::new(TextFile::shared(at_end(path)?)),
+        Target::File(path) => Box::new(TextFile::new(File::create(path)?)),
         Target::Store(path) => {
             let file = match how.is_shared {
-                true => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?,
+                true => File::options().write(true).create_new(true).mode(0o600).open(path)?,
                 false => File::create(path)?,
             };
             Box::new(StoreSink::new(Store::new(file, &about())?))
         }
+    })
+}
+
+/// Opens a file of a session, which goes on at its end. Neither this nor its writes wait for a reader: all programs would.
+fn at_end(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => {
+            let text = "nobody reads this pipe; begin its reader before the records are to go there";
+            io::Error::new(error.kind(), text)
+        }
+        _ => error,
     })
 }
 

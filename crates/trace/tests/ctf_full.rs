@@ -2,11 +2,13 @@
 //! this is the only test in it.
 
 mod ctf_support;
+mod full_disk;
 
 use dprobes_trace::ctf::Writer;
 use dprobes_trace::{Items, Record};
 
 use ctf_support::{about, babeltrace, record};
+use full_disk::limit_file_size;
 
 /// A disk that is full and gets room again: what could be written is read, and the rest told as discarded.
 #[test]
@@ -31,14 +33,4 @@ fn packets_that_could_not_be_written_are_discarded_records() {
     let Some((text, told)) = babeltrace(scratch.path(), &[]) else { return };
     assert_eq!(text.lines().count() as u64, summary.records);
     assert!(told.contains(&format!("Tracer discarded {} events", summary.lost)), "{told}");
-}
-
-/// Lets files of this process grow no more.
-fn limit_file_size(size: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls; `limit` is valid for the first, and the signal is one that the test does without.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
 }

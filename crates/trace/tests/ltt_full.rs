@@ -1,21 +1,15 @@
 //! A stream of raw events on a disk that is full for a while. The limit that stands for the disk is one of the whole process, so this is the
 //! only test in it.
 
+mod full_disk;
+
 use std::fs::File;
 
 use dprobes_trace::Record;
 use dprobes_trace::sink::ltt::{Event, Events};
 use dprobes_trace::sink::{Ltt, Sink, View};
 
-/// Lets files of this process grow no more.
-fn limit_file_size(size: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls; `limit` is valid for the first, and the signal is one that the test does without.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
-}
+use full_disk::limit_file_size;
 
 #[test]
 fn a_stream_on_a_full_disk_stays_readable() {

@@ -15,7 +15,7 @@ mod timeline;
 
 use std::io;
 
-use trace::store::{About, Counts, Info, Lookup};
+use trace::store::{About, Counts, Info, Lookup, point_name};
 
 use crate::event::{Event, Form};
 use crate::known::Known;
@@ -206,7 +206,7 @@ impl Form for Report {
             }
             let place = &mut self.places[number];
             if place.records == 0 {
-                place.name = format!("{}:{}", event.place.module, event.place.name());
+                place.name = point_name(&event.place.module, event.place.name());
             }
             place.records += 1;
         }

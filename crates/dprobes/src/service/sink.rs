@@ -11,7 +11,7 @@ use trace::Record;
 use trace::sink::Target;
 
 use crate::recording::Recording;
-use crate::targets::{How, Open, Refused};
+use crate::targets::{How, Open, Refused, several};
 
 /// A target, which several programs may have.
 struct Filled {
@@ -185,15 +185,15 @@ impl Sinks {
         }
     }
 
-    /// Lets what is kept be written. What cannot be written is lost, which the log says once for each target.
+    /// All targets.
+    fn all(&mut self) -> impl Iterator<Item = &mut Open> {
+        self.targets.iter_mut().flatten().map(|filled| &mut filled.open)
+    }
+
+    /// Lets what is kept be written.
     fn idle(&mut self) {
         let mut told = Vec::new();
-        for filled in self.targets.iter_mut().flatten() {
-            filled.open.recording.sink().refresh(&mut |text| told.push(text.to_owned()));
-            if let Err(error) = filled.open.recording.idle() {
-                told.extend(filled.open.failure(&error));
-            }
-        }
+        several::idle(self.all(), |text| told.push(text.to_owned()));
         told.iter().for_each(|text| self.tell(text));
     }
 
@@ -235,18 +235,11 @@ impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let mut sinks = self.0.borrow_mut();
         let sinks = &mut *sinks;
-        let mut result = Err(io::ErrorKind::NotFound.into());
+        let places = sinks.programs.get(&program).map_or(&[][..], |program| &program.places);
+        let own = sinks.targets.iter_mut().enumerate().filter(|(place, _)| places.contains(place));
+        let own = own.filter_map(|(_, filled)| filled.as_mut()).map(|filled| &mut filled.open);
         let mut told = Vec::new();
-        for &place in sinks.programs.get(&program).map(|program| &program.places).into_iter().flatten() {
-            let Some(filled) = &mut sinks.targets[place] else { continue };
-            match filled.open.recording.record(program, record) {
-                Ok(()) => result = Ok(()),
-                Err(error) => {
-                    told.extend(filled.open.failure(&error));
-                    result = result.or(Err(error));
-                }
-            }
-        }
+        let result = several::record(own, program, record, |text| told.push(text.to_owned()));
         told.iter().for_each(|text| sinks.tell(text));
         result.inspect_err(|_| sinks.refused.note(program, record.probe))
     }
@@ -275,9 +268,7 @@ impl Observer for Shared {
     }
 
     fn is_ready(&mut self) -> bool {
-        // One that is slow holds up all: their records come from the same memory.
-        let mut sinks = self.0.borrow_mut();
-        sinks.targets.iter_mut().flatten().all(|filled| filled.open.recording.sink().is_ready())
+        several::are_ready(self.0.borrow_mut().all())
     }
 
     fn idle(&mut self) {

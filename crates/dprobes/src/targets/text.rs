@@ -19,6 +19,11 @@ impl TextFile {
     pub(super) fn new(file: File) -> TextFile {
         TextFile { spool: Spool::new(file), texts: Texts::default() }
     }
+
+    /// One that several programs may have, of which none must wait for ever.
+    pub(super) fn shared(file: File) -> TextFile {
+        TextFile { spool: Spool::impatient(file), texts: Texts::default() }
+    }
 }
 
 impl Sink for TextFile {
@@ -28,7 +33,8 @@ impl Sink for TextFile {
 
     fn forget(&mut self, program: u32) -> io::Result<()> {
         self.texts.forget(program);
-        self.spool.flush()
+        // Not waited for: there may be other programs, and the end waits for all.
+        self.spool.idle()
     }
 
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
@@ -48,7 +54,7 @@ impl Sink for TextFile {
         self.texts.refresh(tell);
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         self.spool.flush()
     }
 

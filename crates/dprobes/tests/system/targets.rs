@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Scratch, Session, Stats, becomes_traced, dprobes, find_program, need, run, start_server, target,
+    Scratch, Session, Stats, becomes_traced, dprobes, find_program, make_pipe, need, run, start_server,
+    target,
 };
 
 /// Calls of the probed function.
@@ -307,4 +308,109 @@ fn a_session_gives_each_program_its_targets() {
     assert_eq!((created, destroyed, events.len()), (2, 2, 204));
     let (shown, complaints) = need!("targets", babeltrace(Path::new(&at("trace"))), "babeltrace2");
     assert_eq!((shown.lines().count(), complaints.as_str()), (200, ""));
+}
+
+/// A session whose records go to a pipe that somebody has and does not read, with a program in each of two modules: how many records
+/// there are, and what its log says when it has been stopped.
+fn session_before_a_stuck_reader(modules: [&Path; 2], format: &str) -> (Session, File, usize, String) {
+    let session = Session::new();
+    let pipe = session.path().join("pipe");
+    make_pipe(&pipe);
+    // Both ends: opening waits for nobody.
+    let reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
+    let log = || std::fs::read_to_string(session.path().join("home/log")).expect("it is kept");
+    let calls = 5000;
+    let mut names = Vec::new();
+    for (number, module) in modules.into_iter().enumerate() {
+        let copy = session.path().join(format!("server{number}"));
+        std::fs::copy(module, &copy).expect("room for a copy");
+        let file = session.program(&format!("{number}.rpn"), &program(&copy));
+        let to = format!("{format}{}", pipe.display());
+        session.done(&["insert", "--lossless", "--log-target", &to, &file]);
+        let mut server = start_server(&copy);
+        let armed = format!("armed in {}", copy.display());
+        let begin = Instant::now();
+        while !log().contains(&armed) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{}", log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(server.ask(&format!("call {calls}")), format!("done {calls}"));
+        names.push(copy.display().to_string());
+        assert!(server.end().0.success());
+    }
+    // The other program has the pipe still: nobody waits.
+    let begin = Instant::now();
+    session.done(&["remove", "--name", &names[0]]);
+    assert!(!log().contains("nobody took the records"), "{}", log());
+    session.done(&["remove", "--name", &names[1]]);
+    session.done(&["session", "stop"]);
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    let log = log();
+    (session, reader, 2 * 2 * calls, log)
+}
+
+/// The lost records that a log tells of.
+fn told_lost(log: &str) -> usize {
+    let line = log.lines().find(|line| line.contains("could not be written")).expect("it is told");
+    let words = line.split_whitespace().collect::<Vec<_>>();
+    let number = words.windows(2).find(|words| words[1].starts_with("record")).expect("a number of records");
+    number[0].parse().expect("a number")
+}
+
+#[test]
+fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
+    let module = need!("targets", target("server"), "gcc");
+    let (session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "file:");
+    assert!(log.contains("nobody took the records"), "{log}");
+    // What is in the pipe and what is lost is all that there was.
+    let writer = File::options().write(true).open(session.path().join("pipe")).expect("it is there");
+    let read = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        while !text.ends_with(b"the end") {
+            let mut piece = [0; 4096];
+            let count = reader.read(&mut piece).expect("it is a pipe");
+            text.extend_from_slice(&piece[..count]);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    std::io::Write::write_all(&mut { writer }, b"the end").expect("it is read");
+    let text = read.join().expect("it reads");
+    // Of the last one a part may stand there, which is none of those that were written.
+    let whole = text.lines().filter(|line| line.contains(" : ")).count();
+    let written = all - told_lost(&log);
+    assert!(written > 0 && written < all && (written..=written + 1).contains(&whole), "{written} {whole}");
+}
+
+#[test]
+fn a_session_writes_on_when_the_reader_of_its_stream_has_stopped() {
+    let module = need!("targets", target("server"), "gcc");
+    let (_session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "ltt:");
+    assert!(log.contains("it takes nothing any more; records are lost"), "{log}");
+    let mut stream = vec![0; 1 << 20];
+    // It is there: what was written waits in the pipe.
+    let count = reader.read(&mut stream).expect("it is a pipe");
+    let events = trace::sink::ltt::Events::of(&stream[..count]).map_while(Result::ok);
+    let written = events.filter(|event| matches!(event, trace::sink::ltt::Event::Record(..))).count();
+    assert!(written > 0 && written + told_lost(&log) == all, "{written} of {all}: {log}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_refused_by_a_session() {
+    let module = need!("targets", target("server"), "gcc");
+    let session = Session::new();
+    let file = session.program("program.rpn", &program(&module));
+    let pipe = session.path().join("pipe");
+    make_pipe(&pipe);
+    let name = pipe.display().to_string();
+    let reason = "nobody reads this pipe; begin its reader before the records are to go there";
+    for (target, told) in [(format!("file:{name}"), &name), (format!("ltt:{name}"), &format!("ltt:{name}"))] {
+        let begin = Instant::now();
+        let refused = session.fails(&["insert", "--log-target", &target, &file]);
+        assert_eq!(refused, format!("dprobes: error: {told}: {reason}\n"));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert_eq!(session.done(&["query", "--all"]), "", "the session goes on");
+    }
+    let _reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
+    session.done(&["insert", "-o", &name, &file]);
+    session.done(&["session", "stop"]);
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::view::Looks;
 use super::{Sink, View};
 use crate::ctf::Writer;
-use crate::store::{About, Fact, Loss};
+use crate::store::{About, Fact, Loss, point_name};
 use crate::template::Templates;
 use crate::{Items, Record};
 
@@ -68,7 +68,7 @@ impl Sink for CtfSink {
             Fact::Probe(probe) => {
                 let unknown = (String::new(), Items::ALL);
                 let (module, items) = self.programs.get(&probe.program).unwrap_or(&unknown);
-                let name = format!("{module}:{}", probe.point);
+                let name = point_name(module, &probe.point);
                 self.writer.probe(probe.program, probe.number, &name, *items);
             }
             _ => {}

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use super::datagram::Datagrams;
 use super::view::Live;
 use super::{Closing, Sink, View};
-use crate::store::Fact;
+use crate::store::{Fact, point_name};
 use crate::template::Value;
 use crate::{Items, Record};
 
@@ -176,7 +176,7 @@ impl Sink for Journal {
             }
             Fact::Probe(probe) => {
                 let module = self.programs.get(&probe.program).map_or("", |program| &program.module);
-                self.points.insert((probe.program, probe.number), format!("{module}:{}", probe.point));
+                self.points.insert((probe.program, probe.number), point_name(module, &probe.point));
             }
             _ => {}
         }

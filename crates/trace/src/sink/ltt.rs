@@ -189,19 +189,15 @@ impl<W: Tail> Sink for Ltt<W> {
         self.write()
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.idle()
-    }
-
     fn finish(&mut self) -> io::Result<()> {
         for (program, _) in mem::take(&mut self.shows) {
             self.forget(program)?;
         }
-        let flushed = self.flush();
+        let written = self.idle();
         self.lost += self.ends.iter().filter(|(_, is_record)| *is_record).count() as u64;
         self.kept.clear();
         self.ends.clear();
-        flushed
+        written
     }
 
     fn lost(&self) -> u64 {

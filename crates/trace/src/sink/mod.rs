@@ -83,7 +83,9 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Whether a record can be taken now without a loss. Only sinks that may lose nothing say that they are not ready.
+    /// Whether a record can be taken now without a loss and without a wait. While a sink is not ready, records stay where they come
+    /// from: those that may be lost are dropped there when there is no room, and the programs of all others wait. A sink that rather
+    /// drops them itself is always ready.
     fn is_ready(&mut self) -> bool {
         true
     }
@@ -107,20 +109,12 @@ pub trait Sink {
     /// Reads templates again that have been changed; what is wrong with them is told.
     fn refresh(&mut self, _tell: &mut dyn FnMut(&str)) {}
 
-    /// Writes what is kept.
-    ///
-    /// # Errors
-    /// It could not be written.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Comes to an end: nothing follows.
+    /// Comes to an end, with all that is kept: nothing follows.
     ///
     /// # Errors
     /// What was kept could not be written.
     fn finish(&mut self) -> io::Result<()> {
-        self.flush()
+        Ok(())
     }
 
     /// Records that it was given and did not bring to their place.

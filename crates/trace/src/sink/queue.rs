@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::{Closing, Sink, View};
 use crate::Record;
-use crate::store::{Fact, Loss};
+use crate::store::Fact;
 use waiting::{Message, Waiting, give};
 
 /// How long a sink that may lose nothing takes nothing, before it has failed.
@@ -100,10 +100,6 @@ impl Sink for Queue {
         self.push(Message::Record(program, record.clone()))
     }
 
-    fn loss(&mut self, loss: &Loss, refused: u64) -> io::Result<()> {
-        self.pass(Message::Loss(loss.clone(), refused))
-    }
-
     fn forget(&mut self, program: u32) -> io::Result<()> {
         self.pass(Message::Forget(program))
     }
@@ -123,10 +119,6 @@ impl Sink for Queue {
     fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
         let notes = self.waiting.state().notes.take();
         notes.iter().for_each(|note| tell(note));
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.failure()
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -49,10 +49,6 @@ impl Sink for StoreSink {
         self.store.as_mut().map_or(Ok(()), Store::idle)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.store.as_mut().map_or(Ok(()), Store::flush)
-    }
-
     fn finish(&mut self) -> io::Result<()> {
         let Some(mut store) = self.store.take() else { return Ok(()) };
         let flushed = store.flush();

@@ -53,21 +53,6 @@ pub struct Info {
 }
 
 impl Info {
-    /// The place of a record: that of its probe and address in its process or, where that has none, in another one: a child
-    /// has its parent's. It looks through all of them: whoever asks for every record keeps what was found.
-    pub fn site(&self, pid: u32, program: u32, probe: u32, address: u64) -> Option<&Site> {
-        let is_it = |site: &&Site| (site.program, site.probe, site.address) == (program, probe, address);
-        // What was mapped later is what is there now.
-        let mut found = self.sites.iter().rev().filter(is_it);
-        let first = found.clone().next();
-        found.find(|site| site.pid == pid).or(first)
-    }
-
-    /// The name that a thread had last.
-    pub fn thread(&self, pid: u32, tid: u32) -> Option<&Thread> {
-        self.threads.iter().rev().find(|thread| (thread.pid, thread.tid) == (pid, tid))
-    }
-
     /// Records that were dropped, all in all, as far as it is known.
     pub fn dropped(&self) -> u64 {
         let counted: u64 = self.counts.iter().fold(0, |sum, counts| sum.saturating_add(counts.dropped));

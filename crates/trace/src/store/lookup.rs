@@ -5,6 +5,15 @@ use std::collections::HashMap;
 use super::facts::{Counts, Module, Probe, Program, Source};
 use super::info::Info;
 
+/// The module of a program that is lost.
+const UNKNOWN: &str = "?";
+
+/// The name of a point in a module, `MODULE:POINT`, as it is shown everywhere. A module without a name is one of a program that is lost:
+/// it is `?`.
+pub fn point_name(module: &str, point: &str) -> String {
+    format!("{}:{point}", if module.is_empty() { UNKNOWN } else { module })
+}
+
 /// The facts of a store, by their numbers; where several have the same, the first is meant. It is made in one pass over them, and each is found in
 /// the same time, however many there are: a store may hold hundreds of thousands.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +50,7 @@ impl<'a> Lookup<'a> {
 
     /// The module of a program as that names it; `?` if the program is lost.
     pub fn module_of(&self, program: u32) -> &'a str {
-        self.program(program).map_or("?", |program| program.module.as_str())
+        self.program(program).map_or(UNKNOWN, |program| program.module.as_str())
     }
 
     /// A probe, by its program's number and its own.
@@ -51,7 +60,7 @@ impl<'a> Lookup<'a> {
 
     /// The name of a probe, `MODULE:POINT`.
     pub fn probe_name(&self, probe: &Probe) -> String {
-        format!("{}:{}", self.module_of(probe.program), probe.point)
+        point_name(self.module_of(probe.program), &probe.point)
     }
 
     /// A module, by its number.
@@ -87,6 +96,8 @@ mod tests {
         assert_eq!((lookup.module_of(1), lookup.module_of(2), lookup.module_of(3)), ("one", "two", "?"));
         assert_eq!((lookup.probe(1, 7), lookup.probe(2, 7)), (Some(&probe), None));
         assert_eq!(lookup.probe_name(&probe), "one:f");
+        assert_eq!(lookup.probe_name(&Probe { program: 3, ..probe.clone() }), "?:f");
+        assert_eq!(point_name("", "f"), "?:f");
     }
 
     #[test]
@@ -98,7 +109,7 @@ mod tests {
         }
         let start = Instant::now();
         let lookup = Lookup::new(&info);
-        assert!(info.probes.iter().all(|probe| lookup.probe_name(probe) == ":"));
+        assert!(info.probes.iter().all(|probe| lookup.probe_name(probe) == "?:"));
         // To look through all of them for each takes a minute.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }

@@ -70,6 +70,6 @@ pub use facts::{
 };
 pub use filter::Filter;
 pub use info::Info;
-pub use lookup::Lookup;
+pub use lookup::{Lookup, point_name};
 pub use reader::{Entry, Item, Reader};
 pub use writer::{MOST_DATA, MOST_NAME, PATIENCE, Store};

@@ -144,12 +144,12 @@ fn records_and_facts_come_back_as_they_were_told() {
     assert_eq!((&info.about, info.records, info.complete), (&about(), 100, true));
     assert_eq!(info.times, Some((records[0].time, records[99].time)));
     assert_eq!(Lookup::new(&info).probe(1, 2).map(|probe| probe.point.as_str()), Some("malloc"));
-    let site = info.site(6, 1, 2, 0x7f00_0000_0001).expect("that of another process");
-    assert_eq!(site.symbol, "malloc+0x4");
-    assert_eq!(info.site(5, 1, 2, 1), None);
+    let sites: Vec<_> = info.sites.iter().map(|site| (site.pid, site.address, &*site.symbol)).collect();
+    assert_eq!(sites, [(5, 0x7f00_0000_0001, "malloc+0x4")]);
     assert_eq!((info.dropped(), info.disorder), (3, 0));
     assert_eq!(info.threads.len(), 10);
-    assert_eq!(info.thread(101, 103).map(|thread| thread.name.as_str()), Some("thread-3"));
+    let mut threads = info.threads.iter().filter(|thread| (thread.pid, thread.tid) == (101, 103));
+    assert_eq!(threads.next_back().map(|thread| thread.name.as_str()), Some("thread-3"));
 }
 
 #[test]

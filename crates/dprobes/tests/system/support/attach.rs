@@ -39,14 +39,19 @@ pub(crate) fn attach_to_pipe<T: Send + 'static>(
     let scratch = Scratch::new();
     let file = scratch.file("program.rpn", program);
     let pipe = scratch.path().join("records");
-    let name = CString::new(pipe.as_os_str().as_bytes()).expect("a path");
-    // SAFETY: the name ends in NUL.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    make_pipe(&pipe);
     let attached = attach_with(scratch, pid, &file, options);
     // Both ends are open when this returns: then it needs no name any more.
     let reading = File::open(&pipe).expect("dprobes opens its end");
     std::fs::remove_file(&pipe).expect("it is there");
     (attached, std::thread::spawn(move || read(reading)))
+}
+
+/// Makes a pipe that has a name.
+pub(crate) fn make_pipe(path: &Path) {
+    let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: the name ends in NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
 fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Attached {

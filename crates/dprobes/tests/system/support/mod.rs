@@ -10,7 +10,7 @@ mod session;
 mod stats;
 mod targets;
 
-pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe};
+pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe, make_pipe};
 pub(crate) use elf::{
     address_of_offset, changed_text, file_offset, is_traced, memory, site_address, symbol_address,
     text_differences,

@@ -1,7 +1,7 @@
 //! What waits for the sink, and what its thread does.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::{Closing, Sink, View};
 use crate::Record;
-use crate::store::{Fact, Loss};
+use crate::store::Fact;
 
 /// Records that wait, at most.
 pub(super) const MOST_RECORDS: usize = 1 << 16;
@@ -39,8 +39,6 @@ pub(super) struct State {
     records: usize,
     bytes: usize,
     others: usize,
-    /// The losses that one message among them stands for, by program and probe.
-    losses: BTreeMap<(u32, u32), (Loss, u64)>,
     /// Records that did not fit, and those that the sink did not bring to their place.
     pub(super) lost: u64,
     /// What went wrong first, or for good, until it is told.
@@ -90,9 +88,6 @@ pub(super) enum Message {
     Record(u32, Record),
     Fact(Fact),
     Show(u32, View),
-    Loss(Loss, u64),
-    /// All losses so far.
-    Losses,
     Forget(u32),
 }
 
@@ -110,8 +105,6 @@ pub(super) fn give(sink: &mut dyn Sink, message: Message) -> io::Result<()> {
             sink.show(program, &view);
             Ok(())
         }
-        Message::Loss(loss, refused) => sink.loss(&loss, refused),
-        Message::Losses => Ok(()),
         Message::Forget(program) => sink.forget(program),
     }
 }
@@ -142,7 +135,6 @@ impl State {
         self.lost += self.records as u64;
         (self.records, self.bytes, self.others) = (0, 0, 0);
         self.messages.clear();
-        self.losses.clear();
     }
 
     /// Checks that something is still taken.
@@ -197,30 +189,13 @@ impl Waiting {
             self.closing.begin();
             return Ok(());
         }
-        let message = match message {
-            Message::Record(_, ref record) => {
+        match &message {
+            Message::Record(_, record) => {
                 state.records += 1;
                 state.bytes += size(record);
-                message
             }
-            // They come again and again, and are one message until it is taken.
-            Message::Loss(loss, refused) => {
-                let is_first = state.losses.is_empty();
-                let place = (loss.program, loss.probe);
-                let (sum, known) = state.losses.entry(place).or_insert((Loss { dropped: 0, ..loss }, 0));
-                (sum.time, sum.dropped) = (loss.time, sum.dropped.saturating_add(loss.dropped));
-                *known = known.saturating_add(refused);
-                if !is_first {
-                    return Ok(());
-                }
-                state.others += 1;
-                Message::Losses
-            }
-            message => {
-                state.others += 1;
-                message
-            }
-        };
+            _ => state.others += 1,
+        }
         state.messages.push_back(message);
         self.news.notify_all();
         Ok(())
@@ -314,18 +289,10 @@ impl Waiting {
                 state = self.idle(&mut *sink, state);
                 continue;
             };
-            let losses = match message {
-                Message::Losses => mem::take(&mut state.losses),
-                _ => BTreeMap::new(),
-            };
             let is_record = matches!(message, Message::Record(..));
             (state.busy, state.in_hand) = (Some(Instant::now()), is_record);
             drop(state);
-            let result = guarded(|| {
-                let mut losses = losses.into_values();
-                losses.try_for_each(|(loss, refused)| sink.loss(&loss, refused))?;
-                give(&mut *sink, message)
-            });
+            let result = guarded(|| give(&mut *sink, message));
             state = self.state();
             if state.left_alone {
                 return;

@@ -1,0 +1,45 @@
+//! What several targets are given together, whoever has them.
+
+use std::io;
+
+use trace::Record;
+
+use super::Open;
+
+/// Gives a record of a program to its targets. It is taken where one of them takes it; what there is to tell of others is told.
+///
+/// # Errors
+/// None has taken it: why the last has not.
+pub(crate) fn record<'a>(
+    targets: impl Iterator<Item = &'a mut Open>,
+    program: usize,
+    record: &Record,
+    mut tell: impl FnMut(&str),
+) -> io::Result<()> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    for target in targets {
+        match target.recording.record(program, record) {
+            Ok(()) => result = Ok(()),
+            Err(error) => {
+                target.failure(&error).iter().for_each(|text| tell(text));
+                result = result.or(Err(error));
+            }
+        }
+    }
+    result
+}
+
+/// Lets them write what they keep. What cannot be written is lost, which is told once for each.
+pub(crate) fn idle<'a>(targets: impl Iterator<Item = &'a mut Open>, mut tell: impl FnMut(&str)) {
+    for target in targets {
+        target.recording.sink().refresh(&mut tell);
+        if let Err(error) = target.recording.idle() {
+            target.failure(&error).iter().for_each(|text| tell(text));
+        }
+    }
+}
+
+/// Whether all can take records now: one that is slow holds up all, as their records come from the same memory.
+pub(crate) fn are_ready<'a>(mut targets: impl Iterator<Item = &'a mut Open>) -> bool {
+    targets.all(|target| target.recording.sink().is_ready())
+}
