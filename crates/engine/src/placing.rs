@@ -78,7 +78,7 @@ impl Tracer<'_> {
                     return Ok((thread, stop));
                 }
             };
-            traps = self.settle_left(&mut work, program, left);
+            traps = self.settle_left(tid, &mut work, program, left);
             count -= work.plan.refused.len();
             if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
                 return Ok((thread, stop));
@@ -105,11 +105,18 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// Sites that did not become jumps: those that are to be traps, with the reason noted. The others are refused.
-    fn settle_left(&mut self, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
-        let program = &mut self.programs[number];
+    /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.
+    fn settle_left(&mut self, tid: i32, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
         let mut traps = Vec::with_capacity(left.len());
-        for Left { site, reason, can_trap } in left {
+        let mut demoted = Vec::new();
+        for Left { site, reason, can_trap, was } in left {
+            if was.is_some() {
+                note_trapped(&mut self.programs, &site.0.uses, &reason, was);
+                demoted.push((site.0.address, reason));
+                traps.push(site);
+                continue;
+            }
+            let program = &mut self.programs[number];
             let probes = site.0.uses.iter().filter_map(|wanted| match *wanted {
                 Use::Probe { program, probe } if program == number => Some(probe),
                 _ => None,
@@ -125,14 +132,23 @@ impl Tracer<'_> {
                             false => format!("nothing can be written there: {reason}"),
                         },
                     });
-                } else {
-                    program.probes[probe].why_trapped.get_or_insert_with(|| reason.clone());
-                    program.probes[probe].sites.trap(&reason);
+                } else if program.options.engine != Engine::Trap {
+                    program.probes[probe].trapped(&reason, None);
                 }
             }
             if program.options.engine != Engine::Jump && can_trap {
                 traps.push(site);
             }
+        }
+        if let Some((address, reason)) = demoted.first() {
+            let others = match demoted.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let module = work.module.path.display();
+            self.tell_once(Note::Other(format!(
+                "process {tid}: {module}: the jump at {address:#x}{others} became a trap, which takes longer: {reason}"
+            )));
         }
         traps
     }
@@ -277,13 +293,22 @@ pub(crate) fn set_armed(programs: &mut [Program], uses: &[Use], address: u64, ta
     }
 }
 
+/// Notes that the probes among a site's users trap there, which was a jump by a tactic so far.
+fn note_trapped(programs: &mut [Program], uses: &[Use], reason: &str, was: Option<&'static str>) {
+    for wanted in uses {
+        if let Use::Probe { program, probe } = *wanted {
+            programs[program].probes[probe].trapped(reason, was);
+        }
+    }
+}
+
 /// Counts a site that traps since its program's probes are to.
 fn count_asked(programs: &mut [Program], uses: &[Use]) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted
             && programs[program].options.engine == Engine::Trap
         {
-            programs[program].probes[probe].sites.trap("as asked");
+            programs[program].probes[probe].sites.trap("as asked", None);
         }
     }
 }

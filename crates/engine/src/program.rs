@@ -190,15 +190,21 @@ pub struct SiteCounts {
 impl SiteCounts {
     /// A site has become a jump; `before` is the tactic of the jump that it was.
     pub(crate) fn jump(&mut self, tactic: &'static str, before: Option<&'static str>) {
-        if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {
-            *count = count.saturating_sub(1);
-        }
+        self.no_jump(before);
         *self.jumps.entry(tactic).or_insert(0) += 1;
-        self.jumps.retain(|_, count| *count > 0);
     }
 
-    /// A site traps.
-    pub(crate) fn trap(&mut self, reason: &str) {
+    /// A site is no jump by this tactic any more.
+    fn no_jump(&mut self, before: Option<&'static str>) {
+        if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {
+            *count = count.saturating_sub(1);
+            self.jumps.retain(|_, count| *count > 0);
+        }
+    }
+
+    /// A site traps; `before` is the tactic of the jump that it was.
+    pub(crate) fn trap(&mut self, reason: &str, before: Option<&'static str>) {
+        self.no_jump(before);
         *self.traps.entry(general(reason)).or_insert(0) += 1;
     }
 }
@@ -275,6 +281,12 @@ impl Probe {
             counts.dropped += counted.word(DROPPED);
         }
         counts
+    }
+
+    /// A site of it traps, and why; `before` is the tactic of the jump that it was.
+    pub(crate) fn trapped(&mut self, reason: &str, before: Option<&'static str>) {
+        self.why_trapped.get_or_insert_with(|| reason.to_owned());
+        self.sites.trap(reason, before);
     }
 
     /// Records that were dropped so far.

@@ -19,7 +19,7 @@ use crate::space::ModuleKey;
 use crate::window::Window;
 
 /// A site's changes are no farther from it: where a short jump leads, and the bytes of a jump.
-const FAR: u64 = 128 + LONGEST as u64;
+pub(crate) const FAR: u64 = 128 + LONGEST as u64;
 
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;

@@ -44,3 +44,4 @@ mod targets;
 mod templates;
 mod threads;
 mod top;
+mod waves;

@@ -21,6 +21,8 @@ pub(crate) struct Left {
     pub(crate) reason: String,
     /// Whether it can trap instead: not where the jumps of others rely on its bytes.
     pub(crate) can_trap: bool,
+    /// The tactic of the jump that it has been so far, if it was one already: it is none any more.
+    pub(crate) was: Option<&'static str>,
 }
 
 /// What is to be armed in a module.
@@ -73,7 +75,7 @@ impl Tracer<'_> {
             Sites::Planned(planned) => planned,
             Sites::Drafted(draft) => draft.into_sites().collect(),
         };
-        let left = left.into_iter().map(|site| Left { site, reason: why.clone(), can_trap });
+        let left = left.into_iter().map(|site| Left { site, reason: why.clone(), can_trap, was: None });
         Ok((thread, stop, Ok(left.collect())))
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use patch::tactic::{Code, Flow, Limits, Plan, Planner, Site, Space as Free};
 use process::{Mapping, Module};
@@ -10,7 +11,7 @@ use super::draft::Basis;
 use super::handlers::Ready;
 use super::proof;
 use super::text::Text;
-use crate::site::Planned;
+use crate::site::{Armed, Jump, Planned, Use};
 use crate::slots;
 use crate::space::Space;
 
@@ -32,9 +33,24 @@ pub(crate) struct Around<'a> {
     pub(crate) limits: Limits,
     /// Whether nobody has executed the module's code yet.
     pub(crate) fresh: bool,
+    /// The programs whose probes are never to trap.
+    pub(crate) strict: Vec<usize>,
 }
 
 impl Around<'_> {
+    /// The site at an address, if it is a jump now.
+    pub(crate) fn jump_at(&self, address: u64) -> Option<(&Armed, &Rc<Jump>)> {
+        let armed = self.space.sites.get(&address)?;
+        Some((armed, armed.jump()?))
+    }
+
+    /// Whether there is a jump at an address that must not become a trap.
+    pub(crate) fn stays_a_jump(&self, address: u64) -> bool {
+        let strict =
+            |wanted: &Use| matches!(wanted, Use::Probe { program, .. } if self.strict.contains(program));
+        self.jump_at(address).is_some_and(|(armed, _)| armed.site().uses.iter().any(strict))
+    }
+
     /// Plans the jumps of sites, with groups among them if there are to be any.
     pub(crate) fn plan(
         &self,

@@ -111,7 +111,7 @@ impl Tracer<'_> {
             Err(reason) => {
                 let can_trap = self.spaces.get(&number).is_some_and(|space| space.planner.is_none());
                 let left = draft.into_sites();
-                let left = left.map(|site| Left { site, reason: reason.clone(), can_trap });
+                let left = left.map(|site| Left { site, reason: reason.clone(), can_trap, was: None });
                 return Ok(Written::Nothing(Ok(Carried::Out(left.collect()))));
             }
         };
@@ -159,8 +159,9 @@ impl Tracer<'_> {
 
     /// Writes the sites, all threads being held, and notes what has become of them.
     fn write_sites(&mut self, number: u32, draft: Draft, held: &Held) -> Vec<Left> {
-        let Draft { after, trampolines, restore, left, writing, code, fresh, texts, .. } = draft;
+        let Draft { after, trampolines, restore, mut left, demoted, writing, code, fresh, texts, .. } = draft;
         let Some(space) = self.spaces.get_mut(&number) else { return left };
+        left.extend(demoted);
         let Writing { mut armed, notes, probed, retired, mut out, batch, .. } = writing;
         let memory = &space.code.memory;
         // They are known before any thread can be in them.

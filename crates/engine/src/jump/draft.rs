@@ -12,7 +12,7 @@ use patch::tactic::{Limits, Plan, Planner, Write};
 use process::{Mapping, Module, Status};
 
 use super::around::{Around, NEAR, REACH, free};
-use super::emit::{Emitted, emit};
+use super::emit::{Emitted, emit, in_the_way};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
 use super::tail;
@@ -22,7 +22,8 @@ use super::{Ground, Left, New};
 use crate::change::Change;
 use crate::mapping;
 use crate::place::critical_sections;
-use crate::site::{Jump, Planned};
+use crate::program::{Engine, Program};
+use crate::site::{FAR, Jump, Planned, Use};
 use crate::slots::{self, Gap, Growth};
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
@@ -109,6 +110,8 @@ pub(crate) struct Draft {
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
+    /// Sites that are jumps, and will trap: others could not be armed otherwise.
+    pub(crate) demoted: Vec<Left>,
 }
 
 impl Draft {
@@ -126,7 +129,7 @@ impl Draft {
     }
 
     fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
-        let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap });
+        let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap, was: None });
         self.left.extend(left);
     }
 }
@@ -185,6 +188,9 @@ impl Tracer<'_> {
             }
         }
         let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
+        let jumps_alone =
+            |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
+        let never: Vec<usize> = self.programs.iter().enumerate().filter_map(jumps_alone).collect();
         let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
         if strict {
             for group in &mut groups {
@@ -218,8 +224,18 @@ impl Tracer<'_> {
         for group in groups {
             let entered = self.entered.of(module, &group.text);
             let (free, trampolines) = free(&known, draft.area, tid, &mappings, &group.text);
-            let around =
-                Around { space, module, entered, kept: kept.clone(), free, trampolines, limits, fresh };
+            let (kept, strict_programs) = (kept.clone(), never.clone());
+            let around = Around {
+                space,
+                module,
+                entered,
+                kept,
+                free,
+                trampolines,
+                limits,
+                fresh,
+                strict: strict_programs,
+            };
             draft.plan(group, &around, &mut known, strict);
         }
         if strict && !draft.left.is_empty() && is_first {
@@ -346,6 +362,10 @@ impl Draft {
         let Group { text, mut ready, mut others } = group;
         let there = known.planner.is_some();
         let mut groups = around.fresh;
+        let stays = |address: &u64| around.stays_a_jump(*address);
+        let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
+        let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
+        asked.into_iter().for_each(|(reason, site)| self.leave([(site, reason)], false));
         // One more than it takes, for the plan without groups.
         for round in 0..=ROUNDS {
             let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
@@ -362,6 +382,19 @@ impl Draft {
                 let gone = without.iter().filter_map(|&at| Some((ready.remove(&at)?.planned, reason(at))));
                 self.leave(gone.collect::<Vec<_>>(), true);
                 continue;
+            }
+            let stuck = plan.traps.iter().map(|(address, _)| *address).find(stays);
+            if let Some(address) = stuck.filter(|_| round + 1 < ROUNDS) {
+                let near = address.saturating_sub(FAR)..address.saturating_add(FAR);
+                let found: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
+                let mut gone: Vec<Planned> =
+                    found.into_iter().filter_map(|site| Some(ready.remove(&site)?.planned)).collect();
+                let other = others.extract_if(.., |(site, _)| near.contains(&site.0.address));
+                gone.extend(other.map(|(site, _)| site));
+                if !gone.is_empty() {
+                    self.leave(gone.into_iter().map(|site| (site, in_the_way(address))), false);
+                    continue;
+                }
             }
             let mut room = known.room.clone();
             match emit(around, &plan, &text, &ready, &mut room) {
@@ -396,7 +429,7 @@ impl Draft {
         mut ready: BTreeMap<u64, Ready>,
         others: Vec<(Planned, String)>,
     ) {
-        let Emitted { jumps, trampolines, code, pads, ways } = emitted;
+        let Emitted { jumps, trampolines, code, pads, ways, demoted } = emitted;
         for (planned, jump) in jumps {
             let drafted = match (planned, ready.remove(&jump.shape.address)) {
                 (_, Some(ready)) => Drafted { planned: ready.planned, jump, asked: true },
@@ -411,6 +444,22 @@ impl Draft {
             .map(|(address, reason)| (*address, (reason.to_string(), true)))
             .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
             .collect();
+        for (site, tactic) in demoted {
+            let address = site.0.address;
+            let asked = others.iter().find(|(other, _)| other.0.address == address);
+            let reason = match asked {
+                Some((_, reason)) => reason.clone(),
+                None => "others were armed around it that leave no room for a jump".to_owned(),
+            };
+            // Where it was asked for, the trap is written below.
+            if let Some(change) = text.trap(address).filter(|_| asked.is_none()) {
+                self.traps.push(change);
+            }
+            if asked.is_some() && site.0.uses.iter().all(|wanted| *wanted == Use::Neighbour) {
+                continue;
+            }
+            self.demoted.push(Left { site, reason, can_trap: true, was: Some(tactic) });
+        }
         let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
         for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
             let address = site.0.address;
@@ -421,7 +470,7 @@ impl Draft {
             if can_trap && let Some(change) = text.trap(address) {
                 self.traps.push(change);
             }
-            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap });
+            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap, was: None });
         }
         for pad in pads {
             let at = plan.map.partition_point(|run| run.end <= pad.address);
@@ -442,7 +491,12 @@ impl Draft {
     fn into_all_left(mut self, can_trap: bool) -> Vec<Left> {
         let mut left = std::mem::take(&mut self.left);
         let reason = "others of its program cannot be armed";
-        left.extend(self.into_sites().map(|site| Left { site, reason: reason.to_owned(), can_trap }));
+        left.extend(self.into_sites().map(|site| Left {
+            site,
+            reason: reason.to_owned(),
+            can_trap,
+            was: None,
+        }));
         left
     }
 }

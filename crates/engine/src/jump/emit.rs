@@ -25,6 +25,8 @@ pub(crate) struct Emitted {
     pub(crate) pads: Vec<Write>,
     /// The jumps on the way: each with its site and its trampoline.
     pub(crate) ways: Vec<(u64, u64, u64)>,
+    /// Sites that are to trap, and by which tactic each is a jump now.
+    pub(crate) demoted: Vec<(Planned, &'static str)>,
 }
 
 impl Emitted {
@@ -57,10 +59,11 @@ pub(crate) fn emit(
 ) -> Result<Emitted, String> {
     let (space, within) = (around.space, &around.trampolines);
     let mut emitted = Emitted::default();
-    let jump_at = |address: &u64| space.sites.get(address).and_then(Armed::jump);
-    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| jump_at(address).is_some()) {
-        return Err(format!("the jump at {address:#x} would have to become a trap"));
+    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| around.stays_a_jump(*address)) {
+        return Err(in_the_way(*address));
     }
+    let demoted = plan.traps.iter().filter_map(|(address, _)| around.jump_at(*address));
+    emitted.demoted.extend(demoted.map(|(armed, jump)| (Planned(armed.site().clone()), jump.tactic)));
     let shapes: HashMap<u64, &Shape> = plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
     let trapped: HashSet<u64> = plan.traps.iter().map(|(address, _)| *address).collect();
     let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
@@ -118,6 +121,11 @@ pub(crate) fn emit(
     Ok(emitted)
 }
 
+/// Why something cannot be done that a jump would have to become a trap for.
+pub(crate) fn in_the_way(address: u64) -> String {
+    format!("the jump at {address:#x} would have to become a trap, which `--engine jump` has ruled out")
+}
+
 /// What is, or will be, behind a site.
 struct Following<'a> {
     sites: &'a Sites,
@@ -135,7 +143,8 @@ impl Behind for Following<'_> {
     }
 
     fn jump_end(&self, address: u64) -> Option<u64> {
-        let there = || Some(&self.sites.get(&address)?.jump()?.shape);
+        let there =
+            || Some(&self.sites.get(&address)?.jump().filter(|_| !self.trapped.contains(&address))?.shape);
         Some(shape::end(self.shapes.get(&address).copied().or_else(there)?))
     }
 }

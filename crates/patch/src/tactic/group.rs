@@ -126,25 +126,35 @@ impl Planner {
 
     /// Takes apart the group that a new site is in the middle of: its first instruction is to have a jump of its own.
     pub(super) fn ungroup(&mut self, address: u64) {
-        let Some((first, entry)) = self.entries.range(..address).next_back() else { return };
+        let Some((&first, entry)) = self.entries.range(..address).next_back() else { return };
         let grouped = entry.placement().and_then(|placement| placement.group.as_ref());
         if grouped.is_some_and(|group| group.followers.iter().any(|(follower, _)| *follower == address)) {
-            let (first, guest, length, original) = (*first, entry.guest, entry.length, entry.original);
-            // What was left over of the group is the new site's own.
-            if let Some(guest) = guest {
-                let joint = self.entries.get(&guest).and_then(|entry| entry.placement()?.joint);
-                self.unplace(guest);
-                self.open.insert(guest);
-                if let Some(joint) = joint {
-                    self.redo_reliers(joint.address, &joint.original);
-                }
-            }
-            self.unplace(first);
-            self.redo_reliers(first, &original[..usize::from(length)]);
+            self.dismiss(first);
             if let Some(entry) = self.entries.get_mut(&first) {
                 entry.alone = true;
             }
             self.open.insert(first);
+        }
+    }
+
+    /// Takes the jump of an entry away, which is open then. Whoever relies on it, or is in what it leaves over, is to have a new one.
+    pub(super) fn dismiss(&mut self, address: u64) {
+        let Some(entry) = self.entries.get(&address) else { return };
+        let (guest, length, original) = (entry.guest, usize::from(entry.length), entry.original);
+        let joint_of = |planner: &Planner, address| planner.entries.get(&address)?.placement()?.joint;
+        let joint = joint_of(self, address);
+        if let Some(guest) = guest {
+            let joint = joint_of(self, guest);
+            self.unplace(guest);
+            self.open.insert(guest);
+            if let Some(joint) = joint {
+                self.redo_reliers(joint.address, &joint.original);
+            }
+        }
+        self.unplace(address);
+        self.redo_reliers(address, &original[..length]);
+        if let Some(joint) = joint {
+            self.redo_reliers(joint.address, &joint.original);
         }
     }
 }

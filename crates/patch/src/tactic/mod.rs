@@ -72,7 +72,8 @@ pub struct Site {
     pub address: u64,
     /// Of the instruction, in bytes: 1 to 15.
     pub length: usize,
-    /// False where the site is to be trapped whatever is possible; what follows from a breakpoint at it is planned all the same.
+    /// False where the site is to be trapped whatever is possible, even if it is a jump already; what follows from a breakpoint at it is
+    /// planned all the same.
     pub jump: bool,
 }
 

@@ -147,7 +147,7 @@ impl Planner {
 
     /// Looks again at sites that found no jump: those above them have one by now, which may be another one.
     fn try_again(&mut self, code: &Code<'_>, space: &Space<'_>, sites: &[Site]) {
-        for Site { address, .. } in sites {
+        for Site { address, .. } in sites.iter().filter(|site| site.jump) {
             let failed = |entry: &Entry| entry.state == State::Trap(Reason::NoJump);
             // Who relies on the breakpoint has a jump because of it.
             if !self.entries.get(address).is_some_and(failed) || self.image.byte(*address).relied > 0 {
@@ -169,13 +169,17 @@ impl Planner {
     fn admit(&mut self, code: &Code<'_>, site: Site) -> Result<Option<Reason>, Reason> {
         let end = site.address.checked_add(site.length as u64).ok_or(Reason::Outside)?;
         if self.entries.contains_key(&site.address) {
+            if !site.jump {
+                self.dismiss(site.address);
+            }
             self.touch(site.address);
             let entry = self.entries.get_mut(&site.address).ok_or(Reason::Outside)?;
             entry.purpose = Purpose::Site;
-            // It is planned already; where it is a jump or a trap, it stays one.
+            // It is planned already; a trap stays one.
             return Ok(match entry.state {
                 State::Trap(reason) => Some(reason),
-                State::Jump(_) | State::Open => None,
+                State::Jump(_) | State::Open if site.jump => None,
+                State::Jump(_) | State::Open => Some(Reason::Asked),
             });
         }
         self.ungroup(site.address);
