@@ -121,13 +121,16 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
 
 #[test]
 fn whatever_is_planned_and_removed() {
-    let (mut jumps, mut traps, mut grouped, mut over, mut within) = (0, 0, 0, 0, 0);
+    let (mut jumps, mut traps, mut grouped, mut over, mut within, mut grown) = (0, 0, 0, 0, 0, 0);
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let mappings = [0, 3, 20, 60_000][random.below(4) as usize];
         let count = 10 + random.below(120) as usize;
         let mut world = random_world(&mut random, count, mappings);
         for _ in 0..6 {
+            if random.below(4) == 0 {
+                grown += usize::from(world.grow(0x1000_0000));
+            }
             if random.below(3) > 0 {
                 let mut sites = choose(&world, &mut random);
                 // Those that trap already: as asked, or for another reason.
@@ -169,5 +172,5 @@ fn whatever_is_planned_and_removed() {
     eprintln!(
         "{jumps} jumps, {traps} traps at the end; {grouped} jumps over several instructions, {over} over padding and {within} in padding on the way"
     );
-    assert!(jumps > 3000 && traps > 500 && grouped > 50 && over > 20 && within > 20);
+    assert!(jumps > 3000 && traps > 500 && grouped > 50 && over > 20 && within > 20 && grown > 100);
 }

@@ -91,7 +91,6 @@ impl Around<'_> {
 /// What is free for landing pads around some code, and where the trampolines are.
 pub(crate) fn free(
     known: &Basis,
-    area: Option<(u64, u64)>,
     tid: i32,
     mappings: &[Mapping],
     text: &Text,
@@ -101,7 +100,7 @@ pub(crate) fn free(
     let near = |&(base, size): &(u64, u64)| {
         base + size > range.start.saturating_sub(NEAR) && base < range.end.saturating_add(NEAR)
     };
-    let areas = area.into_iter().chain(known.room.areas().filter(near));
+    let areas = known.room.areas().filter(near);
     let trampolines = areas.fold(0..0, |all: Range<u64>, (base, size)| match all.is_empty() {
         true => base..base + size,
         false => all.start.min(base)..all.end.max(base + size),

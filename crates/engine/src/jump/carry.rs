@@ -147,11 +147,11 @@ impl Tracer<'_> {
                 return Ok((thread, stop, Err(reason)));
             }
         }
-        let pieces: Vec<(u64, u64)> = draft.area.iter().chain(&draft.pads).copied().collect();
+        let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
         if let Some(space) = self.spaces.get_mut(&number).filter(|_| mapped.is_ok()) {
             space.mappings += pieces.len();
-            draft.area.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
+            draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
             draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
         }
         Ok((thread, stop, mapped))

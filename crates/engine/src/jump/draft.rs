@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Range, RangeInclusive};
 
-use agent::layout::PAGE;
 use patch::tactic::{Limits, Plan, Planner, Write};
 use process::{Mapping, Module, Status};
 
-use super::around::{Around, NEAR, REACH, free};
-use super::emit::{Emitted, emit, in_the_way};
+use super::area;
+use super::around::{Around, NEAR, free};
+use super::emit::{Emitted, Obstacle, emit, in_the_way};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
 use super::tail;
@@ -24,14 +24,10 @@ use crate::mapping;
 use crate::place::critical_sections;
 use crate::program::{Engine, Program};
 use crate::site::{FAR, Jump, Planned, Use};
-use crate::slots::{self, Gap, Growth};
+use crate::slots::Growth;
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
-/// The smallest area that is mapped for trampolines, in bytes.
-const AREA: u64 = 1 << 16;
-/// How far below the code trampolines are put rather than above it.
-const BELOW: u64 = 1 << 26;
 /// Bytes of code, from a site on, by which is judged whether the flags are live there.
 const AHEAD: usize = 128;
 /// How often a plan is made again without the sites for which there is no jump.
@@ -91,7 +87,7 @@ pub(crate) struct Draft {
     /// Whether the ground is to be mapped first.
     pub(crate) lays_ground: bool,
     /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
-    pub(crate) area: Option<(u64, u64)>,
+    pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
     /// The code as it was read, and the sites in it that trapped then.
     pub(crate) texts: Vec<Text>,
@@ -203,16 +199,23 @@ impl Tracer<'_> {
                 return draft;
             }
         }
-        let any = groups.iter().any(|group| !group.ready.is_empty());
-        if !any && !is_planned {
+        let Some(space) = self.spaces.get(&number) else { return draft };
+        let any = |groups: &[Group]| groups.iter().any(|group| !group.ready.is_empty());
+        if any(&groups)
+            && let Err(reason) = draft.choose_areas(space, tid, &mappings, &groups, &mut known, self.serving)
+        {
+            for group in &mut groups {
+                let ready = std::mem::take(&mut group.ready).into_values();
+                let ready = ready.map(|ready| (ready.planned, reason.clone()));
+                match strict {
+                    true => draft.leave(ready, true),
+                    false => group.others.extend(ready),
+                }
+            }
+        }
+        if !any(&groups) && !is_planned {
             draft.leave(groups.into_iter().flat_map(|group| group.others), true);
             return draft;
-        }
-        let Some(space) = self.spaces.get(&number) else { return draft };
-        if any && let Err(reason) = draft.choose_area(space, tid, &mappings, &groups, &mut known) {
-            let ready = groups.iter_mut().flat_map(|group| std::mem::take(&mut group.ready).into_values());
-            let ready: Vec<_> = ready.map(|ready| (ready.planned, reason.clone())).collect();
-            draft.leave(ready, !is_planned);
         }
         let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
@@ -223,7 +226,7 @@ impl Tracer<'_> {
         kept.sort_by_key(|range| range.start);
         for group in groups {
             let entered = self.entered.of(module, &group.text);
-            let (free, trampolines) = free(&known, draft.area, tid, &mappings, &group.text);
+            let (free, trampolines) = free(&known, tid, &mappings, &group.text);
             let (kept, strict_programs) = (kept.clone(), never.clone());
             let around = Around {
                 space,
@@ -308,28 +311,16 @@ impl Tracer<'_> {
     }
 }
 
-/// Where trampolines are to be, of these gaps, the nearest of which is first; `lowest` is where the code begins.
-///
-/// Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
-/// below the code more of them can. But where there is less than that below it (a program at fixed addresses), the little that
-/// there is has to be for landing pads.
-pub(crate) fn best_gap(gaps: &[Gap], size: u64, lowest: u64) -> Option<u64> {
-    let is_better = |gap: &&Gap| match lowest < REACH {
-        true => gap.start > lowest,
-        false => gap.start + size <= lowest && lowest - gap.start <= BELOW,
-    };
-    gaps.iter().find(is_better).or(gaps.first()).map(|gap| gap.start)
-}
-
 impl Draft {
-    /// Chooses a place for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
-    fn choose_area(
+    /// Chooses places for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
+    fn choose_areas(
         &mut self,
         space: &Space,
         tid: i32,
         mappings: &[Mapping],
         groups: &[Group],
         known: &mut Basis,
+        more_to_come: bool,
     ) -> Result<(), String> {
         let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
         let (mut size, mut near) = (0, 0);
@@ -346,14 +337,16 @@ impl Draft {
         if known.room.has(size, &(first..=last)) {
             return Ok(());
         }
-        let size = size.max(AREA).next_multiple_of(PAGE);
-        mapping::count_mapping(mappings.len(), space.mappings)?;
         let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
-        let gaps = slots::gaps(&known.taken(tid, mappings), size, near, &reach);
-        let start = best_gap(&gaps, size, lowest).ok_or("no free memory within 2 GiB of the module")?;
-        known.room.add(start, size);
-        known.reserve(start, size);
-        self.area = Some((start, size));
+        let taken = known.taken(tid, mappings);
+        let areas = area::choose(&taken, size, &(first..=last), near, lowest, more_to_come)
+            .ok_or("there is not enough free memory within 1 GiB of the module")?;
+        mapping::count_mapping(mappings.len() + areas.len() - 1, space.mappings)?;
+        for &(start, size) in &areas {
+            known.room.add(start, size);
+            known.reserve(start, size);
+        }
+        self.areas = areas;
         Ok(())
     }
 
@@ -365,7 +358,7 @@ impl Draft {
         let stays = |address: &u64| around.stays_a_jump(*address);
         let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
         let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
-        asked.into_iter().for_each(|(reason, site)| self.leave([(site, reason)], false));
+        asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
         // One more than it takes, for the plan without groups.
         for round in 0..=ROUNDS {
             let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
@@ -383,19 +376,6 @@ impl Draft {
                 self.leave(gone.collect::<Vec<_>>(), true);
                 continue;
             }
-            let stuck = plan.traps.iter().map(|(address, _)| *address).find(stays);
-            if let Some(address) = stuck.filter(|_| round + 1 < ROUNDS) {
-                let near = address.saturating_sub(FAR)..address.saturating_add(FAR);
-                let found: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
-                let mut gone: Vec<Planned> =
-                    found.into_iter().filter_map(|site| Some(ready.remove(&site)?.planned)).collect();
-                let other = others.extract_if(.., |(site, _)| near.contains(&site.0.address));
-                gone.extend(other.map(|(site, _)| site));
-                if !gone.is_empty() {
-                    self.leave(gone.into_iter().map(|site| (site, in_the_way(address))), false);
-                    continue;
-                }
-            }
             let mut room = known.room.clone();
             match emit(around, &plan, &text, &ready, &mut room) {
                 Ok(emitted) => {
@@ -409,8 +389,13 @@ impl Draft {
                     groups = false;
                     continue;
                 }
+                Err(obstacle)
+                    if round < ROUNDS && self.yield_to(&obstacle, &mut ready, &mut others, strict) =>
+                {
+                    continue;
+                }
                 // What was there before stays as it is.
-                Err(reason) => {
+                Err(Obstacle { reason, .. }) => {
                     let ready = std::mem::take(&mut ready).into_values();
                     self.leave(ready.map(|it| (it.planned, reason.clone())), !there);
                     self.leave(std::mem::take(&mut others), !there);
@@ -418,6 +403,32 @@ impl Draft {
             }
             return;
         }
+    }
+
+    /// Something at an address is in the way of the sites around it: those that were to be jumps are to trap, or, where none was or none
+    /// is to trap, are left as they are. False if there are none.
+    fn yield_to(
+        &mut self,
+        Obstacle { at, reason }: &Obstacle,
+        ready: &mut BTreeMap<u64, Ready>,
+        others: &mut Vec<(Planned, String)>,
+        strict: bool,
+    ) -> bool {
+        let near = at.saturating_sub(FAR)..at.saturating_add(FAR);
+        let jumps: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
+        let jumps = jumps.into_iter().filter_map(|site| Some((ready.remove(&site)?.planned, reason.clone())));
+        let jumps: Vec<_> = jumps.collect();
+        let traps: Vec<_> = match jumps.is_empty() {
+            true => others.extract_if(.., |(site, _)| near.contains(&site.0.address)).collect(),
+            false => Vec::new(),
+        };
+        let any = !jumps.is_empty() || !traps.is_empty();
+        self.leave(traps.into_iter().map(|(site, _)| (site, reason.clone())), false);
+        match strict {
+            true => self.leave(jumps, true),
+            false => others.extend(jumps),
+        }
+        any
     }
 
     /// Notes what is to be done for the sites of one mapping.
@@ -449,7 +460,11 @@ impl Draft {
             let asked = others.iter().find(|(other, _)| other.0.address == address);
             let reason = match asked {
                 Some((_, reason)) => reason.clone(),
-                None => "others were armed around it that leave no room for a jump".to_owned(),
+                None => {
+                    let at = plan.traps.binary_search_by_key(&address, |trap| trap.0);
+                    let own = at.map_or_else(|_| String::new(), |at| format!(" ({})", plan.traps[at].1));
+                    format!("others were armed around it that leave no room for a jump{own}")
+                }
             };
             // Where it was asked for, the trap is written below.
             if let Some(change) = text.trap(address).filter(|_| asked.is_none()) {

@@ -56,7 +56,7 @@ pub(crate) fn emit(
     text: &Text,
     ready: &BTreeMap<u64, Ready>,
     room: &mut Room,
-) -> Result<Emitted, String> {
+) -> Result<Emitted, Obstacle> {
     let (space, within) = (around.space, &around.trampolines);
     let mut emitted = Emitted::default();
     if let Some((address, _)) = plan.traps.iter().find(|(address, _)| around.stays_a_jump(*address)) {
@@ -69,6 +69,8 @@ pub(crate) fn emit(
     let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
     for shape in &plan.jumps {
         let address = shape.address;
+        let obstacle = |reason: String| Obstacle { at: address, reason };
+        let failed = |reason: &str| obstacle(reason.to_owned());
         let mut planned = None;
         let mut followers = Vec::new();
         let next = address + shape.length as u64;
@@ -79,17 +81,19 @@ pub(crate) fn emit(
         let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {
             (Some(ready), _) => {
                 let tail = tail(&ready.planned.0.displaced);
-                let place = emitted.put(Layout { tail: &tail, ..ready.layout() }, room, within, shape)?;
+                let place = emitted.put(Layout { tail: &tail, ..ready.layout() }, room, within, shape);
+                let place = place.map_err(obstacle)?;
                 if !shape.followers.is_empty() {
                     followers = tail;
                 }
                 place
             }
             (None, Some(armed)) => {
-                let jump = armed.jump().ok_or("a trap is in the way")?;
-                let (trampoline, _) = space.jumps.at(jump.trampoline).ok_or("its trampoline is gone")?;
+                let jump = armed.jump().ok_or_else(|| failed("a trap is in the way"))?;
+                let (trampoline, _) =
+                    space.jumps.at(jump.trampoline).ok_or_else(|| failed("its trampoline is gone"))?;
                 if !trampoline.has_followers(shape) {
-                    return Err("a jump covers instructions that do not follow in its trampoline".to_owned());
+                    return Err(failed("a jump covers instructions that do not follow in its trampoline"));
                 }
                 if !shape.followers.is_empty() {
                     followers.clone_from(&jump.followers);
@@ -98,15 +102,15 @@ pub(crate) fn emit(
                 (trampoline.start(), trampoline.entry())
             }
             (None, None) => {
-                let neighbour = text.neighbour(around.module, shape)?;
+                let neighbour = text.neighbour(around.module, shape).map_err(obstacle)?;
                 let displaced = &neighbour.0.displaced;
                 let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail(displaced) };
-                let place = emitted.put(layout, room, within, shape)?;
+                let place = emitted.put(layout, room, within, shape).map_err(obstacle)?;
                 planned = Some(neighbour);
                 place
             }
         };
-        let written = text.written(shape, entry).ok_or("a trampoline is out of reach")?;
+        let written = text.written(shape, entry).ok_or_else(|| failed("a trampoline is out of reach"))?;
         emitted.ways.extend(shape::ways(address, &written).map(|at| (at, address, start)));
         let jump = Jump {
             changes: written.changes,
@@ -121,9 +125,18 @@ pub(crate) fn emit(
     Ok(emitted)
 }
 
-/// Why something cannot be done that a jump would have to become a trap for.
-pub(crate) fn in_the_way(address: u64) -> String {
-    format!("the jump at {address:#x} would have to become a trap, which `--engine jump` has ruled out")
+/// Why a plan cannot be carried out.
+pub(crate) struct Obstacle {
+    /// The site for which it cannot.
+    pub(crate) at: u64,
+    pub(crate) reason: String,
+}
+
+/// A jump would have to become a trap that must not.
+pub(crate) fn in_the_way(at: u64) -> Obstacle {
+    let reason =
+        format!("the jump at {at:#x} would have to become a trap, which `--engine jump` has ruled out");
+    Obstacle { at, reason }
 }
 
 /// What is, or will be, behind a site.

@@ -15,7 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `suits` | which sites may become jumps |
-//! | `draft`, `around`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, what is proven, the code |
+//! | `draft`, `around`, `area`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
@@ -25,6 +25,7 @@
 //! | `pulse`, `waiting` | the reader's sign of life; threads that wait for room |
 //! | `signal`, `out` | signals of threads that are in a trampoline; threads are taken out of one |
 
+mod area;
 mod arm;
 mod around;
 mod back;
@@ -65,11 +66,12 @@ use std::rc::Rc;
 use crate::change::Change;
 use crate::hold::Held;
 use crate::site::Jump;
+pub(crate) use area::best_gap;
 pub(crate) use arm::{Left, Sites};
 pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Words};
 pub(crate) use compile::has_limits;
-pub(crate) use draft::{Basis, Draft, best_gap};
+pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};
 pub(crate) use identity::{Known, Looks};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
-use super::jump::Placement;
+use super::jump::{JUMP, Placement, pads_allowed, reaches};
 use super::pads::{Luck, Pads};
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
 
@@ -108,7 +108,7 @@ impl Planner {
         sorted.dedup_by_key(|site| site.address);
         let mut trapped = Vec::new();
         for site in &sorted {
-            match self.admit(code, *site) {
+            match self.admit(code, space, *site) {
                 Ok(None) => {
                     self.open.insert(site.address);
                 }
@@ -166,16 +166,19 @@ impl Planner {
     }
 
     /// Makes an entry for a site: none if it is to have a jump, the reason if it is to be trapped.
-    fn admit(&mut self, code: &Code<'_>, site: Site) -> Result<Option<Reason>, Reason> {
+    fn admit(&mut self, code: &Code<'_>, space: &Space<'_>, site: Site) -> Result<Option<Reason>, Reason> {
         let end = site.address.checked_add(site.length as u64).ok_or(Reason::Outside)?;
         if self.entries.contains_key(&site.address) {
-            if !site.jump {
+            let reaches = |entry: &Entry| {
+                entry.placement().is_none_or(|placement| placement.reaches(site.address, space))
+            };
+            if !(site.jump && self.entries.get(&site.address).is_some_and(reaches)) {
                 self.dismiss(site.address);
             }
             self.touch(site.address);
             let entry = self.entries.get_mut(&site.address).ok_or(Reason::Outside)?;
             entry.purpose = Purpose::Site;
-            // It is planned already; a trap stays one.
+            // It is planned already; a trap stays one, and a jump from where a new trampoline can be reached, wherever that is.
             return Ok(match entry.state {
                 State::Trap(reason) => Some(reason),
                 State::Jump(_) | State::Open if site.jump => None,
@@ -355,6 +358,18 @@ impl Code<'_> {
 }
 
 impl Placement {
+    /// Whether all trampolines can be reached by this jump.
+    fn reaches(&self, address: u64, space: &Space<'_>) -> bool {
+        let (lowest, highest) = pads_allowed(space);
+        match self.pad {
+            Some(pad) => (lowest..=highest).contains(&pad),
+            None => {
+                let joint = self.joint.map(|joint| joint.address + JUMP as u64);
+                reaches(joint.unwrap_or(address + self.length() as u64), space)
+            }
+        }
+    }
+
     /// What this jump changes in the program.
     pub(super) fn writes(&self, address: u64, length: u8) -> Vec<Write> {
         let own = self.length().min(length.into());

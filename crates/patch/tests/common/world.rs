@@ -28,6 +28,8 @@ pub struct World {
     pub flow: Option<(Vec<Range<u64>>, Vec<u64>)>,
     pub free: Vec<Range<u64>>,
     pub trampolines: Range<u64>,
+    /// Where the trampolines are of what is moved.
+    homes: HashMap<u64, u64>,
     /// The code as it is now.
     bytes: Vec<u8>,
     /// The bytes of landing pads, as written.
@@ -121,6 +123,7 @@ impl World {
             flow: None,
             free: layout.free,
             trampolines: layout.trampolines,
+            homes: HashMap::new(),
             pads: HashMap::new(),
             mapped: Vec::new(),
             jumps: BTreeMap::new(),
@@ -142,8 +145,29 @@ impl World {
     /// Plans, and applies the plan.
     pub fn plan(&mut self, sites: &[Site]) -> Plan {
         let (plan, _) = self.plan_only(sites);
+        // Who is asked for gets a new trampoline.
+        for site in sites {
+            self.homes.remove(&site.address);
+        }
         self.apply(&plan);
         plan
+    }
+
+    /// There is more room for trampolines, in front, and the next ones are there. False if landing pads are in the way.
+    pub fn grow(&mut self, by: u64) -> bool {
+        let start = self.trampolines.start.saturating_sub(by);
+        let hole = start..self.trampolines.start;
+        let meets = |range: &Range<u64>| range.start < hole.end && hole.start < range.end;
+        if start < 0x1_0000 || self.mapped.iter().any(meets) || hole.contains(&self.address) {
+            return false;
+        }
+        self.trampolines.start = start;
+        let parts = |range: Range<u64>| {
+            [range.start..range.end.min(hole.start), range.start.max(hole.end)..range.end]
+        };
+        self.free = std::mem::take(&mut self.free).into_iter().flat_map(parts).collect();
+        self.free.retain(|range| !range.is_empty());
+        true
     }
 
     /// Plans, and does not apply the plan; how long it took.
@@ -165,7 +189,8 @@ impl World {
 
     /// The trampoline of an instruction: a place of its own.
     fn trampoline(&self, address: u64) -> u64 {
-        self.trampolines.start + (address - self.address)
+        let next = self.trampolines.start + (address - self.address);
+        self.homes.get(&address).copied().unwrap_or(next)
     }
 
     fn apply(&mut self, plan: &Plan) {
@@ -181,15 +206,20 @@ impl World {
             self.mapped.push(range.clone());
         }
         self.free.sort_by_key(|range| range.start);
-        for pad in &plan.pads {
-            self.forget_pad(*pad);
-        }
         for write in &plan.restore {
             self.write(write);
             self.jumps.remove(&write.address);
         }
+        for pad in &plan.pads {
+            self.forget_pad(*pad);
+        }
         for jump in &plan.jumps {
             let trampoline = self.trampoline(jump.address);
+            self.homes.insert(jump.address, trampoline);
+            let old = self.jumps.get(&jump.address).and_then(|old| old.pad);
+            if let Some(pad) = old.filter(|_| old == jump.pad) {
+                self.forget_pad(pad);
+            }
             for write in jump.code(trampoline).expect("the trampoline is in reach") {
                 self.write(&write);
             }
@@ -222,6 +252,7 @@ impl World {
         for write in &removal.restore {
             self.write(write);
             self.jumps.remove(&write.address);
+            self.homes.remove(&write.address);
         }
         for pad in &removal.pads {
             self.forget_pad(*pad);
