@@ -4,6 +4,7 @@
 //! is dropped. The handlers run on its registers. Then the instruction is emulated, or the thread goes on in the
 //! site's slot; the site itself stays as it is, and no other thread is stopped.
 
+use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use patch::Mode;
@@ -87,10 +88,8 @@ impl Tracer<'_> {
                 records.extend(ran.into_iter().flatten().flatten());
             }
         }
-        let over: Vec<Use> = records_over(&self.programs, self.space_uses(tid, address));
-        for wanted in over {
-            self.retire(wanted);
-        }
+        let over = records_over(&self.programs, self.space_uses(tid, address));
+        self.retire(&over);
         records
     }
 
@@ -224,13 +223,18 @@ impl Tracer<'_> {
         Some([log, traces])
     }
 
-    /// Takes a probe that is over out of all processes.
-    pub(crate) fn retire(&mut self, wanted: Use) {
-        if let Use::Probe { program, probe } = wanted
-            && let Some(counted) = &self.programs[program].probes[probe].counted
-        {
-            // No handler of it runs from now on, wherever a jump still leads to one.
-            counted.count(OVER);
+    /// Takes probes that are over out of all processes: each is held once, however many they are.
+    pub(crate) fn retire(&mut self, over: &HashSet<Use>) {
+        if over.is_empty() {
+            return;
+        }
+        for wanted in over {
+            if let Use::Probe { program, probe } = *wanted
+                && let Some(counted) = &self.programs[program].probes[probe].counted
+            {
+                // No handler of it runs from now on, wherever a jump still leads to one.
+                counted.count(OVER);
+            }
         }
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
@@ -243,7 +247,7 @@ impl Tracer<'_> {
             for (&address, armed) in &mut space.sites {
                 let is_jump = planned || armed.jump().is_some();
                 let uses = armed.uses_mut();
-                uses.retain(|&other| other != wanted);
+                uses.retain(|other| !over.contains(other));
                 if uses.is_empty() {
                     let list = if is_jump { &mut jumps } else { &mut empty };
                     list.push((number, address));
@@ -382,7 +386,7 @@ fn word_at(space: &Space, address: u64) -> Option<Word> {
 }
 
 /// The users of a site that are probes which are over by now.
-fn records_over(programs: &[crate::program::Program], uses: &[Use]) -> Vec<Use> {
+fn records_over(programs: &[crate::program::Program], uses: &[Use]) -> HashSet<Use> {
     let over = |wanted: &Use| match *wanted {
         Use::Probe { program, probe } => programs[program].probes[probe].state.is_over(),
         _ => false,

@@ -5,6 +5,7 @@
 //! stay until the process is let go. The variables are the tracer's, so they are read and reset without any process
 //! noticing.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -86,20 +87,25 @@ impl Tracer<'_> {
     pub fn remove(&mut self, number: usize) {
         let Some(program) = self.programs.get_mut(number) else { return };
         program.inserted = false;
-        for probe in 0..program.probes.len() {
-            self.retire(Use::Probe { program: number, probe });
-        }
+        let probes = 0..program.probes.len();
+        let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
+        self.retire(&uses);
         for space in self.spaces.values_mut() {
             space.placed.retain(|(placed, _)| *placed != number);
         }
     }
 
-    /// Takes one probe of a program out of all processes, as its handler's `remove` does.
-    pub fn remove_probe(&mut self, number: usize, probe: usize) {
-        if let Some(state) = self.programs.get_mut(number).and_then(|program| program.probes.get_mut(probe)) {
-            state.state = State::Removed;
-            self.retire(Use::Probe { program: number, probe });
+    /// Takes some probes of a program out of all processes, as their handlers' `remove` does.
+    pub fn remove_probes(&mut self, number: usize, probes: &[usize]) {
+        let Some(program) = self.programs.get_mut(number) else { return };
+        let mut uses = HashSet::with_capacity(probes.len());
+        for &probe in probes {
+            if let Some(state) = program.probes.get_mut(probe) {
+                state.state = State::Removed;
+                uses.insert(Use::Probe { program: number, probe });
+            }
         }
+        self.retire(&uses);
     }
 
     /// Goes on until the programs are placed in all processes that are followed, or the time is over. Says whether they are.

@@ -25,7 +25,7 @@ pub(crate) const FAR: u64 = 128 + LONGEST as u64;
 pub(crate) const INT3: u8 = 0xcc;
 
 /// Who wants to know of a hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     /// A probe of a program.
     Probe {

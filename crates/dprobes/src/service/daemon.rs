@@ -1,6 +1,7 @@
 //! The session itself: one thread traces and answers, another takes requests from the socket.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
@@ -232,13 +233,13 @@ impl Session<'_> {
             self.admit_named(&program, &options, &insert.processes)?;
             insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
-        let points: Vec<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
+        let points: HashSet<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
         // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
         let mut reply = Reply::done("");
         let opened = self.sinks.0.borrow_mut().begin(&targets, insert.lossless, &mut reply.warnings)?;
         match insert.mode {
             Mode::Replace => old.into_iter().for_each(|number| self.take_out(number)),
-            _ => self.take_out_points(&points),
+            _ => old.into_iter().for_each(|number| self.take_out_points(number, &points)),
         }
         let only = (!insert.processes.is_empty()).then(|| insert.processes.clone());
         let (object, items) = (program.main().clone(), options.items);
@@ -347,22 +348,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Removes probes that a file to be merged defines anew.
-    fn take_out_points(&mut self, points: &[String]) {
-        let inserted = self.tracer.inserted();
-        let doubled: Vec<(usize, usize)> = inserted
-            .iter()
-            .flat_map(|program| {
-                let probes = program.object.probes.iter().enumerate();
-                probes
-                    .filter(|(_, probe)| points.contains(&probe.point))
-                    .map(|(probe, _)| (program.number, probe))
-            })
-            .collect();
-        drop(inserted);
-        for (number, probe) in doubled {
-            self.tracer.remove_probe(number, probe);
-        }
+    /// Removes the probes of a program that a file to be merged defines anew.
+    fn take_out_points(&mut self, number: usize, points: &HashSet<String>) {
+        let Some(program) = self.tracer.program(number) else { return };
+        let probes = program.object.probes.iter().enumerate();
+        let doubled: Vec<usize> =
+            probes.filter(|(_, probe)| points.contains(&probe.point)).map(|(number, _)| number).collect();
+        drop(program);
+        self.tracer.remove_probes(number, &doubled);
     }
 
     fn take_out(&mut self, number: usize) {

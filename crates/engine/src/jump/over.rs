@@ -17,10 +17,9 @@ impl Tracer<'_> {
             let counted = programs[program].probes[probe].counted.as_ref();
             counted.is_some_and(|counted| counted.words[OVER].load(Ordering::Relaxed) != 0)
         };
-        for (program, probe) in self.mortal.extract_if(.., |probe| over(probe)).collect::<Vec<_>>() {
-            self.note_over(program, probe);
-            self.retire(Use::Probe { program, probe });
-        }
+        let ended: Vec<(usize, usize)> = self.mortal.extract_if(.., |probe| over(probe)).collect();
+        ended.iter().for_each(|&(program, probe)| self.note_over(program, probe));
+        self.retire(&ended.into_iter().map(|(program, probe)| Use::Probe { program, probe }).collect());
     }
 
     /// Notes why a probe is over.
