@@ -28,7 +28,9 @@ use crate::{Failure, front, program, summary, symbols, targets, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
-/// How long an insert waits for its probes to be in.
+/// How long an insert waits for its probes to be in: tens of thousands take seconds on a machine with much else to do.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How long those that are being answered are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
@@ -272,7 +274,7 @@ impl Session<'_> {
         }
         reply.warnings.extend(self.refused.lines(number));
         let control = Arc::clone(&self.watch.control);
-        if !self.tracer.settle(&control, PATIENCE) {
+        if !self.tracer.settle(&control, SETTLING) {
             reply.warnings.push(
                 "a process has not stopped yet for its probes: they come in as soon as it does".to_owned(),
             );
