@@ -235,6 +235,7 @@ impl Session<'_> {
             self.admit_named(&program, &options, &insert.processes)?;
             insert.processes.iter().map(|&pid| (pid, None)).collect()
         };
+        let count = program.main().probes.len();
         let points: HashSet<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
         // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
         let mut reply = Reply::done("");
@@ -285,13 +286,29 @@ impl Session<'_> {
         }
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
-            summary::count(points.len() as u64, "probe"),
+            summary::count(count as u64, "probe"),
             match probed {
                 0 => "no process maps".to_owned(),
                 1 => "1 process maps".to_owned(),
                 more => format!("{more} processes map"),
             }
         );
+        let others = match probed {
+            0 => {
+                scan::processes_of_others().into_iter().filter(|&pid| scan::maps_module(pid, &module)).count()
+            }
+            _ => 0,
+        };
+        if others > 0 && insert.processes.is_empty() {
+            reply.warnings.push(format!(
+                "{} of other users: without -p, probes are for your own processes; with -p PID they are for any that you may \
+                 trace",
+                match others {
+                    1 => "1 process that maps it is".to_owned(),
+                    more => format!("{more} processes that map it are"),
+                }
+            ));
+        }
         Ok(reply)
     }
 

@@ -52,15 +52,28 @@ impl Scanner {
 /// The user's processes that could be followed: not this one, not its front, none that is traced already, no thread of
 /// the kernel.
 pub(crate) fn own_processes() -> Vec<i32> {
+    // SAFETY: a call without arguments that cannot fail.
+    let user = unsafe { libc::getuid() };
+    processes(|uid| uid == user)
+}
+
+/// The same of all other users.
+pub(crate) fn processes_of_others() -> Vec<i32> {
+    // SAFETY: a call without arguments that cannot fail.
+    let user = unsafe { libc::getuid() };
+    processes(|uid| uid != user)
+}
+
+fn processes(is_wanted: impl Fn(u32) -> bool) -> Vec<i32> {
     // SAFETY: calls without arguments that cannot fail.
-    let (user, own, front) = unsafe { (libc::getuid(), libc::getpid(), libc::getppid()) };
+    let (own, front) = unsafe { (libc::getpid(), libc::getppid()) };
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     processes
         .filter(|&pid| pid != own && pid != front)
         .filter(|&pid| {
             Status::read(pid).is_ok_and(|status| {
-                status.uid == user
+                is_wanted(status.uid)
                     && !status.kernel
                     && status.tracer == 0
                     && !matches!(status.state, 'Z' | 'X')

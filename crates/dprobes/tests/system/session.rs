@@ -1,7 +1,8 @@
 //! The background session: its whole life, driven from one shell after another.
 
 use crate::support::{
-    Session, becomes_traced, counting, is_traced, need, start_server as start, target, text_differences,
+    Server, Session, becomes_traced, counting, is_traced, need, start_server as start, target,
+    text_differences,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -199,4 +200,30 @@ fn probes_of_one_module_are_not_those_of_another() {
     for calls in [3, 4, 5] {
         assert!(all.contains(&format!("armed    hits {calls} runs {calls}")), "{all}");
     }
+}
+
+#[test]
+fn processes_of_others_are_probed_only_by_name() {
+    let module = need!("session", target("server"), "gcc");
+    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return needs::skipped("session: another user's process", "root");
+    }
+    let session = Session::new();
+    // Others may not enter the directory of the tests.
+    let copy = std::env::temp_dir().join(format!("dprobes-session-{}", std::process::id()));
+    std::fs::copy(&module, &copy).expect("room for a copy");
+    let name = copy.to_str().expect("text");
+    let mut server = Server::start(&setpriv, ["--reuid=65534", "--regid=65534", "--clear-groups", name]);
+    server.line();
+    let program = session.program("count.rpn", &counting(&copy, ["server_work"]));
+    let (status, said, warned) = session.say(&["insert", &program]);
+    assert_eq!((status, said.contains("no process maps now")), (0, true), "{said}");
+    assert!(warned.contains("1 process that maps it is of other users"), "{warned}");
+    assert!(!is_traced(server.pid()));
+    session.done(&["insert", "--replace", "-p", &server.pid().to_string(), &program]);
+    assert_eq!(server.ask("call 6"), "done 6");
+    assert!(session.done(&["query", "--all"]).contains("hits 6 runs 6"));
+    std::fs::remove_file(copy).expect("it is ours");
 }
