@@ -64,7 +64,7 @@ pub(crate) struct Placing {
     /// Put these in the place of the probes that the module has
     #[arg(short = 'c', long)]
     pub(crate) replace: bool,
-    /// For these processes and their children only
+    /// For these processes only, and the children that they have from now on
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
     #[command(flatten)]
