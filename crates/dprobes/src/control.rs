@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// The same while the tracer wants to be interrupted often.
 const QUICK_TICK: Duration = Duration::from_millis(3);
 
+/// How long probes are waited for, at most, before the time of a session begins.
+const ARMING: Duration = Duration::from_secs(30);
+
 /// The last signal that asked for the end, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// How many have asked.
@@ -88,7 +91,7 @@ pub(crate) fn handle(
 }
 
 impl Watch {
-    /// Begins to watch on behalf of the calling thread, for `limit` if one is given; and to show by `pulse` that records are
+    /// Begins to watch on behalf of the calling thread, for `limit` from when the probes are in, if one is given; and to show by `pulse` that records are
     /// read, whatever that thread is waiting for.
     pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Watch {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -99,9 +102,8 @@ impl Watch {
         let ended = Arc::new(AtomicBool::new(false));
         // SAFETY: a call without arguments that cannot fail.
         let tracer = unsafe { libc::pthread_self() };
-        let deadline = limit.map(|limit| Instant::now() + limit);
         let watcher =
-            Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, deadline, pulse };
+            Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, limit, pulse };
         let thread = thread::spawn(move || watcher.watch());
         Watch { control, ended, thread: Some(thread) }
     }
@@ -122,17 +124,23 @@ struct Watcher {
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
     tracer: libc::pthread_t,
-    deadline: Option<Instant>,
+    limit: Option<Duration>,
     pulse: Option<Pulse>,
 }
 
 impl Watcher {
     fn watch(&self) {
+        let begun = Instant::now();
+        let mut placed = None;
         while !self.ended.load(Ordering::Relaxed) {
             let quick = self.control.wants_quick_ticks.load(Ordering::Relaxed);
             thread::park_timeout(if quick { QUICK_TICK } else { TICK });
             self.pulse.iter().for_each(Pulse::beat);
-            let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if placed.is_none() && (self.control.placed.load(Ordering::Relaxed) || begun.elapsed() >= ARMING)
+            {
+                placed = Some(Instant::now());
+            }
+            let over = placed.zip(self.limit).is_some_and(|(placed, limit)| placed.elapsed() >= limit);
             if over || SIGNAL.load(Ordering::Relaxed) != 0 {
                 self.control.stop.store(true, Ordering::Relaxed);
             }

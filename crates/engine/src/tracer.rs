@@ -34,6 +34,8 @@ pub struct Control {
     pub wants_ticks: AtomicBool,
     /// Set by the tracer while it wants to be interrupted often (every few thousandths of a second).
     pub wants_quick_ticks: AtomicBool,
+    /// Set by the tracer once the probes are in, in all processes that it follows then, or cannot be.
+    pub placed: AtomicBool,
 }
 
 /// Bytes of records that may wait to be read, for each processor: the least and the most. A buffer's size is a power of two.
@@ -215,6 +217,12 @@ impl<'a> Tracer<'a> {
                 false
             }
         };
+        if !control.placed.load(Ordering::Relaxed)
+            && !self.spaces.is_empty()
+            && self.spaces.values().all(|space| !space.stale)
+        {
+            control.placed.store(true, Ordering::Relaxed);
+        }
         self.tell_counts();
         let ticks = self.waiting || self.serving || self.observer.waits();
         control.wants_ticks.store(ticks, Ordering::Relaxed);

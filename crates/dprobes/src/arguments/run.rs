@@ -58,7 +58,7 @@ pub(crate) struct Attach {
     /// The process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
-    /// End after this time: 10s, 500ms, 2m
+    /// End after this time, from when the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 }
