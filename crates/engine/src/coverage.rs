@@ -222,7 +222,7 @@ fn plan(
     mappings.push(Mapping::anonymous(base, base + size, None));
     mappings.sort_by_key(|mapping| mapping.start);
     let taken = mapping::taken_with(ground.heap, mappings);
-    let free = jump::free_for_pads(&taken, &(start..end), &(base..base + size));
+    let free = jump::free_for_pads(&taken, &(start..end));
     let entered = patch::entered_anywhere(bytes, start);
     let known = proof::around(image, ground.bias, bytes, start, sites, ground.fresh);
     let code = Code {

@@ -14,6 +14,7 @@ use crate::jump::Patience;
 use crate::mapping;
 use crate::observer::Note;
 use crate::report::Report;
+use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::{Activity, Tracked};
@@ -29,9 +30,6 @@ const LOOK_AFTER: u32 = 64;
 
 /// Rounds without news after which threads are asked again that were let run on.
 const ASK_AFTER: u32 = 16;
-
-/// The bit of SIGTRAP in a signal set.
-const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// Which processes are being let go.
 #[derive(Debug, Default)]

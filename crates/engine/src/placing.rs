@@ -13,7 +13,7 @@ use crate::observer::Note;
 use crate::place::Plan;
 use crate::placed::{About, probes_of};
 use crate::program::{Engine, Program, State};
-use crate::site::{self, Planned, Use};
+use crate::site::{self, Planned, Site, Use};
 use crate::slots::{self, Area};
 use crate::tracer::Tracer;
 
@@ -81,20 +81,21 @@ impl Tracer<'_> {
             traps = self.settle_left(tid, &mut work, program, left);
             count -= work.plan.refused.len();
             if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
+                self.give_up_traps(number, traps.iter().map(|site| site.0.address).collect());
                 return Ok((thread, stop));
             }
         }
-        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
         if !traps.is_empty() {
-            let (stopped, now, area) = self.map_area(number, thread, stop, &work.module, &traps)?;
+            let (stopped, now, area) = self.slot_area(number, thread, stop, &traps)?;
             (thread, stop) = (stopped, now);
             let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
             if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
-                if planned {
-                    self.take_out_jumps(number, &addresses);
-                }
+                self.give_up_traps(number, addresses);
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
+            }
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.trapping.clear();
             }
         }
         if work.program.is_some() {
@@ -153,6 +154,16 @@ impl Tracer<'_> {
         traps
     }
 
+    /// Sites that were to trap will not: their bytes are the program's again, where a plan for jumps has changed them already.
+    fn give_up_traps(&mut self, number: u32, addresses: Vec<u64>) {
+        if self.spaces.get(&number).is_some_and(|space| space.planner.is_some()) {
+            self.take_out_jumps(number, &addresses);
+        }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.trapping.clear();
+        }
+    }
+
     /// Tells what of a plan is refused, or ends the session with it before it has begun.
     fn refuse(&mut self, tid: i32, work: &mut Work) -> bool {
         let refused = std::mem::take(&mut work.plan.refused);
@@ -184,22 +195,43 @@ impl Tracer<'_> {
         }
     }
 
-    /// Maps a slot area for the sites planned in a module, by a system call of the process itself.
-    fn map_area(
+    /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
+    fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
+        let wanted = wanted_slots(sites.iter().map(|site| &site.0), thread.registers()?.is_32_bit());
+        let space = self.spaces.get_mut(&number);
+        if let Some(spare) = space.and_then(|space| space.spare.take_if(|spare| spare.suits(&wanted))) {
+            return Ok((thread, stop, Ok(spare)));
+        }
+        let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
+        Ok((thread, stop, base.map(|base| Area::new(base, wanted.size))))
+    }
+
+    /// Maps slots for sites that are about to trap, before anything is written for them.
+    pub(crate) fn map_spare(
         &mut self,
         number: u32,
         thread: Stopped,
         stop: Stop,
-        module: &Module,
-        planned: &[Planned],
-    ) -> Called<Area> {
-        let size = Area::size_for(planned.len());
-        let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
-        let reach =
-            planned.iter().map(|site| site.0.displaced.reach()).fold(slots::range(machine), intersect);
-        let near = planned.first().map_or(module.bias, |site| site.0.address);
-        let (thread, stop, base) = self.map_code(number, thread, stop, &Wanted { size, near, reach })?;
-        Ok((thread, stop, base.map(|base| Area::new(base, size))))
+        sites: &[&Site],
+    ) -> Called<()> {
+        if sites.is_empty() {
+            return Ok((thread, stop, Ok(())));
+        }
+        let wanted = wanted_slots(sites.iter().copied(), thread.registers()?.is_32_bit());
+        if let Some(space) = self.spaces.get_mut(&number) {
+            if space.spare.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
+                return Ok((thread, stop, Ok(())));
+            }
+            // It is unmapped with the others.
+            space.areas.extend(space.spare.take());
+        }
+        let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
+        let mapped = base.map(|base| {
+            if let Some(space) = self.spaces.get_mut(&number) {
+                space.spare = Some(Area::new(base, wanted.size));
+            }
+        });
+        Ok((thread, stop, mapped))
     }
 
     /// Writes the slots of planned sites into their area, then the `int3`s.
@@ -207,20 +239,16 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
-        let mut known = HashMap::with_capacity(planned.len());
+        let mut known: HashMap<u64, usize> = HashMap::with_capacity(planned.len());
         for mut site in planned {
             let address = site.0.address;
             if let Some(&other) = known.get(&address) {
-                let other: &mut Planned = &mut ready[other];
-                other.0.uses.extend(site.0.uses);
+                add_uses(&mut ready[other].0.uses, site.0.uses);
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
                 set_armed(&mut self.programs, &site.0.uses, address, None);
-                let there = armed.uses_mut();
-                there.extend(
-                    site.0.uses.into_iter().filter(|wanted| !there.contains(wanted)).collect::<Vec<_>>(),
-                );
+                add_uses(armed.uses_mut(), site.0.uses);
                 continue;
             }
             if site::is_covered(&space.sites, address) {
@@ -247,6 +275,18 @@ impl Tracer<'_> {
             count_asked(&mut self.programs, &uses);
         }
         Ok(())
+    }
+}
+
+/// Adds users to those of a site: each is there once, and nobody only if there is nobody else.
+fn add_uses(there: &mut Vec<Use>, new: Vec<Use>) {
+    for wanted in new {
+        if !there.contains(&wanted) {
+            there.push(wanted);
+        }
+    }
+    if there.iter().any(|wanted| *wanted != Use::Neighbour) {
+        there.retain(|wanted| *wanted != Use::Neighbour);
     }
 }
 
@@ -311,6 +351,14 @@ fn count_asked(programs: &mut [Program], uses: &[Use]) {
             programs[program].probes[probe].sites.trap("as asked", None);
         }
     }
+}
+
+/// The memory that the slots of sites need.
+fn wanted_slots<'a>(sites: impl Iterator<Item = &'a Site> + Clone, is_32_bit: bool) -> Wanted {
+    let machine = if is_32_bit { Machine::I386 } else { Machine::X86_64 };
+    let reach = sites.clone().map(|site| site.displaced.reach()).fold(slots::range(machine), intersect);
+    let near = sites.clone().next().map_or(0, |site| site.address);
+    Wanted { size: Area::size_for(sites.count()), near, reach }
 }
 
 /// The addresses in both ranges.

@@ -17,6 +17,9 @@ use crate::tracked::InSlot;
 /// `si_code` of a signal that the kernel raises for an `int3`, among others.
 const SI_KERNEL: i32 = 0x80;
 
+/// The bit of SIGTRAP in a signal set.
+pub(crate) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
 /// Where `si_addr` stands in a `siginfo_t`.
 const SI_ADDR: usize = 16;
 
@@ -24,14 +27,12 @@ impl Tracer<'_> {
     /// A thread is stopped by a signal.
     pub(crate) fn signalled(&mut self, thread: Stopped, signal: i32) -> Result<(), process::Error> {
         let info = thread.signal_info()?;
+        // Behind the `int3` may be a jump on the way to a trampoline: the thread is not there.
+        let Some(thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
         let outside = self.signalled_in_jump(thread, signal, &info)?;
-        let Some((mut thread, signal, mut info)) = outside else { return Ok(()) };
-        if signal == libc::SIGTRAP && info.si_code == SI_KERNEL {
-            match self.trapped(thread)? {
-                None => return Ok(()),
-                Some(other) => thread = other,
-            }
-        }
+        let Some((thread, signal, mut info)) = outside else { return Ok(()) };
+        // It may have left the trampoline for one.
+        let Some(mut thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
         let mut registers = thread.registers()?;
         let synchronous = is_synchronous(signal, &info);
         let ignored = is_interrupted(&registers) && is_ignored(thread.tid(), signal);
@@ -65,6 +66,19 @@ impl Tracer<'_> {
         }
         self.resume(thread, signal);
         Ok(())
+    }
+
+    /// Answers the signal of an `int3`, if it was one of ours. Gives the thread back otherwise.
+    fn trapped_by(
+        &mut self,
+        thread: Stopped,
+        signal: i32,
+        info: &siginfo_t,
+    ) -> Result<Option<Stopped>, process::Error> {
+        match signal == libc::SIGTRAP && info.si_code == SI_KERNEL {
+            true => self.trapped(thread),
+            false => Ok(Some(thread)),
+        }
     }
 
     /// Whether a thread is between the instructions of a slot that together make one call.

@@ -128,7 +128,8 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    fn enter(&self, changes: &[Change]) -> Vec<Entered> {
+    /// Enters changes in the ledger, until what is returned is dropped.
+    pub(crate) fn enter(&self, changes: &[Change]) -> Vec<Entered> {
         let Some(ledger) = &self.ledger else { return Vec::new() };
         changes.iter().filter_map(|change| ledger.enter(self.process, change)).collect()
     }

@@ -8,6 +8,8 @@ use std::ops::{Range, RangeInclusive};
 use agent::layout::PAGE;
 use process::{Machine, Mapping};
 
+use crate::mapping::Wanted;
+
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
 
@@ -37,6 +39,14 @@ impl Area {
 
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether it is memory such as is wanted, none of which is used.
+    pub(crate) fn suits(&self, wanted: &Wanted) -> bool {
+        self.sites.is_empty()
+            && self.size >= wanted.size
+            && wanted.reach.contains(&self.base)
+            && wanted.reach.contains(&(self.base + self.size - 1))
     }
 
     /// Takes the next free slot for a site: its address.

@@ -13,7 +13,7 @@ use crate::change::Batch;
 use crate::foresee::Foreseen;
 use crate::hold::Held;
 use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
-use crate::ledger::Ledger;
+use crate::ledger::{Entered, Ledger};
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
 use crate::slots::Area;
@@ -73,6 +73,12 @@ pub(crate) struct Space {
     pub(crate) planner: Option<Planner>,
     /// Mappings that were made in it for probes.
     pub(crate) mappings: usize,
+    /// Whether the kernel has refused to map memory in it.
+    pub(crate) cramped: bool,
+    /// Slots that are mapped for the next sites that trap.
+    pub(crate) spare: Option<Area>,
+    /// What the ledger has of sites that are about to trap, until it has it from the sites.
+    pub(crate) trapping: Vec<Entered>,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<u64>,
     /// The modules that the programs have been placed in, by program.
@@ -110,6 +116,9 @@ impl Space {
             generation: Generation::next(),
             planner: None,
             mappings: 0,
+            cramped: false,
+            spare: None,
+            trapping: Vec::new(),
             syscall: None,
             placed: HashSet::new(),
             anchor: None,
@@ -156,6 +165,9 @@ impl Space {
             generation: Generation::next(),
             planner: self.planner.clone(),
             mappings: self.mappings,
+            cramped: self.cramped,
+            spare: self.spare.clone(),
+            trapping: Vec::new(),
             syscall: self.syscall,
             placed: self.placed.clone(),
             anchor: None,
@@ -173,6 +185,7 @@ impl Space {
             copy.disarm_all(batch, &held);
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
+            copy.spare = copy.spare.filter(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
             copy.planner = None;
             // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
@@ -310,6 +323,12 @@ impl Space {
         }
     }
 
+    /// Whether threads may come from an `int3` at an address.
+    pub(crate) fn has_trapped(&self, address: u64) -> bool {
+        self.sites.get(&address).is_some_and(|armed| armed.jump().is_none())
+            || self.disarmed.get(&address).is_some_and(Disarmed::trapped)
+    }
+
     /// The addresses of the sites that trap in some code, ascending.
     pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
         self.sites.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
@@ -322,7 +341,7 @@ impl Space {
 
     /// What was mapped in it for probes: addresses and sizes.
     pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
-        let slots = self.areas.iter().map(|area| (area.base(), area.size()));
+        let slots = self.areas.iter().chain(&self.spare).map(|area| (area.base(), area.size()));
         let ground = self.ground.iter().flat_map(Ground::mapped);
         slots.chain(self.jumps.mapped()).chain(ground).collect()
     }

@@ -81,10 +81,11 @@ fn any_wave_on_any_other() {
         let mut server = start_server(&program);
         let sum = server.ask("go");
         let file = session.program("all.rpn", &logging(&program, &offsets, &all, 1));
-        session.done(&["insert", "--engine", "trap", "-o", records.to_str().expect("text"), &file]);
+        let (pid, records) = (server.pid().to_string(), records.to_str().expect("text"));
+        session.done(&["insert", "-p", &pid, "--engine", "trap", "-o", records, &file]);
         assert_eq!(server.ask("go"), sum);
         session.done(&["remove", "--all"]);
-        let (hits, _) = hits(&records, 0, 1);
+        let (hits, _) = hits(Path::new(records), 0, 1);
         (all.iter().map(|&number| hits.get(&(1, number)).copied().unwrap_or(0)).collect::<Vec<_>>(), sum)
     };
     assert!(expected.iter().filter(|&&count| count > 0).count() * 10 > expected.len() * 9, "{expected:?}");
@@ -111,6 +112,8 @@ fn any_wave_on_any_other() {
             let how = if replace { "--replace" } else { "--merge" };
             let (status, _, stderr) = session.say(&[
                 "insert",
+                "-p",
+                &server.pid().to_string(),
                 how,
                 "--engine",
                 engine,
@@ -132,7 +135,11 @@ fn any_wave_on_any_other() {
             wanted.retain(|_, count| *count > 0);
             let (found, end) = hits(&records, seen, wanted.values().sum());
             seen = end;
-            assert_eq!(found, wanted, "round {round}, wave {wave}, {how}, {engine}: {stderr}");
+            let differs = |key: &&(usize, usize)| found.get(key) != wanted.get(key);
+            let of = |key: &(usize, usize)| (*key, found.get(key).copied(), wanted.get(key).copied());
+            let other: Vec<_> = found.keys().chain(wanted.keys()).filter(differs).map(of).collect();
+            let query = || session.done(&["query", "--all"]);
+            assert_eq!(other, [], "round {round}, wave {wave}, {how}, {engine}: {stderr}{}", query());
         }
         session.done(&["remove", "--all"]);
         assert_eq!(text_differences(server.pid()), [""; 0]);
@@ -173,9 +180,11 @@ fn a_jump_without_room_becomes_a_trap() {
         let mut server = start_server(&program);
         let first = session.program("first.rpn", &counting_at(&program, "crowd_first", 1));
         let second = session.program("second.rpn", &counting_at(&program, "crowd_second", 2));
-        session.done(&["insert", "--engine", first_engine, &first]);
+        let pid = server.pid().to_string();
+        session.done(&["insert", "-p", &pid, "--engine", first_engine, &first]);
         assert_eq!(server.ask("go 10"), "ran 10");
-        let (status, _, stderr) = session.say(&["insert", "--merge", "--engine", "trap", &second]);
+        let (status, _, stderr) =
+            session.say(&["insert", "-p", &pid, "--merge", "--engine", "trap", &second]);
         assert_eq!(status, 0, "{stderr}");
         assert_eq!(server.ask("go 10"), "ran 10");
         let hits = |major: &str, hits: &str| (major.to_owned(), hits.to_owned());

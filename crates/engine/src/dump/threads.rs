@@ -3,7 +3,7 @@
 use elfcore::{ArchComponentState, ArchState, ThreadView};
 use process::{Event, Registers, Stat, Status, Stop, Stopped};
 
-use crate::signal::show;
+use crate::signal::{SIGTRAP_BIT, show};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -15,9 +15,6 @@ const NT_386_TLS: u32 = 0x200;
 
 /// Bytes of the command line that the format has room for, without the NUL that ends it.
 const COMMAND_LINE: usize = 79;
-
-/// The bit of SIGTRAP in a signal set.
-const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// A thread as the dump shows it.
 struct Shown {

@@ -12,7 +12,7 @@ use super::around::REACH;
 use crate::slots::{self, Gap, Growth};
 
 /// The smallest area, in bytes.
-const AREA: u64 = 1 << 16;
+pub(crate) const AREA: u64 = 1 << 16;
 /// How many times as much as is needed is mapped where more is to come, and the most of that.
 const TIMES: u64 = 4;
 const MOST: u64 = 1 << 28;
@@ -40,10 +40,10 @@ pub(crate) fn choose(
     }
     let mut free = slots::free(taken, &(*reach.start()..reach.end().saturating_add(1)));
     free.retain(|gap| gap.end - gap.start >= AREA);
-    free.sort_by_key(|gap| std::cmp::Reverse(gap.end - gap.start));
+    // The nearest first: where landing pads can be depends on how far apart the areas are.
+    free.sort_by_key(|gap| gap.start.abs_diff(near).min(gap.end.abs_diff(near)));
     let mut areas = Vec::new();
-    // What is at the end of a piece may be too little for a trampoline.
-    let mut missing = size + size / 16;
+    let mut missing = with_slack(size);
     for gap in free.into_iter().take(PIECES) {
         let piece = (gap.end - gap.start).min(missing.max(AREA).next_multiple_of(PAGE));
         areas.push((gap.start, piece));
@@ -53,6 +53,11 @@ pub(crate) fn choose(
         }
     }
     None
+}
+
+/// Bytes that several pieces need to hold so many: what is at the end of one may be too little for a trampoline.
+pub(crate) fn with_slack(size: u64) -> u64 {
+    size + size / 16
 }
 
 /// Where trampolines are to be, of these gaps, the nearest of which is first; `lowest` is where the code begins.

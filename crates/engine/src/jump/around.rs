@@ -105,20 +105,10 @@ pub(crate) fn free(
         true => base..base + size,
         false => all.start.min(base)..all.end.max(base + size),
     });
-    (free_for_pads(&known.taken(tid, mappings), &range, &trampolines), trampolines)
+    (free_for_pads(&known.taken(tid, mappings), &range), trampolines)
 }
 
-/// What is free for landing pads of code, by address: what is `taken` is not, nor where the trampolines are.
-pub(crate) fn free_for_pads(
-    taken: &[(u64, u64, slots::Growth)],
-    code: &Range<u64>,
-    trampolines: &Range<u64>,
-) -> Vec<Range<u64>> {
-    let reach = code.start.saturating_sub(REACH)..code.end.saturating_add(REACH);
-    let without = |range: Range<u64>| {
-        let below = range.start..range.end.min(trampolines.start);
-        let above = range.start.max(trampolines.end)..range.end;
-        [below, above].into_iter().filter(|rest| !rest.is_empty())
-    };
-    slots::free(taken, &reach).into_iter().flat_map(without).collect()
+/// What is free for landing pads of code, by address: what is not `taken`.
+pub(crate) fn free_for_pads(taken: &[(u64, u64, slots::Growth)], code: &Range<u64>) -> Vec<Range<u64>> {
+    slots::free(taken, &(code.start.saturating_sub(REACH)..code.end.saturating_add(REACH)))
 }

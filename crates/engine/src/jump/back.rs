@@ -1,8 +1,9 @@
 //! Threads that are between a site and its trampoline are put back to the site: they have done nothing yet.
 
-use process::{Event, Stopped};
+use process::{Event, Status, Stop, Stopped};
 
 use crate::hold::Held;
+use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -11,19 +12,28 @@ impl Tracer<'_> {
     pub(crate) fn bring_back(&mut self, number: u32, _held: &Held) {
         let Some(space) = self.spaces.get(&number) else { return };
         for event in &mut self.held {
-            let Event::Stopped(thread, _) = event else { continue };
+            let Event::Stopped(thread, stop) = event else { continue };
+            let by_trap = *stop == Stop::Signal(libc::SIGTRAP);
             if self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) == Some(number) {
                 // It fails only if the thread has been killed.
-                let _ = put_back(space, thread);
+                let _ = put_back(space, thread, by_trap);
             }
         }
     }
 }
 
-/// Puts a thread back to the site from which it is on its way to a trampoline.
-pub(crate) fn put_back(space: &Space, thread: &mut Stopped) -> Result<(), process::Error> {
+/// Puts a thread back to the site from which it is on its way to a trampoline. `by_trap`: it is stopped by a SIGTRAP.
+pub(crate) fn put_back(space: &Space, thread: &mut Stopped, by_trap: bool) -> Result<(), process::Error> {
     let mut registers = thread.registers()?;
     if let Some(site) = space.jumps.way_from(registers.rip()) {
+        // Or it has just executed the `int3` before that, which is still to be answered.
+        let before = registers.rip().wrapping_sub(1);
+        let traps = || {
+            by_trap || Status::read(thread.tid()).is_ok_and(|status| status.own_pending & SIGTRAP_BIT != 0)
+        };
+        if space.has_trapped(before) && traps() {
+            return Ok(());
+        }
         registers.set_rip(site);
         thread.set_registers(&registers)?;
     }

@@ -25,7 +25,7 @@ use super::{Left, write};
 use crate::hold::Held;
 use crate::mapping::Called;
 use crate::observer::Note;
-use crate::site::{self, Armed, Use};
+use crate::site::{self, Armed, Site, Use};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -116,7 +116,7 @@ impl Tracer<'_> {
             }
         };
         let Some(space) = self.spaces.get(&number) else { return gone() };
-        put_back(space, thread)?;
+        put_back(space, thread, false)?;
         if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
             self.released_if_alone();
             return outdated(draft, "its code has changed meanwhile".to_owned());
@@ -148,7 +148,16 @@ impl Tracer<'_> {
             }
         }
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
+        let trap = draft.left.iter().filter(|left| left.can_trap).chain(&draft.demoted);
+        let trap: Vec<&Site> = trap.map(|left| &left.site.0).collect();
+        let (thread, stop, mapped) = self.map_spare(number, thread, stop, &trap)?;
+        if mapped.is_err() {
+            return Ok((thread, stop, mapped));
+        }
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.cramped |= mapped.is_err();
+        }
         if let Some(space) = self.spaces.get_mut(&number).filter(|_| mapped.is_ok()) {
             space.mappings += pieces.len();
             draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
@@ -162,10 +171,9 @@ impl Tracer<'_> {
         let Draft { after, trampolines, restore, mut left, demoted, writing, code, fresh, texts, .. } = draft;
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         left.extend(demoted);
-        let Writing { mut armed, notes, probed, retired, mut out, batch, .. } = writing;
+        let Writing { mut armed, notes, probed, retired, mut out, batch, trapping, .. } = writing;
+        space.trapping.extend(trapping);
         let memory = &space.code.memory;
-        // They are known before any thread can be in them.
-        space.jumps.add(trampolines);
         let mut failed = None;
         let mut gone = Vec::new();
         for write in restore {
@@ -174,6 +182,13 @@ impl Tracer<'_> {
                 None => failed = memory.poke(write.address, &write.bytes).err().or(failed),
             }
         }
+        for old in &gone {
+            if let Some(jump) = old.jump() {
+                space.jumps.forget_ways(old.site().address, jump);
+            }
+        }
+        // They are known before any thread can be in them.
+        space.jumps.add(trampolines);
         for old in &gone {
             // One that has another jump now may have the same trampoline.
             let stays = |start| {

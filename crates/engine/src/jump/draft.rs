@@ -30,8 +30,8 @@ use crate::tracer::Tracer;
 
 /// Bytes of code, from a site on, by which is judged whether the flags are live there.
 const AHEAD: usize = 128;
-/// How often a plan is made again without the sites for which there is no jump.
-const ROUNDS: usize = 8;
+/// How often a plan is made, with fewer sites each time.
+const ROUNDS: usize = 24;
 
 /// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
 #[derive(Clone, Debug)]
@@ -202,7 +202,8 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get(&number) else { return draft };
         let any = |groups: &[Group]| groups.iter().any(|group| !group.ready.is_empty());
         if any(&groups)
-            && let Err(reason) = draft.choose_areas(space, tid, &mappings, &groups, &mut known, self.serving)
+            && let Err(reason) =
+                draft.choose_areas(space, tid, &mappings, &groups, &mut known, self.serving && !space.cramped)
         {
             for group in &mut groups {
                 let ready = std::mem::take(&mut group.ready).into_values();
@@ -334,7 +335,7 @@ impl Draft {
         }
         let first = near.saturating_sub(NEAR).max(*reach.start());
         let last = (near + NEAR).min(*reach.end());
-        if known.room.has(size, &(first..=last)) {
+        if known.room.has(size, area::AREA, &(first..=last)) {
             return Ok(());
         }
         let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
@@ -359,22 +360,19 @@ impl Draft {
         let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
         let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
         asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
-        // One more than it takes, for the plan without groups.
-        for round in 0..=ROUNDS {
+        let mut why = "no plan was found for it".to_owned();
+        // Each round has fewer sites than the one before, or is the first without groups.
+        for _ in 0..ROUNDS {
             let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
             let plan = around.plan(&mut planner, &text, &ready, &others, groups);
-            let none: HashMap<u64, String> = match strict && round + 1 < ROUNDS {
-                true => {
-                    plan.traps.iter().chain(&plan.refused).map(|(at, why)| (*at, why.to_string())).collect()
+            if strict {
+                let none = plan.traps.iter().chain(&plan.refused);
+                let gone: Vec<_> =
+                    none.filter_map(|(at, why)| Some((ready.remove(at)?.planned, why.to_string()))).collect();
+                if !gone.is_empty() {
+                    self.leave(gone, true);
+                    continue;
                 }
-                false => HashMap::new(),
-            };
-            let without: Vec<u64> = none.keys().copied().filter(|at| ready.contains_key(at)).collect();
-            if !without.is_empty() {
-                let reason = |at: u64| none.get(&at).cloned().unwrap_or_default();
-                let gone = without.iter().filter_map(|&at| Some((ready.remove(&at)?.planned, reason(at))));
-                self.leave(gone.collect::<Vec<_>>(), true);
-                continue;
             }
             let mut room = known.room.clone();
             match emit(around, &plan, &text, &ready, &mut room) {
@@ -382,51 +380,53 @@ impl Draft {
                     plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
                     (known.planner, known.room) = (Some(planner), room);
                     self.seen.extend(around.space.traps_in(text.range()));
-                    self.take(emitted, plan, text, ready, others);
+                    return self.take(emitted, plan, text, ready, others);
                 }
                 // A group has no room, it may be: its sites may have other jumps.
-                Err(_) if groups => {
-                    groups = false;
-                    continue;
-                }
-                Err(obstacle)
-                    if round < ROUNDS && self.yield_to(&obstacle, &mut ready, &mut others, strict) =>
-                {
-                    continue;
-                }
-                // What was there before stays as it is.
-                Err(Obstacle { reason, .. }) => {
-                    let ready = std::mem::take(&mut ready).into_values();
-                    self.leave(ready.map(|it| (it.planned, reason.clone())), !there);
-                    self.leave(std::mem::take(&mut others), !there);
+                Err(_) if groups => groups = false,
+                Err(obstacles) => {
+                    if let Some(first) = obstacles.first() {
+                        why.clone_from(&first.reason);
+                    }
+                    if !self.yield_to(&obstacles, &mut ready, &mut others, strict) {
+                        break;
+                    }
                 }
             }
-            return;
         }
+        // What was there before stays as it is.
+        self.leave(ready.into_values().map(|it| (it.planned, why.clone())), !there);
+        self.leave(others.into_iter().map(|(site, _)| (site, why.clone())), !there);
     }
 
-    /// Something at an address is in the way of the sites around it: those that were to be jumps are to trap, or, where none was or none
-    /// is to trap, are left as they are. False if there are none.
+    /// Some things are in the way of the sites around them: those that were to be jumps are to trap; where that does not help, or none was,
+    /// or none is to trap, they are left as they are. False if there are none.
     fn yield_to(
         &mut self,
-        Obstacle { at, reason }: &Obstacle,
+        obstacles: &[Obstacle],
         ready: &mut BTreeMap<u64, Ready>,
         others: &mut Vec<(Planned, String)>,
         strict: bool,
     ) -> bool {
-        let near = at.saturating_sub(FAR)..at.saturating_add(FAR);
-        let jumps: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
-        let jumps = jumps.into_iter().filter_map(|site| Some((ready.remove(&site)?.planned, reason.clone())));
-        let jumps: Vec<_> = jumps.collect();
-        let traps: Vec<_> = match jumps.is_empty() {
-            true => others.extract_if(.., |(site, _)| near.contains(&site.0.address)).collect(),
-            false => Vec::new(),
-        };
-        let any = !jumps.is_empty() || !traps.is_empty();
-        self.leave(traps.into_iter().map(|(site, _)| (site, reason.clone())), false);
-        match strict {
-            true => self.leave(jumps, true),
-            false => others.extend(jumps),
+        let mut any = false;
+        for Obstacle { at, reason, traps_too } in obstacles {
+            let near = at.saturating_sub(FAR)..at.saturating_add(FAR);
+            let found: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
+            let jumps =
+                found.into_iter().filter_map(|site| Some((ready.remove(&site)?.planned, reason.clone())));
+            let jumps: Vec<_> = jumps.collect();
+            any |= !jumps.is_empty();
+            if jumps.is_empty() || *traps_too {
+                let traps = others.extract_if(.., |(site, _)| near.contains(&site.0.address));
+                let traps: Vec<_> = traps.map(|(site, _)| (site, reason.clone())).collect();
+                any |= !traps.is_empty();
+                self.leave(traps, false);
+            }
+            match (strict, traps_too) {
+                (true, _) => self.leave(jumps, true),
+                (false, true) => self.leave(jumps, false),
+                (false, false) => others.extend(jumps),
+            }
         }
         any
     }
@@ -455,11 +455,15 @@ impl Draft {
             .map(|(address, reason)| (*address, (reason.to_string(), true)))
             .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
             .collect();
+        let asked: HashMap<u64, &String> = match demoted.is_empty() {
+            true => HashMap::new(),
+            false => others.iter().map(|(site, reason)| (site.0.address, reason)).collect(),
+        };
         for (site, tactic) in demoted {
             let address = site.0.address;
-            let asked = others.iter().find(|(other, _)| other.0.address == address);
+            let asked = asked.get(&address);
             let reason = match asked {
-                Some((_, reason)) => reason.clone(),
+                Some(reason) => (*reason).clone(),
                 None => {
                     let at = plan.traps.binary_search_by_key(&address, |trap| trap.0);
                     let own = at.map_or_else(|_| String::new(), |at| format!(" ({})", plan.traps[at].1));
@@ -467,10 +471,11 @@ impl Draft {
                 }
             };
             // Where it was asked for, the trap is written below.
-            if let Some(change) = text.trap(address).filter(|_| asked.is_none()) {
+            let is_asked = asked.is_some() || ready.contains_key(&address);
+            if let Some(change) = text.trap(address).filter(|_| !is_asked) {
                 self.traps.push(change);
             }
-            if asked.is_some() && site.0.uses.iter().all(|wanted| *wanted == Use::Neighbour) {
+            if is_asked && site.0.uses.iter().all(|wanted| *wanted == Use::Neighbour) {
                 continue;
             }
             self.demoted.push(Left { site, reason, can_trap: true, was: Some(tactic) });

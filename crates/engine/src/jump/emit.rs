@@ -56,11 +56,13 @@ pub(crate) fn emit(
     text: &Text,
     ready: &BTreeMap<u64, Ready>,
     room: &mut Room,
-) -> Result<Emitted, Obstacle> {
+) -> Result<Emitted, Vec<Obstacle>> {
     let (space, within) = (around.space, &around.trampolines);
     let mut emitted = Emitted::default();
-    if let Some((address, _)) = plan.traps.iter().find(|(address, _)| around.stays_a_jump(*address)) {
-        return Err(in_the_way(*address));
+    let stay = plan.traps.iter().filter(|(address, _)| around.stays_a_jump(*address));
+    let stay: Vec<Obstacle> = stay.map(|(address, _)| in_the_way(*address)).collect();
+    if !stay.is_empty() {
+        return Err(stay);
     }
     let demoted = plan.traps.iter().filter_map(|(address, _)| around.jump_at(*address));
     emitted.demoted.extend(demoted.map(|(armed, jump)| (Planned(armed.site().clone()), jump.tactic)));
@@ -69,7 +71,7 @@ pub(crate) fn emit(
     let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
     for shape in &plan.jumps {
         let address = shape.address;
-        let obstacle = |reason: String| Obstacle { at: address, reason };
+        let obstacle = |reason: String| vec![Obstacle { at: address, reason, traps_too: false }];
         let failed = |reason: &str| obstacle(reason.to_owned());
         let mut planned = None;
         let mut followers = Vec::new();
@@ -130,13 +132,15 @@ pub(crate) struct Obstacle {
     /// The site for which it cannot.
     pub(crate) at: u64,
     pub(crate) reason: String,
+    /// Whether sites around it are not to trap, either.
+    pub(crate) traps_too: bool,
 }
 
 /// A jump would have to become a trap that must not.
 pub(crate) fn in_the_way(at: u64) -> Obstacle {
     let reason =
         format!("the jump at {at:#x} would have to become a trap, which `--engine jump` has ruled out");
-    Obstacle { at, reason }
+    Obstacle { at, reason, traps_too: true }
 }
 
 /// What is, or will be, behind a site.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use super::area::with_slack;
+
 /// What trampolines begin at a multiple of.
 pub(crate) const ALIGNMENT: u64 = 32;
 
@@ -74,10 +76,17 @@ impl Room {
         self.areas.retain(|area| is_mapped(area.base, area.size));
     }
 
-    /// Whether an area whose addresses are all in `reach` has a free piece of this size.
-    pub(crate) fn has(&self, size: u64, reach: &RangeInclusive<u64>) -> bool {
+    /// Whether areas whose addresses are all in `reach` have room for this size: in one free piece, or in several of at least `least` bytes.
+    pub(crate) fn has(&self, size: u64, least: u64, reach: &RangeInclusive<u64>) -> bool {
         let within = |area: &&Area| *reach.start() <= area.base && area.end() - 1 <= *reach.end();
-        self.areas.iter().filter(within).any(|area| area.find(size, reach).is_some())
+        let pieces =
+            self.areas.iter().filter(within).flat_map(|area| area.by_size.range((least.min(size), 0)..));
+        let (mut most, mut sum) = (0, 0_u64);
+        for &(piece, _) in pieces {
+            most = most.max(piece);
+            sum += piece;
+        }
+        most >= size || sum >= with_slack(size)
     }
 
     /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece. It is given back by the

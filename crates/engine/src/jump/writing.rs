@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::draft::Drafted;
 use crate::change::{Batch, Change};
+use crate::ledger::Entered;
 use crate::site::{Armed, Planned, Use};
 use crate::space::Space;
 
@@ -31,6 +32,8 @@ pub(crate) struct Writing {
     /// What is there now, and what is to be there.
     pub(crate) out: Batch,
     pub(crate) batch: Batch,
+    /// What the ledger has of those that will trap.
+    pub(crate) trapping: Vec<Entered>,
     /// Where something is changed, ascending.
     pub(crate) places: Vec<u64>,
 }
@@ -65,6 +68,7 @@ impl Writing {
             writing.notes.push(Note { address, tactic: jump.tactic, asked, before, new });
             armed.push((address, planned.arm_with(jump, &space.code, &mut writing.batch)));
         }
+        writing.trapping = space.code.enter(&traps);
         traps.into_iter().for_each(|change| writing.batch.put_in(change));
         writing.batch.sort();
         writing.places.sort_unstable();

@@ -115,8 +115,8 @@ pub struct Space<'a> {
     /// Where pages can be mapped: ascending, disjoint. What grows (the stack, the heap), what the system reserves and the planner's own
     /// pages are not among them.
     pub free: &'a [Range<u64>],
-    /// Where the trampolines of these sites, and the copies of evicted neighbours, will be. All of it should be within 2 GiB of the
-    /// code, and is not in `free`.
+    /// Where the trampolines of these sites, and the copies of evicted neighbours, will be: somewhere in it. All of it should be within 2 GiB
+    /// of the code. What of it is taken for them is not in `free`.
     pub trampolines: Range<u64>,
 }
 

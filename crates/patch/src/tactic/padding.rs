@@ -35,8 +35,9 @@ impl Planner {
         let (low, high) = (address.saturating_sub(SHORT), address + SHORT + 2);
         let from = code.padding.partition_point(|padding| padding.end <= low);
         for padding in code.padding[from..].iter().take_while(|padding| padding.start < high) {
-            // From the end: what is over padding is at its beginning.
-            let places = (padding.start..(padding.end + 1).saturating_sub(JUMP as u64)).rev();
+            // From the end: what is over padding is at its beginning. Not its first byte: behind a breakpoint of one byte before it, a thread
+            // could not be told from one that is about to execute this jump.
+            let places = (padding.start + 1..(padding.end + 1).saturating_sub(JUMP as u64)).rev();
             for at in places {
                 let Ok(distance) = i8::try_from(at as i128 - (address as i128 + 2)) else { continue };
                 if given.is_some_and(|given| given != distance)

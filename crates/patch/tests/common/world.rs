@@ -309,6 +309,14 @@ impl World {
     /// Every instruction leads where it must: a site to its trampoline or a trap, a moved neighbour to its copy, and all others are what
     /// they were.
     pub fn check(&self) {
+        for jump in self.jumps.values() {
+            let code = jump.code(self.trampoline(jump.address)).expect("the trampoline is in reach");
+            for joint in code.iter().map(|write| write.address).filter(|at| *at != jump.address) {
+                // A thread that has executed a breakpoint is one byte behind it.
+                let before = self.instructions.binary_search(&(joint - 1)).is_ok();
+                assert!(!before || self.site(joint - 1).length > 1, "a jump on the way at {joint:#x}");
+            }
+        }
         let grouped: HashMap<u64, u64> = self
             .jumps
             .values()
