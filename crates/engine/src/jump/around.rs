@@ -34,7 +34,7 @@ pub(crate) struct Around<'a> {
     /// Whether nobody has executed the module's code yet.
     pub(crate) fresh: bool,
     /// The programs whose probes are never to trap.
-    pub(crate) strict: Vec<usize>,
+    pub(crate) by_jump_alone: Vec<usize>,
 }
 
 impl Around<'_> {
@@ -46,8 +46,7 @@ impl Around<'_> {
 
     /// Whether there is a jump at an address that must not become a trap.
     pub(crate) fn stays_a_jump(&self, address: u64) -> bool {
-        let strict =
-            |wanted: &Use| matches!(wanted, Use::Probe { program, .. } if self.strict.contains(program));
+        let strict = |wanted: &Use| matches!(wanted, Use::Probe { program, .. } if self.by_jump_alone.contains(program));
         self.jump_at(address).is_some_and(|(armed, _)| armed.site().uses.iter().any(strict))
     }
 

@@ -4,15 +4,14 @@
 //! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
 //! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 
-use patch::tactic::{Limits, Plan, Planner, Write};
+use patch::tactic::{Limits, Planner, Write};
 use process::{Mapping, Module, Status};
 
 use super::area;
 use super::around::{Around, NEAR, free};
-use super::emit::{Emitted, Obstacle, emit, in_the_way};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
 use super::tail;
@@ -23,15 +22,13 @@ use crate::change::Change;
 use crate::mapping;
 use crate::place::critical_sections;
 use crate::program::{Engine, Program};
-use crate::site::{FAR, Jump, Planned, Use};
+use crate::site::{Jump, Planned};
 use crate::slots::Growth;
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
 /// Bytes of code, from a site on, by which is judged whether the flags are live there.
 const AHEAD: usize = 128;
-/// How often a plan is made, with fewer sites each time.
-const ROUNDS: usize = 24;
 
 /// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
 #[derive(Clone, Debug)]
@@ -65,7 +62,7 @@ impl Basis {
         taken
     }
 
-    fn reserve(&mut self, base: u64, size: u64) {
+    pub(super) fn reserve(&mut self, base: u64, size: u64) {
         self.reserved.push((base, base + size, Growth::None));
     }
 }
@@ -91,8 +88,8 @@ pub(crate) struct Draft {
     pub(crate) pads: Vec<(u64, u64)>,
     /// The code as it was read, and the sites in it that trapped then.
     pub(crate) texts: Vec<Text>,
-    seen: Vec<u64>,
-    jumps: Vec<Drafted>,
+    pub(super) seen: Vec<u64>,
+    pub(super) jumps: Vec<Drafted>,
     pub(crate) trampolines: New,
     /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there yet.
     pub(crate) code: Vec<(u64, Vec<u8>)>,
@@ -102,7 +99,7 @@ pub(crate) struct Draft {
     /// Bytes that are the program's again.
     pub(crate) restore: Vec<Write>,
     /// The first bytes of sites that will trap.
-    traps: Vec<Change>,
+    pub(super) traps: Vec<Change>,
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
@@ -124,7 +121,7 @@ impl Draft {
         traps.eq(self.seen.iter().copied())
     }
 
-    fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
+    pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
         let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap, was: None });
         self.left.extend(left);
     }
@@ -134,11 +131,11 @@ impl Draft {
 type Wanted = (Planned, Option<String>);
 
 /// The sites of one mapping.
-struct Group {
-    text: Text,
-    ready: BTreeMap<u64, Ready>,
+pub(super) struct Group {
+    pub(super) text: Text,
+    pub(super) ready: BTreeMap<u64, Ready>,
     /// Those that are to trap, and why.
-    others: Vec<(Planned, String)>,
+    pub(super) others: Vec<(Planned, String)>,
 }
 
 impl Tracer<'_> {
@@ -184,9 +181,9 @@ impl Tracer<'_> {
             }
         }
         let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
-        let jumps_alone =
+        let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
-        let never: Vec<usize> = self.programs.iter().enumerate().filter_map(jumps_alone).collect();
+        let by_jump_alone: Vec<usize> = self.programs.iter().enumerate().filter_map(is_strict).collect();
         let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
         if strict {
             for group in &mut groups {
@@ -228,18 +225,9 @@ impl Tracer<'_> {
         for group in groups {
             let entered = self.entered.of(module, &group.text);
             let (free, trampolines) = free(&known, tid, &mappings, &group.text);
-            let (kept, strict_programs) = (kept.clone(), never.clone());
-            let around = Around {
-                space,
-                module,
-                entered,
-                kept,
-                free,
-                trampolines,
-                limits,
-                fresh,
-                strict: strict_programs,
-            };
+            let (kept, by_jump_alone) = (kept.clone(), by_jump_alone.clone());
+            let around =
+                Around { space, module, entered, kept, free, trampolines, limits, fresh, by_jump_alone };
             draft.plan(group, &around, &mut known, strict);
         }
         if strict && !draft.left.is_empty() && is_first {
@@ -349,162 +337,6 @@ impl Draft {
         }
         self.areas = areas;
         Ok(())
-    }
-
-    /// Plans the sites of one mapping.
-    fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
-        let Group { text, mut ready, mut others } = group;
-        let there = known.planner.is_some();
-        let mut groups = around.fresh;
-        let stays = |address: &u64| around.stays_a_jump(*address);
-        let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
-        let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
-        asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
-        let mut why = "no plan was found for it".to_owned();
-        // Each round has fewer sites than the one before, or is the first without groups.
-        for _ in 0..ROUNDS {
-            let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
-            let plan = around.plan(&mut planner, &text, &ready, &others, groups);
-            if strict {
-                let none = plan.traps.iter().chain(&plan.refused);
-                let gone: Vec<_> =
-                    none.filter_map(|(at, why)| Some((ready.remove(at)?.planned, why.to_string()))).collect();
-                if !gone.is_empty() {
-                    self.leave(gone, true);
-                    continue;
-                }
-            }
-            let mut room = known.room.clone();
-            match emit(around, &plan, &text, &ready, &mut room) {
-                Ok(emitted) => {
-                    plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
-                    (known.planner, known.room) = (Some(planner), room);
-                    self.seen.extend(around.space.traps_in(text.range()));
-                    return self.take(emitted, plan, text, ready, others);
-                }
-                // A group has no room, it may be: its sites may have other jumps.
-                Err(_) if groups => groups = false,
-                Err(obstacles) => {
-                    if let Some(first) = obstacles.first() {
-                        why.clone_from(&first.reason);
-                    }
-                    if !self.yield_to(&obstacles, &mut ready, &mut others, strict) {
-                        break;
-                    }
-                }
-            }
-        }
-        // What was there before stays as it is.
-        self.leave(ready.into_values().map(|it| (it.planned, why.clone())), !there);
-        self.leave(others.into_iter().map(|(site, _)| (site, why.clone())), !there);
-    }
-
-    /// Some things are in the way of the sites around them: those that were to be jumps are to trap; where that does not help, or none was,
-    /// or none is to trap, they are left as they are. False if there are none.
-    fn yield_to(
-        &mut self,
-        obstacles: &[Obstacle],
-        ready: &mut BTreeMap<u64, Ready>,
-        others: &mut Vec<(Planned, String)>,
-        strict: bool,
-    ) -> bool {
-        let mut any = false;
-        for Obstacle { at, reason, traps_too } in obstacles {
-            let near = at.saturating_sub(FAR)..at.saturating_add(FAR);
-            let found: Vec<u64> = ready.range(near.clone()).map(|(&site, _)| site).collect();
-            let jumps =
-                found.into_iter().filter_map(|site| Some((ready.remove(&site)?.planned, reason.clone())));
-            let jumps: Vec<_> = jumps.collect();
-            any |= !jumps.is_empty();
-            if jumps.is_empty() || *traps_too {
-                let traps = others.extract_if(.., |(site, _)| near.contains(&site.0.address));
-                let traps: Vec<_> = traps.map(|(site, _)| (site, reason.clone())).collect();
-                any |= !traps.is_empty();
-                self.leave(traps, false);
-            }
-            match (strict, traps_too) {
-                (true, _) => self.leave(jumps, true),
-                (false, true) => self.leave(jumps, false),
-                (false, false) => others.extend(jumps),
-            }
-        }
-        any
-    }
-
-    /// Notes what is to be done for the sites of one mapping.
-    fn take(
-        &mut self,
-        emitted: Emitted,
-        plan: Plan,
-        text: Text,
-        mut ready: BTreeMap<u64, Ready>,
-        others: Vec<(Planned, String)>,
-    ) {
-        let Emitted { jumps, trampolines, code, pads, ways, demoted } = emitted;
-        for (planned, jump) in jumps {
-            let drafted = match (planned, ready.remove(&jump.shape.address)) {
-                (_, Some(ready)) => Drafted { planned: ready.planned, jump, asked: true },
-                (Some(planned), None) => Drafted { planned, jump, asked: false },
-                (None, None) => continue,
-            };
-            self.jumps.push(drafted);
-        }
-        let reasons: HashMap<u64, (String, bool)> = plan
-            .traps
-            .iter()
-            .map(|(address, reason)| (*address, (reason.to_string(), true)))
-            .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
-            .collect();
-        let asked: HashMap<u64, &String> = match demoted.is_empty() {
-            true => HashMap::new(),
-            false => others.iter().map(|(site, reason)| (site.0.address, reason)).collect(),
-        };
-        for (site, tactic) in demoted {
-            let address = site.0.address;
-            let asked = asked.get(&address);
-            let reason = match asked {
-                Some(reason) => (*reason).clone(),
-                None => {
-                    let at = plan.traps.binary_search_by_key(&address, |trap| trap.0);
-                    let own = at.map_or_else(|_| String::new(), |at| format!(" ({})", plan.traps[at].1));
-                    format!("others were armed around it that leave no room for a jump{own}")
-                }
-            };
-            // Where it was asked for, the trap is written below.
-            let is_asked = asked.is_some() || ready.contains_key(&address);
-            if let Some(change) = text.trap(address).filter(|_| !is_asked) {
-                self.traps.push(change);
-            }
-            if is_asked && site.0.uses.iter().all(|wanted| *wanted == Use::Neighbour) {
-                continue;
-            }
-            self.demoted.push(Left { site, reason, can_trap: true, was: Some(tactic) });
-        }
-        let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
-        for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
-            let address = site.0.address;
-            let (reason, can_trap) = reasons
-                .get(&address)
-                .cloned()
-                .unwrap_or_else(|| ("no jump was planned for it".to_owned(), false));
-            if can_trap && let Some(change) = text.trap(address) {
-                self.traps.push(change);
-            }
-            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap, was: None });
-        }
-        for pad in pads {
-            let at = plan.map.partition_point(|run| run.end <= pad.address);
-            // One that begins in a page that was there already is written for itself.
-            match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
-                true => drop(self.fresh.insert(pad.address, pad.bytes)),
-                false => self.more.push(pad),
-            }
-        }
-        self.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));
-        self.trampolines.add(trampolines, ways);
-        self.code.extend(code);
-        self.restore.extend(plan.restore);
-        self.texts.push(text);
     }
 
     /// Nothing is done: all of its sites are left, those that can have a jump, too.

@@ -15,7 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `suits` | which sites may become jumps |
-//! | `draft`, `around`, `area`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
+//! | `draft`, `plan`, `around`, `area`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
@@ -43,6 +43,7 @@ mod identity;
 mod mark;
 mod out;
 mod over;
+mod plan;
 pub(crate) mod proof;
 mod pulse;
 mod remove;
