@@ -81,7 +81,12 @@ impl Tracer<'_> {
             traps = self.settle_left(tid, &mut work, program, left);
             count -= work.plan.refused.len();
             if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
-                self.give_up_traps(number, traps.iter().map(|site| site.0.address).collect());
+                let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
+                self.give_up_traps(number, &addresses);
+                // Threads may have come to them already.
+                if let Some(space) = self.spaces.get_mut(&number) {
+                    space.disarmed.extend(traps.into_iter().map(|site| (site.0.address, site.unwritten())));
+                }
                 return Ok((thread, stop));
             }
         }
@@ -90,7 +95,7 @@ impl Tracer<'_> {
             (thread, stop) = (stopped, now);
             let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
             if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
-                self.give_up_traps(number, addresses);
+                self.give_up_traps(number, &addresses);
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
             }
@@ -155,9 +160,9 @@ impl Tracer<'_> {
     }
 
     /// Sites that were to trap will not: their bytes are the program's again, where a plan for jumps has changed them already.
-    fn give_up_traps(&mut self, number: u32, addresses: Vec<u64>) {
+    fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
         if self.spaces.get(&number).is_some_and(|space| space.planner.is_some()) {
-            self.take_out_jumps(number, &addresses);
+            self.take_out_jumps(number, addresses);
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             space.trapping.clear();

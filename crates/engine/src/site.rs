@@ -147,6 +147,11 @@ impl Planned {
         Planned(Site { address: displaced.address(), module, displaced, slot: None, uses: vec![wanted] })
     }
 
+    /// A site whose `int3` is not there any more, before it was ever noted that it was.
+    pub(crate) fn unwritten(self) -> Disarmed {
+        Disarmed { site: self.0, way: Way::Trap }
+    }
+
     /// Writes the `int3`.
     pub(crate) fn arm(self, code: &Code) -> io::Result<Armed> {
         let change = self.0.trap();
