@@ -113,6 +113,7 @@ fn once(state: &mut State, settings: &[u8; 16], code: &[u8]) -> Left {
         word,
         code,
         jmpmax: u32::from(jumps) << (flags >> 5),
+        insmax: 1 << 16,
         logmax: usize::from(u16::from_le_bytes([log_low, log_high])),
         mask: u16::from_le_bytes([mask_low, mask_high]),
         locals: &variables[..3],

@@ -1,14 +1,18 @@
 //! The memory that a probed process and its tracer share.
 //!
-//! All of it is mapped below 2 GiB ([`LOW_END`]), so that compiled code addresses it absolutely (a 32-bit displacement), whatever
-//! module it was reached from. There are four kinds of area:
+//! All of it but the rings is mapped below 2 GiB ([`LOW_END`]), so that compiled code addresses it absolutely (a 32-bit
+//! displacement), whatever module it was reached from. There are five kinds of area:
 //!
 //! | area | shared by | holds |
 //! |---|---|---|
 //! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | who the process is, how its threads are known |
 //! | cells | all processes of a tracer | a program's variables; its counters, once per processor; the reader's sign of life |
-//! | contexts | a process and its forked children | [`Context`]s and their rings |
+//! | contexts | one address space; zeroed by the kernel in a forked child | [`Context`]s |
+//! | rings | one address space, and the tracer; not there in a forked child | a [`Control`] for each ring, then the rings |
 //! | code | one address space | the agent's own code; never written by the process |
+//!
+//! Addresses, sizes and the place of the next record are in contexts and in code: no other process can write there. What
+//! compiled code reads from a ring's memory is one number, how far the reader has come, and any value of it is a place in the ring.
 //!
 //! Whatever the tracer reads here, the process can have overwritten: it is looked at as input, not believed.
 
@@ -38,6 +42,11 @@ pub struct Identity {
     /// Not 0 while nobody of this address space is to wait, for room or for a context (with `--lossless`): the tracer waits for somebody in
     /// it.
     pub gives_up: AtomicU32,
+    /// Not 0 where threads may not read the time stamp counter (`PR_SET_TSC`, which seccomp's strict mode does, too): what the tracer writes
+    /// to `time` every few milliseconds stands for it.
+    pub clockless: AtomicU32,
+    /// The time stamp counter, a while ago.
+    pub time: AtomicU64,
     /// What is written here does not matter: the state of a record that there is not, so that what commits a record need
     /// not ask whether there is one.
     pub nothing: Line,
@@ -49,6 +58,18 @@ pub const RSEQ_SIGNATURE: u32 = 0x5305_3053;
 pub const RSEQ_CPU: i32 = 4;
 /// Where `rseq_cs` is in the kernel's `struct rseq`.
 pub const RSEQ_SECTION: i32 = 8;
+/// The first byte behind what kernels up to 6.18 keep in a `struct rseq`; its size is at least 32 bytes.
+pub const RSEQ_UNUSED: u32 = 28;
+
+/// How a thread is known to be one whose `struct rseq` is where [`Identity::rseq_offset`] says: the tracer has written this mark into
+/// the unused bytes of it. The number in [`RSEQ_CPU`] alone is no proof: in memory that is something else it may well be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where it is in the `struct rseq`.
+    pub at: i32,
+    /// Four bytes that are not there by chance.
+    pub value: u32,
+}
 
 /// A counter that each processor counts for itself. Its value is the sum of its words.
 ///
@@ -68,11 +89,14 @@ pub struct PerProcessor {
 ///
 /// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
 /// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
-/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from 0 to 1.
+/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from FREE to TAKEN.
+///
+/// The memory is private, and zeroed by the kernel in a forked child: there all contexts are UNUSABLE, and hits that need one are
+/// missed, until the tracer has given the child rings of its own.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// 1 while a thread has it. Given back by a plain store of 0.
+    /// One of [`claim`]. Given back by a plain store of FREE.
     pub claim: AtomicU32,
     /// The thread that has it, for when that thread is killed.
     pub holder: AtomicU32,
@@ -80,17 +104,40 @@ pub struct Context {
     pub site: AtomicU64,
     /// Bytes that were ever put into its ring. Written by the thread that has the context.
     pub head: AtomicU64,
-    /// The value of `tail` when the thread looked last: the reader's own is not touched while there is room.
+    /// The value of [`Control::tail`] when the thread looked last: the reader's own is not touched while there is room.
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
     /// Bytes of its ring: a power of two from [`LEAST_RING`] to [`GREATEST_RING`].
     pub ring_size: AtomicU64,
-    /// Bytes that were ever taken out of its ring, in a cache line of its own, or [`ABANDONED`]. Written by the reader.
-    pub tail: Line,
+    /// The address of its ring's [`Control`].
+    pub control: AtomicU64,
     /// The program's registers, for handlers that leave compiled code: see [`Registers`].
     pub registers: Registers,
 }
+
+/// The values of [`Context::claim`].
+pub mod claim {
+    /// It has no ring: what a forked child finds.
+    pub const UNUSABLE: u32 = 0;
+    /// Nobody has it.
+    pub const FREE: u32 = 1;
+    /// A thread has it.
+    pub const TAKEN: u32 = 2;
+}
+
+/// What a ring's writer and its reader tell each other. Those of all rings stand in front of the rings.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Control {
+    /// [`Context::head`] behind the last record that was finished. Written by the thread that has the context.
+    pub head: Line,
+    /// Bytes that were ever taken out of the ring, or [`ABANDONED`]. Written by the reader.
+    pub tail: Line,
+}
+
+/// Bytes of a [`Control`].
+pub const CONTROL: u64 = size_of::<Control>() as u64;
 
 /// A word in a cache line of its own.
 #[repr(C, align(64))]
@@ -157,7 +204,7 @@ pub struct Saved {
 /// its stack traces.
 pub const NO_LOG: u32 = u32::MAX;
 
-/// Stands in [`Context::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
+/// Stands in [`Control::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
 /// dropped. It stands for the same, and for all rings, in the word by which the reader shows that it lives. That is a word
 /// in the cells, which the reader changes several times a second; if it dies, whoever is left stores this there, and if
 /// nobody is left, a thread that has waited for long (2^35 counts of the time stamp counter, 7 to 20 seconds) and has not
@@ -191,6 +238,8 @@ pub struct Resume {
     pub jumps: u32,
     /// Calls that were made.
     pub calls_made: u32,
+    /// Instructions that were executed; 0 where the run cannot come to `insmax`.
+    pub instructions: u32,
     /// The major code that it set, or [`UNSET`].
     pub major: u32,
     /// The minor code that it set, or [`UNSET`].
@@ -220,6 +269,8 @@ pub struct HandlerInfo {
     pub entry: u32,
     /// Jumps that a run may take.
     pub jmpmax: u32,
+    /// Instructions that a run may execute.
+    pub insmax: u32,
     /// Bytes that a run may log. 0: it makes no record.
     pub logmax: u32,
     /// Bytes of stack traces.
@@ -256,9 +307,30 @@ pub struct HandlerInfo {
     pub lossless: u32,
     /// The address of the counter of dropped records: 8 bytes, counted with a locked increment.
     pub dropped: u32,
-    /// The address of the word of 4 bytes that is set to 1 when the handler ends with `remove`; the run that finds it
-    /// 1 already logs nothing. 0: no instruction of the handler is `remove`.
-    pub removed: u32,
+    /// The address of the probe's [`Over`]. 0: there is none, and nothing ends it.
+    pub over: u32,
+    /// The address of the table of what handlers do not see ([`crate::hidden`]). 0: the program accesses no memory.
+    pub hidden: u32,
+}
+
+/// Whether a probe is over, for its handlers wherever they run.
+#[repr(C, align(8))]
+#[derive(Debug, Default)]
+pub struct Over {
+    /// Not 0: no run of the handler begins any more. Set by the run that is the last of `maxhits` when it begins, by the run
+    /// that ends with `remove`, and by the tracer.
+    pub closed: AtomicU32,
+    /// Not 0: the probe is removed. A run that ends with `remove` sets [`Over::BY_HANDLER`]; if it finds anything set it makes
+    /// no record: of all runs that remove a probe one is the first. The tracer sets [`Over::BY_TRACER`]. A run that takes
+    /// long ends where it finds anything.
+    pub removed: AtomicU32,
+}
+
+impl Over {
+    /// A run has ended with `remove`.
+    pub const BY_HANDLER: u32 = 1;
+    /// The tracer takes the probe out.
+    pub const BY_TRACER: u32 = 2;
 }
 
 /// The entries of the agent that compiled code calls, by their addresses below [`LOW_END`].
@@ -354,7 +426,8 @@ mod tests {
     #[test]
     fn the_fields_are_where_compiled_code_expects_them() {
         assert_eq!(HEADER, 64);
-        assert_eq!(offset_of!(Context, tail) % 64, 0);
+        assert_eq!((offset_of!(Control, head), offset_of!(Control, tail)), (0, 64));
+        assert!(offset_of!(Context, control) + 8 <= 64);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`layout`]: the memory that the process and the tracer share, field by field. Compiled handlers, the agent's own
 //!   code and the tracer all address it by these definitions and no others.
+//! * [`hidden`]: the table of what handlers do not see.
 //! * [`inside`]: the agent's own code.
 //! * [`image`]: the same as bytes, to be put into a process.
 //!
@@ -11,6 +12,7 @@
 #[cfg(not(dprobes_image))]
 extern crate alloc;
 
+pub mod hidden;
 #[cfg(not(dprobes_image))]
 pub mod image;
 pub mod inside;

@@ -227,8 +227,8 @@ impl Execution for Agent {
         let info = self.bench.describe(&copy, entry);
         self.bench.registers().general = general(&whole);
         let head = self.bench.context().head.load(Ordering::Relaxed);
-        self.bench.removed.store(0, Ordering::Relaxed);
-        self.bench.context().tail.0.store(head, Ordering::Relaxed);
+        self.bench.over.store(0, Ordering::Relaxed);
+        self.bench.control().tail.0.store(head, Ordering::Relaxed);
         let left = self.bench.run(&info);
         self.bench.take_variables(&copy);
         assert_eq!(left.stack, ran.stack);

@@ -40,7 +40,8 @@ fn stopped(tid: i32) -> (Stopped, Stop) {
 /// Bytes of the memory that is shared: a context, its ring, and the handler's description behind them.
 const RING: u64 = CONTEXT_SIZE;
 const HANDLER: u64 = RING + dprobes_agent::layout::RING_SIZE;
-const SHARED: u64 = HANDLER + 2 * PAGE;
+const CONTROLS: u64 = HANDLER + 2 * PAGE;
+const SHARED: u64 = CONTROLS + PAGE;
 
 #[test]
 fn a_handler_runs_in_a_process_that_has_not_begun() {
@@ -88,6 +89,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
         code: (place + HANDLER + PAGE) as u32,
         code_length: assembled.code.len() as u32,
         jmpmax: 256,
+        insmax: vm::INSTRUCTIONS,
         logmax: 1024,
         mask: vm::DEFAULT_MASK.into(),
         record: state::COMMITTED,
@@ -101,6 +103,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     put(HANDLER + PAGE, &assembled.code);
     put(std::mem::offset_of!(Context, ring) as u64, &(place + RING).to_le_bytes());
     put(std::mem::offset_of!(Context, ring_size) as u64, &RING_SIZE.to_le_bytes());
+    put(std::mem::offset_of!(Context, control) as u64, &(place + CONTROLS).to_le_bytes());
     let general = std::mem::offset_of!(Context, registers) as u64;
     put(general, &registers.general().iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>());
     for field in [std::mem::offset_of!(Resume, major), std::mem::offset_of!(Resume, minor)] {

@@ -56,7 +56,7 @@ fn what_makes_no_record_makes_none() {
     assert_eq!(head(&bench), 0);
     // The first that removes the probe has its record, the next has none.
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
-    assert_eq!((head(&bench), bench.removed.load(Ordering::Relaxed)), (72, 1));
+    assert_eq!((head(&bench), bench.over.load(Ordering::Relaxed)), (72, 1 << 32 | 1));
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
     assert_eq!(head(&bench), 72);
     // An empty log is a record, and stack traces alone are one that has no log.
@@ -105,8 +105,8 @@ const SIZE: u64 = HEADER as u64 + 8 + 3000;
 /// Takes all records out: their numbers.
 fn take(bench: &Bench) -> Vec<u64> {
     let mut numbers = Vec::new();
-    let mut tail = bench.context().tail.0.load(Ordering::Relaxed);
-    while tail < bench.context().head.load(Ordering::Acquire) {
+    let mut tail = bench.control().tail.0.load(Ordering::Relaxed);
+    while tail < bench.control().head.0.load(Ordering::Acquire) {
         // SAFETY: the first 8 bytes of what is in the ring are always there.
         let (kind, size) = unsafe {
             let start = (bench.ring + tail % RING_SIZE) as *const [u32; 2];
@@ -123,7 +123,7 @@ fn take(bench: &Bench) -> Vec<u64> {
         }
         tail += size;
     }
-    bench.context().tail.0.store(tail, Ordering::Release);
+    bench.control().tail.0.store(tail, Ordering::Release);
     numbers
 }
 
@@ -210,7 +210,7 @@ fn nobody_waits_for_a_reader_that_is_gone() {
     let mut info = describe(&bench, LOGS, 20_000);
     info.lossless = 1;
     let leaving = bench.clone();
-    waits_until(&mut bench, &info, move || leaving.context().tail.0.store(ABANDONED, Ordering::Release));
+    waits_until(&mut bench, &info, move || leaving.control().tail.0.store(ABANDONED, Ordering::Release));
 }
 
 #[test]
@@ -251,6 +251,6 @@ fn compiled_code_waits_for_room_by_the_other_entry() {
         assert!(began.elapsed() >= Duration::from_millis(40), "it has waited");
     });
     let context = bench.context();
-    assert_eq!(context.seen_tail.load(Ordering::Relaxed), context.tail.0.load(Ordering::Relaxed));
-    assert_eq!(context.head.load(Ordering::Relaxed), context.tail.0.load(Ordering::Relaxed));
+    assert_eq!(context.seen_tail.load(Ordering::Relaxed), bench.control().tail.0.load(Ordering::Relaxed));
+    assert_eq!(context.head.load(Ordering::Relaxed), bench.control().tail.0.load(Ordering::Relaxed));
 }

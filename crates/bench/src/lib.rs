@@ -11,6 +11,8 @@
 //! - `bin/drain` ([`drain`]) measures the way of records from there to a file.
 //! - `bin/arm` ([`arm`]) measures how long it takes to put many probes in and out, and how long the process is held for it.
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted to other forms, and in how much memory.
+//! - `bin/soak` ([`soak`]) probes servers under load at random, for as long as one likes, and asks whether a client can tell.
+//! - `bin/kill` ([`kill`]) kills the tracer at random moments, and asks whether the program was harmed.
 //! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
 use std::io;
@@ -22,8 +24,12 @@ mod classic;
 pub mod cleanup;
 pub mod convert;
 pub mod drain;
+mod family;
 mod figures;
 pub mod jump;
+pub mod kill;
+pub mod machine;
+pub mod soak;
 pub mod soundness;
 mod subject;
 mod way;
@@ -43,7 +49,7 @@ pub fn status(name: &str, result: io::Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("{name}: what dprobes counted is wrong");
+            eprintln!("{name}: something is wrong");
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -32,6 +32,7 @@ pub(crate) struct Before {
     pub(crate) globals: Vec<u64>,
     pub(crate) machine: TestMachine,
     jmpmax: u32,
+    insmax: u32,
     logmax: usize,
     excpt_log: usize,
     autostacktrace: bool,
@@ -132,6 +133,7 @@ impl Case {
         let mut before = Before {
             word,
             jmpmax: 256,
+            insmax: vm::INSTRUCTIONS,
             logmax: 1024,
             mask: DEFAULT_MASK,
             excpt_log: 1024,
@@ -148,6 +150,7 @@ impl Case {
             let number = |index: usize| text::number(&line[index], word, labels);
             match line[0].as_str() {
                 "JMPMAX" => before.jmpmax = number(1) as u32,
+                "INSMAX" => before.insmax = number(1) as u32,
                 "LOGMAX" => before.logmax = number(1) as usize,
                 "MASK" => before.mask = number(1) as u16,
                 "EXCPT_LOG" => before.excpt_log = number(1) as usize,
@@ -214,6 +217,7 @@ impl Before {
             word: self.word,
             code: &assembled.code,
             jmpmax: self.jmpmax,
+            insmax: self.insmax,
             logmax: self.logmax,
             mask: self.mask,
             locals: &locals,

@@ -24,7 +24,7 @@ const COLUMNS: [&str; 17] = [
 /// Writes each record as a row.
 ///
 /// The first row has the names of the columns. Rows end in CR LF; a field with a comma, a quote or an end of line stands in quotes, in
-/// which a quote is two. A column is empty where the header item was not asked for, or the record's template has no such field. The last
+/// which a quote is two. Text is made plain, and never a formula of a spreadsheet. A column is empty where the header item was not asked for, or the record's template has no such field. The last
 /// column, `fields`, has the values as JSON where the table has no columns for them.
 #[derive(Debug)]
 pub struct Csv<W: Write> {
@@ -51,7 +51,7 @@ impl<W: Write> Csv<W> {
         rows.extend_from_slice(COLUMNS.join(",").as_bytes());
         for column in &columns.columns {
             rows.push(b',');
-            cell(column.name.as_bytes(), &mut rows);
+            text_cell(&column.name, &mut rows);
         }
         rows.extend_from_slice(b",fields\r\n");
         Ok(Csv {
@@ -88,7 +88,10 @@ impl<W: Write> Csv<W> {
                             },
                             text,
                         );
-                        cell(text, values);
+                        match value {
+                            Value::Text(_) => text_cell(&String::from_utf8_lossy(text), values),
+                            _ => cell(text, values),
+                        }
                         cells[place] = (start, values.len());
                     }
                 }
@@ -123,6 +126,16 @@ fn shown(value: &Value<'_>, holds: Scalar, json: impl FnOnce() -> Vec<u8>, out: 
         Value::Bytes(bytes) => hex(bytes, out),
         Value::List(_) | Value::Struct(_) => out.extend_from_slice(&json()),
         Value::Fault(_) | Value::Missing => {}
+    }
+}
+
+/// Appends foreign text as a field. Characters that a terminal would obey, or that cannot be seen, are shown as such; and what a spreadsheet
+/// would take for a formula has an apostrophe before it, which makes it text.
+fn text_cell(text: &str, out: &mut Vec<u8>) {
+    let shown = printable::text(text);
+    match shown.starts_with(['=', '+', '-', '@']) {
+        true => cell(format!("'{shown}").as_bytes(), out),
+        false => cell(shown.as_bytes(), out),
     }
 }
 
@@ -169,7 +182,7 @@ impl<W: Write> Form for Csv<W> {
         }
         for text in [&record.name, &place.module, &place.point, &place.symbol] {
             out.push(b',');
-            cell(text.as_bytes(), out);
+            text_cell(text, out);
         }
         out.push(b',');
         decimal(record.major, out);
@@ -185,7 +198,7 @@ impl<W: Write> Form for Csv<W> {
         hex(&record.data, out);
         out.push(b',');
         if let Some(template) = event.template {
-            cell(template.description.as_bytes(), out);
+            text_cell(&template.description, out);
         }
         self.values(event);
         self.rows.extend_from_slice(b"\r\n");

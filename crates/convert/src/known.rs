@@ -90,6 +90,8 @@ pub struct Known {
     pub disorder: u64,
     /// Records that were dropped, and when.
     pub losses: Vec<Loss>,
+    /// The names of processes, those of their first threads: as they were last.
+    pub processes: Map<u32, String>,
     /// The variables at the end.
     pub variables: Vec<Variables>,
     places: Vec<Place>,
@@ -111,6 +113,9 @@ impl Known {
             variables: info.variables.clone(),
             ..Known::default()
         };
+        for thread in info.threads.iter().filter(|thread| thread.tid == thread.pid) {
+            known.processes.insert(thread.pid, thread.name.clone());
+        }
         for program in &info.programs {
             known.programs.entry(program.number).or_insert_with(|| Program {
                 major: program.major,

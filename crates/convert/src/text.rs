@@ -44,15 +44,12 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
         '\n' => out.extend_from_slice(b"\\n"),
         '\t' => out.extend_from_slice(b"\\t"),
         '\r' => out.extend_from_slice(b"\\r"),
-        // U+2028 and U+2029 end lines for some readers of lines.
-        control
-            if control < ' '
-                || ('\x7f'..'\u{a0}').contains(&control)
-                || "\u{2028}\u{2029}".contains(control) =>
-        {
-            let code = control as u32;
-            out.extend_from_slice(b"\\u");
-            hex(&(code as u16).to_be_bytes(), out);
+        // What ends lines for some readers of lines, what a terminal would obey, and what nobody would see.
+        letter if !printable::is_plain(letter) => {
+            for code in letter.encode_utf16(&mut [0; 2]) {
+                out.extend_from_slice(b"\\u");
+                hex(&code.to_be_bytes(), out);
+            }
         }
         letter => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
     }
@@ -112,6 +109,10 @@ mod tests {
         assert_eq!(shown(|out| string(b"\"\\\n\x01\x7f", out)), r#""\"\\\n\u0001\u007f""#);
         assert_eq!(shown(|out| string("\u{e4}\u{2028}".as_bytes(), out)), "\"\u{e4}\\u2028\"");
         assert_eq!(shown(|out| string(b"a\xffb", out)), "\"a\u{fffd}b\"");
+        assert_eq!(
+            shown(|out| string("\u{202e}\u{9b}\u{e0041}".as_bytes(), out)),
+            r#""\u202e\u009b\udb40\udc41""#
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{Failure, ppdf, program};
 
 /// Compiles a program and says what it is.
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
-    let path = arguments.program.file.display();
+    let path = printable::path(&arguments.program.file);
     let found = ppdf::load(&arguments.program)?;
     let (object, is_ppdf) = match found {
         Some(found) => (found.object, true),
@@ -21,11 +21,11 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
             "{}: {} in {}, {} bytes of code\n",
             path,
             crate::summary::count(object.probes.len() as u64, "probe"),
-            object.module,
+            printable::text(&object.module),
             object.code.len()
         ),
     };
     // A reader that has seen enough is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().write_all(printable::lines(&text).as_bytes());
     Ok(ExitCode::SUCCESS)
 }

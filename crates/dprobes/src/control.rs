@@ -12,8 +12,12 @@ use std::time::{Duration, Instant};
 
 use engine::{Control, Pulse};
 
+use crate::Failure;
+
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(20);
+/// The same while nothing but a signal is to be noticed.
+const SLOW_TICK: Duration = Duration::from_millis(60);
 /// The same while the tracer wants to be interrupted often.
 const QUICK_TICK: Duration = Duration::from_millis(3);
 
@@ -67,6 +71,22 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Signals that end a process unless it does something about them, and that mean the same to the tracer: SIGTERM's end. Those that the
+/// terminal sends are the front's.
+const OTHERS: [i32; 10] = [
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    // The limit of processor time: there is a second left at least.
+    libc::SIGXCPU,
+];
+
 /// Does nothing: its signal is there to interrupt a system call.
 extern "C" fn wake(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {}
 
@@ -93,8 +113,12 @@ pub(crate) fn handle(
 impl Watch {
     /// Begins to watch on behalf of the calling thread, for `limit` from when the probes are in, if one is given; and to show by `pulse` that records are
     /// read, whatever that thread is waiting for.
-    pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Watch {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    ///
+    /// # Errors
+    /// There can be no second thread: the limit of processes is reached.
+    pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Result<Watch, Failure> {
+        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().chain(OTHERS);
+        for signal in ends.chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
             handle(signal, remember, true);
         }
         handle(libc::SIGURG, wake, false);
@@ -104,8 +128,9 @@ impl Watch {
         let tracer = unsafe { libc::pthread_self() };
         let watcher =
             Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, limit, pulse };
-        let thread = thread::spawn(move || watcher.watch());
-        Watch { control, ended, thread: Some(thread) }
+        let thread = thread::Builder::new().name("watch".to_owned()).spawn(move || watcher.watch());
+        let thread = thread.map_err(|error| Failure::new(format!("a thread cannot be started: {error}")))?;
+        Ok(Watch { control, ended, thread: Some(thread) })
     }
 }
 
@@ -134,7 +159,12 @@ impl Watcher {
         let mut placed = None;
         while !self.ended.load(Ordering::Relaxed) {
             let quick = self.control.wants_quick_ticks.load(Ordering::Relaxed);
-            thread::park_timeout(if quick { QUICK_TICK } else { TICK });
+            let ticks = self.limit.is_some() || self.control.wants_ticks.load(Ordering::Relaxed);
+            thread::park_timeout(match (quick, ticks) {
+                (true, _) => QUICK_TICK,
+                (false, true) => TICK,
+                (false, false) => SLOW_TICK,
+            });
             self.pulse.iter().for_each(Pulse::beat);
             if placed.is_none() && (self.control.placed.load(Ordering::Relaxed) || begun.elapsed() >= ARMING)
             {

@@ -1,6 +1,5 @@
 //! `dprobes convert`: a trace store in the forms that other tools read.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,9 +9,10 @@ use convert::perfetto::Counters;
 use convert::{Csv, Ctf, Form, Json, Known, Perfetto, Sheet, pour};
 use trace::store::{Info, Reader};
 
+use crate::outfile::Unsettled;
 use crate::output::tell;
 use crate::selection::Selection;
-use crate::{Failure, templates};
+use crate::{Failure, outfile, templates};
 
 /// Convert a trace store to other forms
 ///
@@ -82,7 +82,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
              `cargo build --release --features parquet` (or `cargo install --path crates/dprobes --features parquet`) builds one with it",
         ));
     }
-    let path = arguments.file.display();
+    let path = printable::path(&arguments.file);
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let filter = arguments.selection.filter(reader.info())?;
@@ -90,18 +90,23 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     let mut known = Known::new(reader.info());
     reader.select(filter).map_err(failed)?;
     let to = target(arguments)?;
-    let name = to.as_deref().map_or("standard output".to_owned(), |path| path.display().to_string());
+    let name = to.as_deref().map_or("standard output".to_owned(), |path| printable::path(path).to_string());
     let unwritten = |error: &io::Error| Failure::new(format!("{name}: {error}"));
-    let mut form = match form(arguments, to.as_deref(), reader.info(), &known, &sheet) {
-        Ok(form) => form,
+    let (mut form, mut unsettled) = match form(arguments, to.as_deref(), reader.info(), &known, &sheet) {
+        Ok(begun) => begun,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(unwritten(&error)),
     };
     let damaged = |damage: &trace::store::Damage| tell(&format!("warning: {path}: {damage}"));
     match pour(&mut reader, &mut known, &sheet, &mut *form, damaged) {
         Ok(poured) => {
+            unsettled.settle().map_err(|error| unwritten(&error))?;
             poured.remarks.iter().for_each(|remark| tell(&format!("note: {remark}")));
-            Ok(if poured.damages > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            let is_cut = !reader.info().complete;
+            if is_cut {
+                tell(&format!("warning: {path}: {}", crate::show::CUT_SHORT));
+            }
+            Ok(if poured.damages > 0 || is_cut { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         // A reader that has seen enough is no error.
         Err(convert::Failure::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
@@ -123,7 +128,7 @@ fn target(arguments: &Convert) -> Result<Option<PathBuf>, Failure> {
     };
     let same = |file: &Path| std::fs::canonicalize(file).ok();
     if same(&path).is_some_and(|own| Some(own) == same(&arguments.file)) {
-        return Err(Failure::new(format!("{}: this is the trace itself", path.display())));
+        return Err(Failure::new(format!("{}: this is the trace itself", printable::path(&path))));
     }
     Ok(Some(path))
 }
@@ -134,25 +139,28 @@ fn form(
     info: &Info,
     known: &Known,
     sheet: &Sheet,
-) -> io::Result<Box<dyn Form>> {
-    let out = || -> io::Result<Box<dyn Write + Send>> {
-        Ok(match to {
-            Some(path) => Box::new(File::create(path)?),
-            None => Box::new(io::stdout()),
-        })
-    };
-    Ok(match (arguments.to, to) {
-        (To::Json, _) => Box::new(Json::new(out()?)),
-        (To::Csv, _) => Box::new(Csv::new(out()?, known, sheet)?),
-        (To::Perfetto, _) => {
-            Box::new(Perfetto::new(out()?, known, Counters { names: arguments.counter.clone() }))
+) -> io::Result<(Box<dyn Form>, Unsettled)> {
+    if let (To::Ctf, Some(directory)) = (arguments.to, to) {
+        let unsettled = outfile::begin_directory(directory);
+        return Ok((Box::new(Ctf::new(directory, info, sheet)?), unsettled));
+    }
+    let (out, unsettled): (Box<dyn Write + Send>, _) = match to {
+        Some(path) => {
+            let (file, unsettled) = outfile::begin(path)?;
+            (Box::new(file), unsettled)
         }
-        (To::Ctf, Some(directory)) => Box::new(Ctf::new(directory, info, sheet)?),
+        None => (Box::new(io::stdout()), Unsettled::nothing()),
+    };
+    let form: Box<dyn Form> = match arguments.to {
+        To::Json => Box::new(Json::new(out)),
+        To::Csv => Box::new(Csv::new(out, known, sheet)?),
+        To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
         #[cfg(feature = "parquet")]
-        (To::Parquet, _) => Box::new(dprobes_parquet::Parquet::new(out()?, known, sheet)?),
+        To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
         // Both were refused: a build without Parquet, and a directory as standard output.
         #[cfg(not(feature = "parquet"))]
-        (To::Parquet, _) => return Err(ErrorKind::Unsupported.into()),
-        (To::Ctf, None) => return Err(ErrorKind::Unsupported.into()),
-    })
+        To::Parquet => return Err(ErrorKind::Unsupported.into()),
+        To::Ctf => return Err(ErrorKind::Unsupported.into()),
+    };
+    Ok((form, unsettled))
 }

@@ -53,6 +53,7 @@ pub(crate) fn split_beside<T>(
     beside: impl FnOnce(T, i32) -> Box<dyn FnOnce()>,
 ) -> Result<(Front, T), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(format!("{what}: {error}"));
+    process::check_proc().map_err(Failure::new)?;
     let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
     let (death, alive) = io::pipe().map_err(|error| failed("pipe", error))?;
     // SAFETY: plain system calls; the process has one thread, so that the child may do anything.
@@ -73,6 +74,9 @@ pub(crate) fn split_beside<T>(
             }
             tracer => {
                 TRACER.store(tracer, Ordering::Relaxed);
+                if only_descendants_are_traced() {
+                    adopt_orphans();
+                }
                 for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                     crate::control::handle(signal, forward, true);
                 }
@@ -82,6 +86,46 @@ pub(crate) fn split_beside<T>(
                 wait_for(tracer, death, &ledger, ending)
             }
         }
+    }
+}
+
+/// Whether this user may trace descendants only, by the rules of the Yama security module.
+fn only_descendants_are_traced() -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    // SAFETY: a call without arguments that cannot fail.
+    is_restricted(scope.ok().as_deref(), unsafe { libc::geteuid() })
+}
+
+fn is_restricted(scope: Option<&str>, user: u32) -> bool {
+    user != 0 && scope.and_then(|scope| scope.trim().parse::<u32>().ok()).is_some_and(|scope| scope > 0)
+}
+
+/// What the tracer has started becomes this process's when the tracer dies: so its bytes may be put back. Orphans of the started command
+/// have this process for a parent then, not the system's first; those that end are waited for.
+fn adopt_orphans() {
+    // SAFETY: a call on integers. Where it fails, programs that were started cannot be helped.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    crate::control::handle(libc::SIGCHLD, reap_orphans, false);
+}
+
+/// Waits for all children that have ended, but for the tracer.
+extern "C" fn reap_orphans(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    let tracer = TRACER.load(Ordering::Relaxed);
+    // SAFETY: system calls on local variables, which are async-signal-safe; the error number is put back.
+    unsafe {
+        let before = *libc::__errno_location();
+        loop {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            if libc::waitid(libc::P_ALL, 0, &mut info, flags) != 0
+                || info.si_pid() == 0
+                || info.si_pid() == tracer
+            {
+                break;
+            }
+            libc::waitpid(info.si_pid(), std::ptr::null_mut(), libc::WNOHANG);
+        }
+        *libc::__errno_location() = before;
     }
 }
 
@@ -119,12 +163,32 @@ fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger, ending: Box
             crate::summary::count(restored.restored as u64, "site")
         ));
     }
-    if restored.left > 0 {
+    for left in &restored.left {
         crate::output::tell(&format!(
-            "warning: the tracer was killed; {} of probes stay, since the process could not be stopped to take them \
-             out; they do it no harm",
-            crate::summary::count(restored.left as u64, "jump")
+            "warning: the tracer was killed; {} stay in process {} ({}); jumps work on, and traps are answered in the process",
+            crate::summary::count(left.changes as u64, "change"),
+            left.pid,
+            left.reason
+        ));
+    }
+    if restored.unknown > 0 {
+        crate::output::tell(&format!(
+            "warning: the tracer was killed; {} may stay in children of the process, which were not noted for want of \
+             room",
+            crate::summary::count(restored.unknown, "change")
         ));
     }
     crate::session::end_as(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_users_that_the_security_module_restricts_adopt_orphans() {
+        assert!(is_restricted(Some("1\n"), 1000) && is_restricted(Some("2"), 1000));
+        assert!(!is_restricted(Some("1\n"), 0));
+        assert!(!is_restricted(Some("0\n"), 1000) && !is_restricted(None, 1000));
+    }
 }

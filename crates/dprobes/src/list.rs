@@ -68,12 +68,13 @@ fn process(
                 out,
                 "{:#018x}  {count:>6} functions  {}",
                 module.span().start,
-                module.path.display()
+                printable::path(&module.path)
             );
         }
         let _ = out.flush();
         for skipped in &survey.skipped {
-            eprintln!("dprobes: {:#x}: {}: {}", skipped.range.start, skipped.path.display(), skipped.why);
+            let path = printable::path(&skipped.path);
+            crate::output::tell(&format!("{:#x}: {path}: {}", skipped.range.start, skipped.why));
         }
         return Ok(survey.modules.len());
     };
@@ -142,7 +143,7 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
     if !wanted.matches_module(path) {
         return 0;
     }
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let file = printable::path(path.file_name().unwrap_or_default().as_ref()).to_string();
     let mode = if image.machine() == Machine::I386 { Mode::Bits32 } else { Mode::Bits64 };
     let mut found = 0;
     for function in image.functions().iter().filter(|function| wanted.matches_function(function)) {
@@ -157,6 +158,7 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
         // The number is what `offset =` takes.
         let Some(offset) = image.offset_of_address(function.vaddr) else { continue };
         let name = function.demangled().unwrap_or_else(|| function.name.clone());
+        let name = printable::text(&name);
         let kind = if function.kind == FunctionKind::Indirect { "  (resolver)" } else { "" };
         if writeln!(out, "{offset:#010x} {:>7}  {file}:{name}{kind}", function.size).is_err() {
             break;
@@ -174,7 +176,7 @@ fn points(
     point: Point,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let file = printable::path(path.file_name().unwrap_or_default().as_ref()).to_string();
     let name = wanted.name();
     let survey = engine::survey(name, point, None, image, image, true)
         .map_err(|reason| Failure::new(format!("{file}:{name}:{point}: {reason}")))?;
@@ -182,7 +184,7 @@ fn points(
         // The same number as for functions.
         let Some(offset) = image.offset_of_address(site.vaddr) else { continue };
         let text = image.instruction_text(site.vaddr).unwrap_or_default();
-        if writeln!(out, "{offset:#010x}  {file}:{}  {text}", site.function).is_err() {
+        if writeln!(out, "{offset:#010x}  {file}:{}  {text}", printable::text(&site.function)).is_err() {
             break;
         }
     }

@@ -13,6 +13,7 @@
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list` | `check` and `list`, which change nothing |
 //! | `output`, `targets`, `recording`, `spool`, `lines` | where records go, and what is told of them |
+//! | `outfile` | files, which replace others only when there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
 //! | `show`, `convert`, `report`, `templates`, `selection` | what is done with trace stores and templates |
 //! | `summary`, `stats` | what was counted, as text and as JSON |
@@ -28,6 +29,7 @@ mod lines;
 mod list;
 mod lists;
 mod man;
+mod outfile;
 mod output;
 mod points;
 mod ppdf;
@@ -53,9 +55,10 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
+    process::ignore_file_size_limit();
     let words = lists::join(service::modern(std::env::args_os().collect()));
     let arguments =
-        Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::explain(error, &words).exit());
+        Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::end(&usage::explain(error, &words)));
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => session::attach(&attach),
@@ -74,8 +77,10 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => convert::convert(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut script);
+            let written = std::io::Write::write_all(&mut std::io::stdout(), &script);
+            written.map(|()| ExitCode::SUCCESS).map_err(|error| Failure::new(format!("the script: {error}")))
         }
         Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
@@ -98,10 +103,11 @@ impl std::fmt::Display for Failure {
 impl Failure {
     /// A failure of the command itself.
     pub(crate) fn new(message: impl std::fmt::Display) -> Failure {
-        Failure { message: format!("dprobes: error: {message}"), status: 1 }
+        let message = message.to_string();
+        Failure { message: format!("dprobes: error: {}", printable::lines(&message)), status: 1 }
     }
 
-    /// A failure whose message is complete.
+    /// A failure whose message is complete, and printable (with colours, say).
     pub(crate) fn complete(message: String) -> Failure {
         Failure { message, status: 1 }
     }
@@ -117,7 +123,7 @@ impl Failure {
     }
 
     fn tell(&self) -> ExitCode {
-        eprintln!("{}", self.message.trim_end());
+        output::say(self.message.trim_end());
         ExitCode::from(self.status)
     }
 }

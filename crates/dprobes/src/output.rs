@@ -1,13 +1,15 @@
 //! Where records and messages of `run` and `attach` go.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use engine::{Note, Observer, Placed, Report};
 use trace::sink::{Target, View};
 use trace::{Items, Record};
 
-use crate::Failure;
-use crate::targets::{How, Open, Refused, several};
+use crate::targets::{How, Open, Refused, Taken, several};
+use crate::{Failure, targets};
 
 /// Gives records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
@@ -16,6 +18,8 @@ pub(crate) struct Output {
     refused: Refused,
     /// Whether the armed probes are announced.
     tells_armed: bool,
+    /// The process in which each module was announced last: a library that comes and goes is announced once.
+    announced: HashMap<PathBuf, i32>,
 }
 
 impl Output {
@@ -28,9 +32,13 @@ impl Output {
         tells_armed: bool,
     ) -> Result<Output, Failure> {
         let how = How { is_shared: false, lossless };
-        let open = |target| Open::new(target, how).map_err(Failure::new);
+        let open = |target| {
+            let open = Open::new(target, how).map_err(Failure::new)?;
+            targets::caveat(target).iter().for_each(|text| tell(&format!("{WARNING}{text}")));
+            Ok(open)
+        };
         let targets = targets.iter().map(open).collect::<Result<Vec<Open>, Failure>>()?;
-        Ok(Output { targets, view, refused: Refused::default(), tells_armed })
+        Ok(Output { targets, view, refused: Refused::default(), tells_armed, announced: HashMap::new() })
     }
 
     /// Takes what is known of a program that is about to be inserted.
@@ -40,12 +48,23 @@ impl Output {
         }
     }
 
-    /// Writes out what is kept, and what was counted.
-    pub(crate) fn end(&mut self, report: &Report) {
+    /// Whether a message is for standard error.
+    fn is_told(&mut self, note: &Note) -> bool {
+        match note {
+            Note::Armed { pid, module, .. } => {
+                self.tells_armed && self.announced.insert(module.clone(), *pid) != Some(*pid)
+            }
+            _ => true,
+        }
+    }
+
+    /// Writes out what is kept, and what was counted. Gives what each target has made of its records.
+    pub(crate) fn end(&mut self, report: &Report) -> Vec<Taken> {
         for target in &mut self.targets {
             target.recording.report(report);
             target.finish().iter().for_each(|text| tell(text));
         }
+        self.targets.iter().map(Open::taken).collect()
     }
 }
 
@@ -58,9 +77,13 @@ impl Observer for Output {
     fn note(&mut self, note: &Note) {
         let text = text(note);
         self.targets.iter_mut().for_each(|target| target.recording.note(&text));
-        if self.tells_armed || !matches!(note, Note::Armed { .. }) {
+        if self.is_told(note) {
             tell(&text);
         }
+    }
+
+    fn begun(&mut self) {
+        self.targets.iter_mut().filter_map(Open::settle).for_each(|text| tell(&text));
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {
@@ -95,20 +118,47 @@ pub(crate) fn text(note: &Note) -> String {
             format!(
                 "{} armed in {} of process {pid}",
                 crate::summary::count(*probes as u64, "probe"),
-                module.display()
+                printable::path(module)
             )
         }
         Note::Waiting { pid, module } => {
-            format!("`{module}` is not mapped in process {pid}; waiting for it to be loaded")
+            let module = printable::text(module);
+            format!(
+                "`{module}` is not mapped in process {pid}; waiting for it to be loaded (`dprobes list -p {pid}` shows what is)"
+            )
         }
-        Note::Remark { point, remark } => format!("note: {point}: {remark}"),
+        Note::Remark { point, remark } => {
+            format!("note: {}: {remark}", printable::text(point))
+        }
         Note::NotProbed { pid, reason } => format!("{WARNING}process {pid} is not probed: {reason}"),
         Note::Exit(text) => text.clone(),
         Note::Other(text) => format!("{WARNING}{text}"),
     }
 }
 
-/// Tells a message; a standard error that nobody reads any more is no reason to stop.
+/// Tells a message.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "dprobes: {text}");
+    say(format_args!("dprobes: {}", printable::lines(text)));
+}
+
+/// Writes a line to standard error. One that nobody reads any more is no reason to stop.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_comes_and_goes_is_announced_once() {
+        let mut output = Output::open(&[], View::default(), false, true).map_err(|_| ()).expect("no targets");
+        let armed = |pid, module: &str| Note::Armed { pid, module: module.into(), probes: 1 };
+        let mut is_told = |note: &Note| output.is_told(note);
+        assert!(is_told(&armed(1, "/lib/a.so")) && is_told(&armed(1, "/lib/b.so")));
+        assert!(!is_told(&armed(1, "/lib/a.so")) && !is_told(&armed(1, "/lib/b.so")));
+        assert!(is_told(&armed(2, "/lib/a.so")));
+        let warning = Note::Other("something".to_owned());
+        assert!(is_told(&warning) && is_told(&warning));
+    }
 }

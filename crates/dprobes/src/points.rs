@@ -39,7 +39,10 @@ pub(crate) struct At {
     pub(crate) module: String,
     /// The function's name, or a pattern.
     pub(crate) function: String,
-    pub(crate) point: Point,
+    /// One, or those that a pattern means.
+    pub(crate) points: Vec<Point>,
+    /// The process that the provider names, as `pid4711` does.
+    pub(crate) pid: Option<i32>,
 }
 
 /// A program's text that is in no file.
@@ -73,15 +76,20 @@ impl Text {
 
 /// Reads a probepoint as DTrace's `pid` provider has it.
 ///
-/// What is left out or empty means any; fields count from the right. A provider before them (`pid`, `pid123`) is
-/// passed over. `::` within a function's name is C++'s and Rust's.
+/// What is left out or empty means any; fields count from the right. A provider before them may name the process (`pid123`). `::` within a
+/// function's name is C++'s and Rust's.
 pub(crate) fn parse(text: &str) -> Result<At, String> {
     const HOW: &str = "MODULE:FUNCTION:POINT expected, as in libc.so.6:malloc:entry";
     let all = without_provider(text);
+    let pid = match text.strip_suffix(all).and_then(|provider| provider.strip_prefix("pid")) {
+        None | Some(":" | "$target:") => None,
+        Some(number) => {
+            let number = number.trim_end_matches(':');
+            Some(number.parse().map_err(|_| format!("`pid{number}` names no process"))?)
+        }
+    };
     let (rest, point) = all.rsplit_once(':').ok_or_else(|| HOW.to_owned())?;
-    let point = Point::parse(point).ok_or_else(|| {
-        format!("`{point}` is no point of a function: entry, return, * or an offset in hexadecimal expected; {HOW}")
-    })?;
+    let points = self::points(point).map_err(|reason| format!("{reason}; {HOW}"))?;
     let rest = rest.trim_start_matches(':');
     // `libc.so.6::entry`: the function is empty.
     let (module, function) = match rest.strip_suffix(':') {
@@ -94,13 +102,59 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
     let any = |field: &str| if field.is_empty() { "*".to_owned() } else { field.to_owned() };
     for field in [module, function] {
         if field.contains(|character: char| character.is_control()) {
-            return Err(format!("`{}` is no name; {HOW}", field.escape_debug()));
+            return Err(format!("`{}` is no name; {HOW}", printable::text(field)));
         }
         if Pattern::is_one(field) && !field.contains("operator") {
             Pattern::new(field)?;
         }
     }
-    Ok(At { module: any(module), function: any(function), point })
+    if module.is_empty() && function.is_empty() && point.is_empty() {
+        return Err(HOW.to_owned());
+    }
+    Ok(At { module: any(module), function: any(function), points, pid })
+}
+
+/// The points that a text means: one, or those among `entry` and `return` that a pattern matches. Nothing, and what matches everything,
+/// means each instruction, those of entry and return among them.
+fn points(text: &str) -> Result<Vec<Point>, String> {
+    if text.bytes().all(|byte| byte == b'*') {
+        return Ok(vec![Point::Each]);
+    }
+    let lower = text.to_ascii_lowercase();
+    if !Pattern::is_one(&lower) {
+        return Point::parse(text).map(|point| vec![point]).ok_or_else(|| {
+            let shown = printable::text(text);
+            format!(
+                "`{shown}` is no point of a function: entry, return, * or an offset in hexadecimal expected"
+            )
+        });
+    }
+    let pattern = Pattern::new(&lower)?;
+    let named = [("entry", Point::Entry), ("return", Point::Return)];
+    let points: Vec<Point> =
+        named.into_iter().filter(|(name, _)| pattern.matches(name)).map(|(_, point)| point).collect();
+    match points.is_empty() {
+        true => Err(format!(
+            "`{}` matches neither entry nor return; offsets are given one by one, and * means every instruction",
+            printable::text(text)
+        )),
+        false => Ok(points),
+    }
+}
+
+/// Makes sure that probepoints which name a process are for those that are probed.
+///
+/// # Errors
+/// One names another.
+pub(crate) fn are_for(ats: &[At], pids: &[i32]) -> Result<(), Failure> {
+    let Some(pid) = ats.iter().filter_map(|at| at.pid).find(|pid| !pids.contains(pid)) else { return Ok(()) };
+    Err(Failure::new(match pids {
+        [] => {
+            format!("`pid{pid}:` names a process, and none is given with -p; leave it out, or give -p {pid}")
+        }
+        [one] => format!("`pid{pid}:` names another process than -p {one}"),
+        _ => format!("`pid{pid}:` names a process that is not among those given with -p"),
+    }))
 }
 
 /// The fields after DTrace's provider, if one is there.
@@ -134,16 +188,18 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     if let Some(file) = &probes.file {
         return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
     }
-    let mut modules: Vec<(&str, Vec<&At>)> = Vec::new();
-    for at in &probes.at {
+    let mut modules: Vec<(&str, Vec<(&str, Point)>)> = Vec::new();
+    let ats = probes.at.iter().flat_map(|at| at.points.iter().map(move |&point| (at, point)));
+    for (at, point) in ats {
+        let wanted = (at.function.as_str(), point);
         match modules.iter_mut().find(|(module, _)| *module == at.module) {
-            Some((_, ats)) if ats.contains(&at) => {}
-            Some((_, ats)) => ats.push(at),
-            None => modules.push((&at.module, vec![at])),
+            Some((_, ats)) if ats.contains(&wanted) => {}
+            Some((_, ats)) => ats.push(wanted),
+            None => modules.push((&at.module, vec![wanted])),
         }
     }
     let handler = probes.handler.as_deref().map_or_else(|| COUNT.to_owned(), lines);
-    let program = |(module, ats): (&str, Vec<&At>)| Program {
+    let program = |(module, ats): (&str, Vec<(&str, Point)>)| Program {
         file: Text::path(),
         preprocessor: probes.preprocessor.clone(),
         text: Some(Text { program: text(module, &ats, probes.handler.is_some()), handler: handler.clone() }),
@@ -151,13 +207,13 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     modules.into_iter().map(program).collect()
 }
 
-fn text(module: &str, ats: &[&At], has_handler: bool) -> String {
+fn text(module: &str, ats: &[(&str, Point)], has_handler: bool) -> String {
     let mut text = format!("name = {}\n", quoted(module));
     if has_handler {
         text += &format!("vars = {VARIABLES}\ngvars = {VARIABLES}\n");
     }
-    for at in ats {
-        text += &format!("offset = {}:{}\n#include \"{DO}\"\n", quoted(&at.function), at.point);
+    for (function, point) in ats {
+        text += &format!("offset = {}:{point}\n#include \"{DO}\"\n", quoted(function));
     }
     text
 }
@@ -191,14 +247,15 @@ pub(crate) fn check(ats: &[At], pid: i32) -> Result<(), Failure> {
     }
     let modules = process::modules(pid, &mut ImageCache::new()).map_err(Failure::new)?;
     for at in ats.iter().filter(|at| Pattern::is_one(&at.module)) {
-        check_one(at, pid, &modules).map_err(|reason| {
-            Failure::new(format!("{}:{}:{}: {reason}", at.module, at.function, at.point))
-        })?;
+        for &point in &at.points {
+            check_one(at, point, pid, &modules)
+                .map_err(|reason| Failure::new(format!("{}:{}:{point}: {reason}", at.module, at.function)))?;
+        }
     }
     Ok(())
 }
 
-fn check_one(at: &At, pid: i32, modules: &[Module]) -> Result<(), String> {
+fn check_one(at: &At, point: Point, pid: i32, modules: &[Module]) -> Result<(), String> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let mut named = modules.iter().filter(|module| module.is_named(&at.module, &root)).peekable();
     if named.peek().is_none() {
@@ -206,7 +263,7 @@ fn check_one(at: &At, pid: i32, modules: &[Module]) -> Result<(), String> {
     }
     let mut reasons = Vec::new();
     for module in named {
-        match engine::survey(&at.function, at.point, None, &module.image, &module.image, true) {
+        match engine::survey(&at.function, point, None, &module.image, &module.image, true) {
             Ok(_) => return Ok(()),
             Err(reason) => reasons.push(reason),
         }
@@ -222,7 +279,7 @@ mod tests {
     use crate::arguments::Preprocessor;
 
     fn at(module: &str, function: &str, point: Point) -> Result<At, String> {
-        Ok(At { module: module.into(), function: function.into(), point })
+        Ok(At { module: module.into(), function: function.into(), points: vec![point], pid: None })
     }
 
     #[test]
@@ -245,7 +302,13 @@ mod tests {
             ("a.out:ns::f(int, b::c<d::e>):entry", "a.out", "ns::f(int, b::c<d::e>)", entry),
             ("ns::f:entry", "*", "ns::f", entry),
             ("a.out:operator[]:entry", "a.out", "operator[]", entry),
-            ("pid123:libc:malloc:entry", "libc", "malloc", entry),
+            ("pid:libc:malloc:entry", "libc", "malloc", entry),
+            ("libc:malloc:", "libc", "malloc", Point::Each),
+            ("malloc:", "*", "malloc", Point::Each),
+            ("libc::", "libc", "*", Point::Each),
+            ("libc:malloc:ent*", "libc", "malloc", entry),
+            ("libc:malloc:[!e]*", "libc", "malloc", Point::Return),
+            ("libc:malloc:**", "libc", "malloc", Point::Each),
             ("pid$target::malloc:entry", "*", "malloc", entry),
             ("pid$target:libc::entry", "libc", "*", entry),
             ("pid:main:entry", "pid", "main", entry),
@@ -256,13 +319,26 @@ mod tests {
             "",
             "malloc",
             "libc:malloc",
-            "libc:malloc:",
             "a:b:c:entry",
+            "libc:malloc:x*",
+            "libc:malloc:1?",
+            "pid99999999999:libc:malloc:entry",
             "libc:m[:entry",
             "libc:f:entry2",
             ":::",
         ] {
             assert!(parse(text).is_err(), "{text}: {:?}", parse(text));
+        }
+    }
+
+    #[test]
+    fn several_points_and_a_process_are_named() {
+        let both = parse("pid4711:libc:malloc:*[!f]*r*").expect("both match");
+        assert_eq!((both.points.as_slice(), both.pid), (&[Point::Entry, Point::Return][..], Some(4711)));
+        assert!(are_for(std::slice::from_ref(&both), &[1, 4711]).is_ok());
+        for pids in [&[][..], &[4712], &[1, 2]] {
+            let failure = are_for(std::slice::from_ref(&both), pids).expect_err("it names another");
+            assert!(failure.message().contains("`pid4711:`"), "{failure}");
         }
     }
 

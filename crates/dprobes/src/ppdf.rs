@@ -12,24 +12,28 @@ use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
 use crate::arguments::{BuildPpdf, Preprocessor, Program};
 use crate::output::tell;
-use crate::{Failure, program};
+use crate::{Failure, outfile, program};
 
 /// Compiles a program, resolves its probes in the module's file, and writes the result.
 pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     let input = &arguments.program.file;
     if load(&arguments.program)?.is_some() {
-        return Err(Failure::new(format!("{} is a PPDF already", input.display())));
+        return Err(Failure::new(format!("{} is a PPDF already", printable::path(input))));
     }
     let output = arguments.output.clone().unwrap_or_else(|| input.with_extension("ppdf"));
     if is_same_file(input, &output) {
-        return Err(Failure::new(format!("{}: the PPDF would overwrite the program", output.display())));
+        return Err(Failure::new(format!(
+            "{}: the PPDF would overwrite the program",
+            printable::path(&output)
+        )));
     }
     let compiled = compile(arguments)?;
     let ppdf = resolve(compiled, arguments.sym.as_deref(), !arguments.dont_verify_opcodes)?;
-    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", output.display()));
+    let failed =
+        |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(&output)));
     let bytes = rpn::ppdf::write(&ppdf).map_err(|error| failed(&error))?;
-    write_whole(&output, &bytes).map_err(|error| failed(&error))?;
-    tell(&format!("{}: {}", output.display(), described(&ppdf.object)));
+    outfile::write_whole(&output, &bytes).map_err(|error| failed(&error))?;
+    tell(&format!("{}: {}", printable::path(&output), described(&ppdf.object)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,7 +54,7 @@ fn compile(arguments: &BuildPpdf) -> Result<Compiled, Failure> {
 /// It cannot be read, or is damaged; or options are given that have no meaning for it.
 pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     let path = &program.file;
-    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", path.display()));
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(path)));
     // A pipe is read once only, by the compiler. What cannot be opened is the compiler's to tell, too.
     let Ok(file) = File::open(path).and_then(|file| match file.metadata()?.is_file() {
         true => Ok(file),
@@ -80,7 +84,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
 /// Makes sure that a PPDF can be applied by this version: that this machine runs its programs, and that its sites
 /// are resolved. Gives its object.
 pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
-    let failed = |cause: &str| Failure::new(format!("{}: {cause}", path.display()));
+    let failed = |cause: &str| Failure::new(format!("{}: {cause}", printable::path(path)));
     if machine_of(ppdf.object.arch).is_none() {
         return Err(failed(&format!(
             "it was built for {}; only x86-64 and i386 programs can be probed",
@@ -143,7 +147,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         if let Some(sym) = sym {
             return Err(Failure::new(format!(
                 "{}: this version resolves no kernel symbols; without --sym, the PPDF keeps them as they are written",
-                sym.display()
+                printable::path(sym)
             )));
         }
         let kind = object.kind.name();
@@ -196,7 +200,7 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
             Some(machine) if machine == image.machine() => Ok(image),
             _ => Err(Failure::new(format!(
                 "{}: it is for {}, and the program is compiled for {}",
-                path.display(),
+                printable::path(path),
                 image.machine(),
                 object.arch
             ))),
@@ -218,7 +222,7 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
         (None, Some(symbols)) if !symbols.has_code() => Err(Failure::new(format!(
             "`{}` is not found on this machine, and {} has symbols but no code; give the module's path in `name =`",
             object.module,
-            symbols.path().display()
+            printable::path(symbols.path())
         ))),
         // Built where the module is not: the file with the symbols has the code too.
         (None, Some(symbols)) => Ok((symbols, None)),
@@ -251,24 +255,6 @@ fn machine_of(arch: Arch) -> Option<Machine> {
         Arch::I386 => Some(Machine::I386),
         _ => None,
     }
-}
-
-/// Writes a file that is either the old one or the whole new one, whatever happens. What is no regular file (a pipe,
-/// /dev/stdout) is written to as it is.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, bytes);
-    }
-    // Through a symbolic link, the file it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut part = path.clone().into_os_string();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {

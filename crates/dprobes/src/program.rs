@@ -65,7 +65,7 @@ fn load(
     {
         let mut object = ppdf::applicable(found, &program.file)?;
         suitable(&mut object, program, select)?;
-        let reason = format!("{} was built for {}", program.file.display(), object.arch);
+        let reason = format!("{} was built for {}", printable::path(&program.file), object.arch);
         return Ok(Versions::only(object, reason));
     }
     let text = Text::of(program);
@@ -100,7 +100,8 @@ fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Mac
 
 /// Makes sure that an object can be inserted, and leaves the selected probes in it.
 fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
-    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", program.file.display()));
+    let failed =
+        |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(&program.file)));
     if object.kind != rpn::ModuleKind::User {
         return Err(failed(&format!(
             "`modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
@@ -169,7 +170,7 @@ impl Files for Once {
 fn tell_notes(compiled: &Compiled) {
     let colour = io::stderr().is_terminal();
     for note in &compiled.notes {
-        eprintln!("{}", note.render(&compiled.sources, colour).trim_end());
+        crate::output::say(note.render(&compiled.sources, colour).trim_end());
     }
 }
 

@@ -9,9 +9,9 @@ use convert::report::{Between, html, text};
 use convert::{Known, Report as Form, Sheet, pour};
 use trace::store::{Info, Reader};
 
-use crate::Failure;
 use crate::output::tell;
 use crate::selection::{Selection, named};
+use crate::{Failure, outfile};
 
 /// Report on a trace store: rates, latencies, top talkers
 ///
@@ -44,7 +44,7 @@ pub(crate) struct Report {
 
 /// Reports on a store.
 pub(crate) fn report(arguments: &Report) -> Result<ExitCode, Failure> {
-    let path = arguments.file.display();
+    let path = printable::path(&arguments.file);
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let filter = arguments.selection.filter(reader.info())?;
@@ -59,8 +59,8 @@ pub(crate) fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     let found = form.findings();
     let to_stdout = arguments.html.as_deref().is_some_and(|html| html.as_os_str() == "-");
     match &arguments.html {
-        Some(file) if !to_stdout => std::fs::write(file, html(&found, arguments.top))
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?,
+        Some(file) if !to_stdout => outfile::write_whole(file, html(&found, arguments.top).as_bytes())
+            .map_err(|error| Failure::new(format!("{}: {error}", printable::path(file))))?,
         _ => {}
     }
     let shown = if to_stdout { html(&found, arguments.top) } else { text(&found, arguments.top) };

@@ -10,7 +10,7 @@ use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::hooks::{Hooked, Plugins};
 use crate::output::{Output, tell};
-use crate::{Failure, front, points, program, stats, summary, symbols, targets, templates};
+use crate::{Failure, front, outfile, points, program, stats, summary, symbols, targets, templates};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -22,6 +22,7 @@ const NOT_FOUND: u8 = 127;
 /// Runs a command with probes in it.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
+    points::are_for(&arguments.probes.at, &[]).map_err(own)?;
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
     let output = open(&arguments.tracing, &programs, false).map_err(own)?;
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let front = front::split().map_err(own)?;
     let plugins = Plugins::load(&arguments.tracing.plugin).map_err(own)?;
     let mut output = behind_hooks(output, &programs);
-    let watch = Watch::start(None, front.ledger.pulse());
+    let watch = Watch::start(None, front.ledger.pulse()).map_err(own)?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
@@ -79,12 +80,13 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let machine = process::machine_of_process(arguments.pid);
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
     is_not_itself(arguments.pid)?;
+    points::are_for(&arguments.probes.at, &[arguments.pid])?;
     points::check(&arguments.probes.at, arguments.pid)?;
     let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
     let plugins = Plugins::load(&arguments.tracing.plugin)?;
     let mut output = behind_hooks(output, &programs);
-    let watch = Watch::start(arguments.duration, front.ledger.pulse());
+    let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {
@@ -136,7 +138,7 @@ pub(crate) fn load(
 /// The output, and the check that the statistics' file can be written before anything is done.
 pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
-        std::fs::File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        outfile::probe(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))?;
     }
     let targets = targets_of(tracing);
     targets::suit(&targets, &tracing.shown)?;
@@ -160,7 +162,7 @@ pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooke
 
 /// Where records go.
 fn targets_of(tracing: &Tracing) -> Vec<Target> {
-    targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Target::Terminal)
+    targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Some(Target::Terminal))
 }
 
 fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
@@ -174,10 +176,11 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
 }
 
 /// Shows the summary and writes the statistics.
+///
+/// # Errors
+/// They cannot be written; or something was lost, where that is asked for.
 pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracing) -> Result<(), Failure> {
-    if let Some(output) = output {
-        output.end(report);
-    }
+    let targets = output.map(|output| output.end(report)).unwrap_or_default();
     for probe in &report.probes {
         let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
         if nowhere && probe.state == State::Waiting && Pattern::is_one(&probe.module) {
@@ -185,9 +188,19 @@ pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracin
         }
     }
     tell("summary");
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), summary::text(report).as_bytes());
-    match &tracing.stats {
-        Some(path) => stats::write(report, path),
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        printable::lines(&summary::text(report, &targets)).as_bytes(),
+    );
+    let losses = summary::losses(report, &targets);
+    if let Some(losses) = &losses {
+        tell(&format!("warning: {losses}"));
+    }
+    if let Some(path) = &tracing.stats {
+        stats::write(report, &targets, path)?;
+    }
+    match losses.filter(|_| tracing.strict) {
+        Some(losses) => Err(Failure::new(format!("{losses} (--strict)"))),
         None => Ok(()),
     }
 }

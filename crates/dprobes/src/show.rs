@@ -14,9 +14,13 @@ use crate::arguments::{Show, Shown};
 use crate::output::tell;
 use crate::{Failure, templates};
 
+/// What is said of a trace without an end.
+pub(crate) const CUT_SHORT: &str =
+    "the trace was cut short, or is still being written: the last second, counts and variables are not there";
+
 /// Shows a store.
 pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
-    let path = arguments.file.display();
+    let path = printable::path(&arguments.file);
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -53,6 +57,13 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
             Item::Fact(_) => {}
         }
     }
+    if !reader.info().complete {
+        if let Err(error) = out.flush() {
+            return ended(error);
+        }
+        damaged = true;
+        tell(&format!("warning: {path}: {CUT_SHORT}"));
+    }
     match out.flush() {
         Ok(()) if damaged => Ok(ExitCode::FAILURE),
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -87,7 +98,7 @@ fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
 
 /// A text of the store without what a terminal might obey.
 fn plain(text: &str) -> String {
-    text.replace(|each: char| each.is_control() && !matches!(each, '\n' | '\t'), ".")
+    text.replace(|each: char| !printable::is_plain(each) && !matches!(each, '\n' | '\t'), ".")
 }
 
 /// What ends the command where its output cannot be written. A reader that has seen enough is no error.

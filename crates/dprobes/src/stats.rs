@@ -6,7 +6,8 @@ use std::path::Path;
 use engine::{PlaceReport, Report};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::targets::Taken;
+use crate::{Failure, outfile};
 
 #[derive(Serialize)]
 struct Stats<'a> {
@@ -14,6 +15,17 @@ struct Stats<'a> {
     locals: &'a [u64],
     globals: &'a [u64],
     holds: Holds,
+    /// How often a buffer was emptied since its process had written there what no handler writes.
+    nonsense: u64,
+    targets: Vec<Target<'a>>,
+}
+
+/// What a target has made of the records that it was given.
+#[derive(Serialize)]
+struct Target<'a> {
+    target: &'a str,
+    written: u64,
+    lost: u64,
 }
 
 /// How long processes were held while jumps were put in and taken out, in microseconds.
@@ -80,7 +92,7 @@ fn place(place: &PlaceReport) -> Place<'_> {
 }
 
 /// Writes a report to a file.
-pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
+pub(crate) fn write(report: &Report, targets: &[Taken], path: &Path) -> Result<(), Failure> {
     let probes = report.probes.iter().map(|probe| Probe {
         module: &probe.module,
         point: &probe.point,
@@ -106,9 +118,36 @@ pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Failure> {
         median: report.holds.median.as_micros(),
         greatest: report.holds.greatest.as_micros(),
     };
-    let stats = Stats { probes: probes.collect(), locals: &report.locals, globals: &report.globals, holds };
-    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", path.display()));
+    let targets =
+        targets.iter().map(|taken| Target { target: &taken.name, written: taken.written, lost: taken.lost });
+    let stats = Stats {
+        probes: probes.collect(),
+        locals: &report.locals,
+        globals: &report.globals,
+        holds,
+        targets: targets.collect(),
+        nonsense: report.nonsense,
+    };
+    let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(path)));
     let mut text = serde_json::to_string_pretty(&stats).map_err(|error| failed(&error))?;
     text.push('\n');
-    std::fs::write(path, text).map_err(|error| failed(&error))
+    let text = plain(&text);
+    outfile::write_whole(path, text.as_bytes()).map_err(|error| failed(&error))
+}
+
+/// JSON in which nothing stands but what can be seen: the rest is escaped, which is only ever in its strings. (Line breaks stand between its
+/// members.)
+pub(crate) fn plain(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\n' => text.push('\n'),
+            _ if printable::is_plain(character) => text.push(character),
+            _ => character
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|code| text.push_str(&format!("\\u{code:04x}"))),
+        }
+    }
+    text
 }

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use engine::{PlaceReport, Report, SiteCounts};
 
+use crate::targets::Taken;
+
 /// Probepoints from which on only those with hits are shown.
 const LONG: usize = 50;
 
@@ -19,10 +21,27 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
-/// The summary as text: a line for each probepoint, then the variables that are not zero.
-pub(crate) fn text(report: &Report) -> String {
+/// What was lost, if anything was: hits without a run, records that no target took, and those that a target took and lost.
+pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
+    let sum =
+        |of: fn(&engine::Counts) -> u64| report.probes.iter().map(|probe| of(&probe.counts)).sum::<u64>();
+    let (missed, dropped) = (sum(|counts| counts.missed), sum(|counts| counts.dropped));
+    let lost = targets.iter().filter(|target| target.lost > 0);
+    let parts = [
+        (missed > 0).then(|| format!("{} missed", count(missed, "hit"))),
+        (dropped > 0).then(|| format!("{} dropped", count(dropped, "record"))),
+    ];
+    let lost = lost.map(|target| format!("{} lost by {}", count(target.lost, "record"), target.name));
+    let parts: Vec<String> = parts.into_iter().flatten().chain(lost).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The summary as text: a line for each probepoint, what the targets have made of the records, then the variables that are not zero.
+pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
     let mut text = String::new();
-    let point = |probe: &engine::ProbeReport| format!("{}:{}", probe.module, probe.point);
+    let point = |probe: &engine::ProbeReport| {
+        printable::text(&format!("{}:{}", probe.module, probe.point)).into_owned()
+    };
     let width = report.probes.iter().map(|probe| point(probe).chars().count()).max().unwrap_or(0).max(10);
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -49,6 +68,13 @@ pub(crate) fn text(report: &Report) -> String {
         );
     }
     text.push_str(&reasons(report));
+    for target in targets.iter().filter(|target| target.written + target.lost > 0) {
+        text.push_str(&self::target(target));
+    }
+    if report.nonsense > 0 {
+        let times = count(report.nonsense, "time");
+        let _ = writeln!(text, "{times} a process had written into its buffer what no handler writes: lost");
+    }
     let silent = report.probes.iter().filter(|probe| probe.counts.hits == 0).count();
     if !all && silent > 0 {
         let _ = writeln!(text, "{} without a hit", count(silent as u64, "more probepoint"));
@@ -60,6 +86,12 @@ pub(crate) fn text(report: &Report) -> String {
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
     text
+}
+
+/// What a target has made of its records, in a line.
+pub(crate) fn target(target: &Taken) -> String {
+    let Taken { name, written, lost } = target;
+    format!("{}: {} written, {lost} lost\n", printable::text(name), count(*written, "record"))
 }
 
 /// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`; nothing where it was placed nowhere.
@@ -102,10 +134,11 @@ fn functions(point: &str, places: &[PlaceReport]) -> String {
     let several = places.iter().any(|place| place.module != places[0].module);
     let mut text = format!("\n{:>12} {:>7}  {point}\n", "hits", "%");
     for place in places.iter().filter(|place| place.hits > 0) {
-        let module = if several { format!("{}:", place.module) } else { String::new() };
+        let module = if several { format!("{}:", printable::text(&place.module)) } else { String::new() };
         let share = place.hits as f64 * 100.0 / total as f64;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{:>12} {share:>7.2}  {module}{}", place.hits, place.function);
+        let _ =
+            writeln!(text, "{:>12} {share:>7.2}  {module}{}", place.hits, printable::text(&place.function));
     }
     let sites: usize = places.iter().map(|place| place.sites).sum();
     let _ = writeln!(text, "{total:>12}          in all, at {}", count(sites as u64, "site"));
@@ -133,7 +166,7 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
     let object = program.object;
     let mut text = format!(
         "{}: major {}, id {}, {}, {}\n",
-        object.module,
+        printable::text(&object.module),
         object.major,
         object.id,
         count(u64::from(object.vars), "variable"),
@@ -145,7 +178,7 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
         let _ = writeln!(
             text,
             "  {:24} minor {:<5} {:18} {:8} hits {} runs {} ignored {} missed {} logged {} dropped {}",
-            definition.point,
+            printable::text(&definition.point),
             definition.minor,
             address.map_or_else(|| "-".to_owned(), |address| format!("{address:#x}")),
             state.name(),
@@ -156,7 +189,7 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
             counts.logged,
             counts.dropped
         );
-        text.push_str(&functions(&definition.point, places.as_deref().unwrap_or_default()));
+        text.push_str(&functions(&printable::text(&definition.point), places.as_deref().unwrap_or_default()));
     }
     text
 }

@@ -18,7 +18,7 @@ pub(crate) fn check_module(object: &Object, program: &Path) -> Result<(), Failur
     let refuse = |error: &ImageError| {
         Failure::new(format!(
             "{}: `name = {}`: {error}; name a program or a shared library",
-            program.display(),
+            printable::path(program),
             object.module
         ))
     };
@@ -66,7 +66,7 @@ pub(crate) fn check(symbols: &Image) -> Result<(), Failure> {
         false => Ok(()),
         true => Err(Failure::new(format!(
             "--sym: {} has no symbols of code: it was stripped, too, or holds something else",
-            symbols.path().display()
+            printable::path(symbols.path())
         ))),
     }
 }

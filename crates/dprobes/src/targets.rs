@@ -17,17 +17,18 @@ use trace::{Items, Record};
 
 use crate::Failure;
 use crate::arguments::{Format, Shown};
+use crate::outfile::{self, Unsettled};
 use crate::recording::{Recording, about};
 use crate::summary::count;
 use patient::Patient;
 use text::{Terminal, TextFile};
 
-/// The targets that a command line names, each once; `usual` without any.
+/// The targets that a command line names, each once; `usual`, if there is one, without any.
 pub(crate) fn named(
     targets: &[Target],
     output: Option<&Path>,
     format: Option<Format>,
-    usual: Target,
+    usual: Option<Target>,
 ) -> Vec<Target> {
     let file = output.map(|path| match Format::of(output, format) {
         Format::Text => Target::File(path.to_owned()),
@@ -40,7 +41,7 @@ pub(crate) fn named(
         }
     }
     if all.is_empty() {
-        all.push(usual);
+        all.extend(usual);
     }
     all
 }
@@ -83,6 +84,17 @@ pub(crate) fn view(shown: &Shown, templates: Option<Templates>) -> View {
     View { items: shown.items(), form: shown.form(), templates }
 }
 
+/// What is to be known of a target that is about to be used: that of the kernel's log, which loses what comes faster than it lets pass.
+pub(crate) fn caveat(target: &Target) -> Option<String> {
+    let Target::KernelLog(path) = target else { return None };
+    KernelLog::is_limited(path.as_deref()).then(|| {
+        format!(
+            "{target}: the kernel takes ten lines in five seconds; records that come faster wait, 65,536 of them at most, and those that wait \
+             at the end are lost and counted (as root: sysctl -w kernel.printk_devkmsg=on)"
+        )
+    })
+}
+
 /// How targets are opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
@@ -96,8 +108,22 @@ pub(crate) struct How {
 pub(crate) struct Open {
     pub(crate) recording: Recording,
     name: String,
+    /// What is to be done once there is something to keep.
+    unsettled: Unsettled,
     /// Whether a failure was told.
     failed: bool,
+    /// Records that it was given.
+    given: u64,
+}
+
+/// What a target has made of the records that it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) name: String,
+    /// Records that are in their place, as a whole.
+    pub(crate) written: u64,
+    /// Records that are not.
+    pub(crate) lost: u64,
 }
 
 impl Open {
@@ -112,9 +138,10 @@ impl Open {
                 let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
                 let nowhere = Nowhere { error, lost: 0 };
                 let recording = Recording::new(Box::new(nowhere));
-                Ok((Open { recording, name: target.to_string(), failed: true }, Some(told)))
+                let (name, unsettled) = (target.to_string(), Unsettled::nothing());
+                Ok((Open { recording, name, unsettled, failed: true, given: 0 }, Some(told)))
             }
-            (opened, _) => opened.map(|open| (open, None)),
+            (opened, _) => opened.map(|open| (open, caveat(target))),
         }
     }
 
@@ -124,25 +151,33 @@ impl Open {
     /// It cannot be opened: the message names it.
     pub(crate) fn new(target: &Target, how: How) -> Result<Open, String> {
         match sink(target, how) {
-            Ok(sink) => Ok(Open {
+            Ok((sink, unsettled)) => Ok(Open {
+                unsettled,
                 name: match target {
                     Target::Terminal => "standard error".to_owned(),
                     _ => target.to_string(),
                 },
                 recording: Recording::new(sink),
                 failed: false,
+                given: 0,
             }),
             Err(error) => Err(match target {
                 // The path is the whole of their name.
                 Target::File(path) | Target::Store(path) => match error.kind() {
                     io::ErrorKind::AlreadyExists => {
-                        format!("{}: {error}; a trace store is begun in a new file", path.display())
+                        format!("{}: {error}; a trace store is begun in a new file", printable::path(path))
                     }
-                    _ => format!("{}: {error}", path.display()),
+                    _ => format!("{}: {error}", printable::path(path)),
                 },
                 _ => format!("{target}: {error}"),
             }),
         }
+    }
+
+    /// What it has made of its records so far: of those that wait in it, that they are written.
+    pub(crate) fn taken(&self) -> Taken {
+        let lost = self.recording.lost();
+        Taken { name: self.name.clone(), written: self.given.saturating_sub(lost), lost }
     }
 
     /// What to tell of a failure: only the first is told.
@@ -159,9 +194,15 @@ impl Open {
         })
     }
 
+    /// Lets a file take the place of what stood there under its name: what there is to tell. It goes on growing.
+    pub(crate) fn settle(&mut self) -> Option<String> {
+        let error = self.unsettled.settle().err()?;
+        Some(format!("warning: {}: {error}", self.name))
+    }
+
     /// Brings it to its end: what there is to tell.
     pub(crate) fn finish(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut told = Vec::from_iter(self.settle());
         if let Err(error) = self.recording.finish() {
             told.extend(self.failure(&error));
         }
@@ -173,27 +214,43 @@ impl Open {
     }
 }
 
-fn sink(target: &Target, how: How) -> io::Result<Box<dyn Sink>> {
+/// Opens a target. What `run` and `attach` write takes the place of an old file only when it is settled.
+fn sink(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Unsettled)> {
+    let nothing = Unsettled::nothing();
     Ok(match target {
-        Target::Terminal => Box::new(Terminal::default()),
+        Target::Terminal => (Box::new(Terminal::default()), nothing),
         Target::KernelLog(path) => {
-            Box::new(Queue::before(how.lossless, |closing| KernelLog::open(path.as_deref(), closing))?)
+            let open = |closing| KernelLog::open(path.as_deref(), closing);
+            (Box::new(Queue::before(how.lossless, open)?), nothing)
         }
-        Target::Serial(path) => Box::new(Queue::before(how.lossless, |closing| Serial::open(path, closing))?),
+        Target::Serial(path) => {
+            (Box::new(Queue::before(how.lossless, |closing| Serial::open(path, closing))?), nothing)
+        }
         Target::Journal(path) => {
-            Box::new(Queue::before(how.lossless, |closing| Journal::open(path.as_deref(), closing))?)
+            let open = |closing| Journal::open(path.as_deref(), closing);
+            (Box::new(Queue::before(how.lossless, open)?), nothing)
         }
-        Target::Ltt(path) if how.is_shared => Box::new(Ltt::new(Patient::new(at_end(path)?))),
-        Target::Ltt(path) => Box::new(Ltt::new(File::create(path)?)),
-        Target::Ctf(path) => Box::new(CtfSink::create(path, &about())?),
-        Target::File(path) if how.is_shared => Box::new(TextFile::shared(at_end(path)?)),
-        Target::File(path) => Box::new(TextFile::new(File::create(path)?)),
+        Target::Ltt(path) if how.is_shared => (Box::new(Ltt::new(Patient::new(at_end(path)?))), nothing),
+        Target::Ltt(path) => {
+            let (file, unsettled) = outfile::begin(path)?;
+            (Box::new(Ltt::new(file)), unsettled)
+        }
+        Target::Ctf(path) if how.is_shared => (Box::new(CtfSink::create(path, &about())?), nothing),
+        Target::Ctf(path) => {
+            let unsettled = outfile::begin_directory(path);
+            (Box::new(CtfSink::create(path, &about())?), unsettled)
+        }
+        Target::File(path) if how.is_shared => (Box::new(TextFile::shared(at_end(path)?)), nothing),
+        Target::File(path) => {
+            let (file, unsettled) = outfile::begin(path)?;
+            (Box::new(TextFile::new(file)), unsettled)
+        }
         Target::Store(path) => {
-            let file = match how.is_shared {
-                true => File::options().write(true).create_new(true).mode(0o600).open(path)?,
-                false => File::create(path)?,
+            let (file, unsettled) = match how.is_shared {
+                true => (File::options().write(true).create_new(true).mode(0o600).open(path)?, nothing),
+                false => outfile::begin(path)?,
             };
-            Box::new(StoreSink::new(Store::new(file, &about())?))
+            (Box::new(StoreSink::new(Store::new(file, &about())?)), unsettled)
         }
     })
 }

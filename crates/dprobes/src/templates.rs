@@ -29,7 +29,7 @@ fn check(directory: &Path) -> Result<ExitCode, Failure> {
     let count = summary::count(templates.templates().count() as u64, "template");
     let files = summary::count(templates.files() as u64, "file");
     // A reader that has seen enough is no error.
-    let _ = writeln!(std::io::stdout(), "{}: {count} in {files}", directory.display());
+    let _ = writeln!(std::io::stdout(), "{}: {count} in {files}", printable::path(directory));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -38,7 +38,7 @@ fn list(directory: &Path) -> Result<ExitCode, Failure> {
     let templates = Templates::open(directory).map_err(Failure::new)?;
     let lines: String = templates.templates().map(|(_, template)| format!("{template}\n")).collect();
     // A reader that has seen enough is no error.
-    let _ = std::io::stdout().write_all(lines.as_bytes());
+    let _ = std::io::stdout().write_all(printable::lines(&lines).as_bytes());
     tell_problems(&templates);
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@
 //! the original's spelling, is said here.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
@@ -20,6 +21,21 @@ pub(crate) fn explain(error: Error, words: &[OsString]) -> Error {
         Some(command) => command.error(ErrorKind::UnknownArgument, text),
         None => error,
     }
+}
+
+/// Ends the command with what the parser has to say: a mistake, or the help that was asked for. Words of the command line stand in it, which a
+/// shell may have made of names of files.
+pub(crate) fn end(error: &Error) -> ! {
+    let styled = |is_terminal: bool| {
+        let text = error.render();
+        printable::laid_out(&if is_terminal { text.ansi().to_string() } else { text.to_string() })
+    };
+    // There is nobody to tell that it failed.
+    let _ = match error.use_stderr() {
+        true => io::stderr().write_all(styled(io::stderr().is_terminal()).as_bytes()),
+        false => io::stdout().write_all(styled(io::stdout().is_terminal()).as_bytes()),
+    };
+    std::process::exit(error.exit_code())
 }
 
 fn explanation(error: &Error, words: &[OsString]) -> Option<String> {

@@ -152,7 +152,7 @@ fn suitable(pid: i32) -> Result<i32, ProcessError> {
         return refuse(&format!(
             "process {} ({}) traces it already",
             status.tracer,
-            process::name(status.tracer)
+            printable::text(&process::name(status.tracer))
         ));
     }
     if status.tgid != pid {

@@ -87,18 +87,33 @@ impl Tracer<'_> {
         let pid = Status::read(tid).map(|status| status.tgid).unwrap_or(tid);
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
         self.identify(&thread);
+        self.note_thread(tid);
         if self.is_leaving(tid) {
             // It is in its first stop, in which it can be let go.
             let left = self.leave(thread, Stop::Interrupt);
             self.tell_failure(left);
-        } else if self.space_of(tid).is_some_and(|space| space.stale) {
-            // Its probes are to be in before it runs.
-            let going =
-                self.refresh(thread, Stop::Interrupt).and_then(|(thread, stop)| self.go_on(thread, stop));
-            self.tell_failure(going);
-        } else {
-            self.resume(thread, 0);
+            return;
         }
+        let (lacks_rings, stale) =
+            self.space_of(tid).map_or((false, false), |space| (space.lacks_rings, space.stale));
+        if !lacks_rings && !stale {
+            return self.resume(thread, 0);
+        }
+        let prepared = self.prepare(thread, lacks_rings, stale);
+        self.tell_failure(prepared);
+    }
+
+    /// Gives a new process what it is to have before it runs: rings of its own, and its probes.
+    fn prepare(&mut self, thread: Stopped, lacks_rings: bool, stale: bool) -> Result<(), process::Error> {
+        let mut stop = Stop::Interrupt;
+        let mut thread = thread;
+        if lacks_rings {
+            (thread, stop) = self.give_rings(thread, stop)?;
+        }
+        if stale {
+            (thread, stop) = self.refresh(thread, stop)?;
+        }
+        self.go_on(thread, stop)
     }
 
     /// The address space of a new thread: its parent's, or a copy of that.
@@ -155,9 +170,7 @@ impl Tracer<'_> {
                     self.drop_records(waiting.records);
                 }
                 if let Some(space) = tracked.space {
-                    if self.drain.any() {
-                        self.bury(old);
-                    }
+                    self.bury(Some(space), old);
                     self.leave_space(space, old);
                 }
             }

@@ -129,6 +129,12 @@ impl Batch {
         self.0.sort_by_key(|(change, _)| change.address);
     }
 
+    /// The changes that are to be made.
+    pub(crate) fn made(&self) -> Vec<Change> {
+        let made = self.0.iter().filter(|(_, direction)| *direction == Direction::In);
+        made.map(|(change, _)| *change).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -13,6 +13,7 @@ use process::{Image, Mapping, Unresolved};
 
 use crate::jump::{self, proof};
 use crate::mapping;
+use crate::place::{check_doubt, not_relocated};
 use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
@@ -145,17 +146,19 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
         *list(&mut coverage).entry(reason).or_insert(0) += 1;
     };
     let Some(mode) = mode(image) else { return Err("the module is for another machine".to_owned()) };
-    let kept: Vec<Range<u64>> = image
-        .restartable_sequences()
-        .into_iter()
-        .map(|range| range.start.wrapping_add(ground.bias)..range.end.wrapping_add(ground.bias))
-        .collect();
+    let here =
+        |range: &Range<u64>| range.start.wrapping_add(ground.bias)..range.end.wrapping_add(ground.bias);
+    let critical: Vec<Range<u64>> = image.restartable_sequences().iter().map(here).collect();
+    let mut kept = critical.clone();
+    kept.extend(image.relocated_code().iter().map(here));
+    kept.sort_by_key(|range| range.start);
     let segments: Vec<Range<u64>> = image
         .segments()
         .iter()
         .filter(|segment| segment.executable && segment.file_size > 0)
         .map(|segment| segment.vaddr..segment.vaddr.saturating_add(segment.file_size))
         .collect();
+    let mut stacks = jump::Stacks::of(image);
     let mut sites: Vec<Vec<Site>> = vec![Vec::new(); segments.len()];
     for &vaddr in vaddrs {
         let segment = segments.iter().position(|segment| segment.contains(&vaddr));
@@ -164,6 +167,10 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
             count(|it| &mut it.refused, "it is not in the module's code".to_owned());
             continue;
         };
+        if let Err(reason) = check_doubt(image, vaddr) {
+            count(|it| &mut it.refused, general(&reason));
+            continue;
+        }
         let address = vaddr.wrapping_add(ground.bias);
         let displaced = match patch::displace_in(mode, &bytes, address) {
             Ok(displaced) => displaced,
@@ -172,11 +179,16 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
                 continue;
             }
         };
-        if kept.iter().any(|range| range.contains(&address)) {
+        if let Err(reason) = not_relocated(image, vaddr, &displaced) {
+            count(|it| &mut it.refused, general(&reason));
+            continue;
+        }
+        if critical.iter().any(|range| range.contains(&address)) {
             count(|it| &mut it.refused, "it is in a restartable sequence".to_owned());
             continue;
         }
         let reason = jump::unsuitable(&displaced).map(|reason| general(&reason));
+        let reason = reason.or_else(|| stacks.objection(vaddr).map(str::to_owned));
         let jump = reason.is_none();
         reason.into_iter().for_each(|reason| count(|it| &mut it.traps, reason));
         sites[segment].push(Site { address, length: displaced.length(), jump });

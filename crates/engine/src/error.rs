@@ -17,7 +17,13 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.module, self.point, self.reason)
+        write!(
+            f,
+            "{}:{}: {}",
+            printable::text(&self.module),
+            printable::text(&self.point),
+            printable::lines(&self.reason)
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | `exit` | facility | here |
 //! |---|---|---|
-//! | 1 | the kernel debugger | of kernel probes only: the handler just ends, which is told once |
+//! | 1 | the kernel debugger | of kernel probes only: the probepoint is removed, as before the debugger is called, and that is told |
 //! | 2 | a crash dump of the machine | likewise |
 //! | 3 | a core dump of the process | written while the process waits; then it runs on |
 
@@ -36,7 +36,7 @@ impl Tracer<'_> {
     /// Says, once for a probe, that a facility is none of user probes.
     fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
         if self.told.insert(format!("{probe:?} {facility}")) {
-            let text = format!("{head} {facility} is for kernel probes only; the handler ends as by `exit`");
+            let text = format!("{head} {facility} is for kernel probes only; the probepoint is removed");
             self.observer.note(&Note::Exit(text));
         }
     }
@@ -57,7 +57,10 @@ impl Tracer<'_> {
                         )
                     }
                 };
-                format!("{head} core dump of process {pid} written to {}{without}", written.path.display())
+                format!(
+                    "{head} core dump of process {pid} written to {}{without}",
+                    printable::path(&written.path)
+                )
             }
             Err(reason) => format!("{head} core dump of process {pid} failed: {reason}"),
         };

@@ -16,19 +16,27 @@ use vm::{End, Word};
 use crate::jump::has_limits;
 use crate::loader;
 use crate::machine::{Caller, HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::{Counted, OVER, State};
+use crate::program::{Counted, Probe, State};
 use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
+
+/// The flag that says in a thread that its trap is answered (see `guard`), though the signal is still on its way: RF, which the processor
+/// clears with the next instruction.
+const ANSWERED: u64 = 1 << 16;
 
 impl Tracer<'_> {
     /// A thread has executed an `int3`. Gives it back if that was none of ours.
     pub(crate) fn trapped(&mut self, mut thread: Stopped) -> Result<Option<Stopped>, process::Error> {
         let tid = thread.tid();
         let mut registers = thread.registers()?;
-        let address = registers.rip().wrapping_sub(1);
         let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(Some(thread)) };
+        let put_back = std::mem::take(&mut tracked.before_trap);
+        if put_back {
+            registers.set_rip(registers.rip().wrapping_add(1));
+        }
+        let address = registers.rip().wrapping_sub(1);
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
@@ -39,7 +47,13 @@ impl Tracer<'_> {
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
                 // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
                 registers.set_rip(address);
+                registers.set_rflags(registers.rflags() | ANSWERED);
                 thread.set_registers(&registers)?;
+                self.resume(thread, 0);
+                return Ok(None);
+            }
+            if put_back {
+                // It is there already.
                 self.resume(thread, 0);
                 return Ok(None);
             }
@@ -174,11 +188,14 @@ impl Tracer<'_> {
             codes: (object.major, definition.minor),
             module: &object.module,
         };
-        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity, caller);
+        let space = tracked.space.and_then(|number| self.spaces.get(&number));
+        let mut machine =
+            HitMachine::new(thread, registers, &mut tracked.identity, space, caller, &self.stop);
         let code = vm::Program {
             word: object.word(),
             code: &object.code,
             jmpmax: object.jmpmax,
+            insmax: object.insmax,
             logmax: object.logmax,
             mask: definition.mask,
             locals: &program.locals,
@@ -196,7 +213,8 @@ impl Tracer<'_> {
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];
-        if outcome.end == End::Remove {
+        // The facilities of the kernel are called having first removed the probepoint, whether they are there or not.
+        if matches!(outcome.end, End::Remove | End::ExitTo(1 | 2)) {
             probe.state = State::Removed;
         } else if last {
             probe.state = State::Disabled;
@@ -230,10 +248,11 @@ impl Tracer<'_> {
         }
         for wanted in over {
             if let Use::Probe { program, probe } = *wanted
-                && let Some(counted) = &self.programs[program].probes[probe].counted
+                && let Probe { state, counted: Some(counted), .. } = &self.programs[program].probes[probe]
             {
-                // No handler of it runs from now on, wherever a jump still leads to one.
-                counted.count(OVER);
+                // No handler of it runs from now on, wherever a jump still leads to one. The last run of `maxhits` is to end
+                // by itself.
+                if *state == State::Disabled { counted.close() } else { counted.take_out() }
             }
         }
         let mut disarmed = Vec::new();
@@ -304,6 +323,7 @@ impl Tracer<'_> {
             tracked.in_slot = Some(waiting);
             self.commit(complete);
         }
+        registers.set_rflags(registers.rflags() | ANSWERED);
         set(&mut thread, &mut registers, segments)?;
         self.after(thread, own, &registers)
     }

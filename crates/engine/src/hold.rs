@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use process::{Event, Status, Stop};
 
+use crate::signal::SI_KERNEL;
+use crate::site::INT3;
 use crate::tracer::Tracer;
 use crate::tracked::Activity;
 
@@ -112,6 +114,7 @@ impl Tracer<'_> {
                     idle = 0;
                     moving.remove(&tid_of(&event));
                     let ends = self.ends(&event, number);
+                    let event = self.put_before_its_trap(event, number);
                     self.held.push_back(event);
                     if ends {
                         return Err(REPLACED.to_owned());
@@ -131,6 +134,28 @@ impl Tracer<'_> {
             }
         }
         Ok(Held(()))
+    }
+
+    /// A thread that has just come from an `int3` of ours is put back to it until that is answered: the signal that says so is lost if the
+    /// tracer dies with many threads held.
+    fn put_before_its_trap(&mut self, event: Event, number: u32) -> Event {
+        let Event::Stopped(mut thread, Stop::Signal(libc::SIGTRAP)) = event else { return event };
+        let tid = thread.tid();
+        if let Ok(info) = thread.signal_info()
+            && info.si_code == SI_KERNEL
+            && let Ok(mut registers) = thread.registers()
+            && let Some(tracked) = self.threads.get_mut(&tid).filter(|tracked| tracked.space == Some(number))
+            && let Some(space) = self.spaces.get(&number)
+        {
+            let site = registers.rip().wrapping_sub(1);
+            let mut byte = [0];
+            if space.has_trapped(site) && space.code.memory.peek(site, &mut byte).is_ok() && byte == [INT3] {
+                registers.set_rip(site);
+                // It fails only if the thread was killed.
+                tracked.before_trap = thread.set_registers(&registers).is_ok();
+            }
+        }
+        Event::Stopped(thread, Stop::Signal(libc::SIGTRAP))
     }
 
     /// Where no other thread was held, the one that is being answered goes on now.
@@ -156,8 +181,8 @@ impl Tracer<'_> {
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             // The agent may be at work for one.
-            let claimed: Vec<u64> =
-                space.ground.iter().flat_map(|ground| ground.contexts.claimed()).collect();
+            let ground = space.ground.as_ref().filter(|_| space.rings.is_some());
+            let claimed = ground.map_or_else(Vec::new, |ground| ground.contexts.claimed(&space.code.memory));
             space.jumps.free(|trampoline| {
                 places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
             });

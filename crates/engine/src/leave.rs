@@ -13,6 +13,7 @@ use process::{Status, Stop, Stopped};
 use crate::jump::Patience;
 use crate::mapping;
 use crate::observer::Note;
+use crate::program::Counted;
 use crate::report::Report;
 use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
@@ -76,6 +77,9 @@ impl Tracer<'_> {
 
     /// Takes the probes out of all processes and lets them go.
     pub(crate) fn leave_all(&mut self, control: &Control) {
+        // Threads that are in long runs are not waited for.
+        let probes = self.programs.iter().flat_map(|program| &program.probes);
+        probes.filter_map(|probe| probe.counted.as_ref()).for_each(Counted::take_out);
         for number in self.spaces.keys().copied().collect::<Vec<_>>() {
             self.restore_all(number);
         }
@@ -288,7 +292,8 @@ impl Tracer<'_> {
         if space.members == 1 {
             return self.weigh(number, thread);
         }
-        if has_siblings && space.anchor.is_none() && !space.mapped().is_empty() {
+        let keeps = space.guard.is_some() || !space.mapped().is_empty();
+        if has_siblings && space.anchor.is_none() && keeps {
             space.anchor = Some(thread);
             return Ok(());
         }
@@ -331,9 +336,18 @@ impl Tracer<'_> {
     fn unmap(&mut self, number: u32, mut thread: Stopped) -> Result<Stopped, process::Error> {
         let Some(space) = self.spaces.get_mut(&number) else { return Ok(thread) };
         let mapped = space.mapped();
-        let Some(syscall) = space.syscall else { return Ok(thread) };
+        let Some(entrance) = space.entrance() else { return Ok(thread) };
         // Jumps that could not be taken out lead there.
-        if mapped.is_empty() || space.has_jumps() {
+        if mapped.is_empty() && space.guard.is_none() || space.has_jumps() {
+            return Ok(thread);
+        }
+        // It has been brought out. Should it be there all the same, what it executes stays.
+        let rip = thread.registers()?.rip();
+        if mapped.iter().any(|&(base, size)| rip.wrapping_sub(base) < size) {
+            let pid = space.code.process;
+            self.tell_once(Note::Other(format!(
+                "a thread of process {pid} is still in memory that was mapped for the probes, which stays there"
+            )));
             return Ok(thread);
         }
         // A sandbox that came after the areas were mapped: they stay.
@@ -342,7 +356,8 @@ impl Tracer<'_> {
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let spans = mapping::spans(mapped, &mappings);
         // What cannot be unmapped stays, and does nothing.
-        thread = mapping::unmap(thread, Stop::Interrupt, syscall, &spans)?.0;
+        thread = mapping::unmap(thread, Stop::Interrupt, entrance, &spans)?.0;
+        thread = self.unguard(number, thread, Stop::Interrupt)?.0;
         if suspended {
             thread.restore_seccomp()?;
         }

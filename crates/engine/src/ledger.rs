@@ -35,8 +35,9 @@ use crate::jump::{Cells, Pulse, Shared};
 use crate::orphan;
 use crate::window::Window;
 
-/// Entries of a ledger: one for each site of each process. Memory is used only for those that are.
-const CAPACITY: usize = 1 << 18;
+/// Entries of a ledger: one for each change in each process. Memory is used only for those that are; where there are limits, there are
+/// fewer.
+const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
 
 /// One change in one process.
 #[repr(C)]
@@ -66,17 +67,61 @@ impl Entry {
 }
 
 /// What came of putting the bytes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Sites, or changes beside them, that are as before.
     pub restored: usize,
-    /// Jumps that could not be taken out, since the threads of their process could not be held. They stay, and work.
-    pub left: usize,
+    /// Processes in which changes stay.
+    pub left: Vec<Left>,
+    /// Changes in children for which there was no room: they stay.
+    pub unknown: u64,
+}
+
+/// A process in which changes stay: jumps, which work, and traps, which it answers itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The process.
+    pub pid: i32,
+    /// How many.
+    pub changes: usize,
+    /// Why.
+    pub reason: String,
+}
+
+impl Restored {
+    /// Takes what came of the changes of one process. One that is gone has none.
+    fn note(&mut self, pid: i32, changes: usize, result: Result<(), process::Error>) {
+        match result {
+            Ok(()) => self.restored += changes,
+            Err(error) if error.is_gone() => {}
+            Err(error) => self.left.push(Left { pid, changes, reason: error.to_string() }),
+        }
+    }
+}
+
+/// There is no room for another change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "there is no room left to note what is changed, by which the program's bytes are put back if the tracer is killed",
+        )
+    }
+}
+
+impl From<Full> for io::Error {
+    fn from(full: Full) -> io::Error {
+        io::Error::new(io::ErrorKind::OutOfMemory, full.to_string())
+    }
 }
 
 /// A ledger. Made before the tracer's process is forked off, it is shared by both.
 pub struct Ledger {
+    /// One more than there are changes: the origin of the last one is how many were not entered.
     entries: NonNull<Entry>,
+    capacity: usize,
     /// Entries that were used and are free, and how many have ever been used; the tracer's own.
     free: RefCell<(Vec<usize>, usize)>,
     /// Memory for the cells; without it all probes are traps.
@@ -95,11 +140,23 @@ impl Ledger {
     /// # Errors
     /// There is no memory.
     pub fn new() -> io::Result<Ledger> {
+        let mut made = Err(io::ErrorKind::OutOfMemory.into());
+        for capacity in CAPACITIES {
+            made = Ledger::with_capacity(capacity);
+            if made.is_ok() {
+                break;
+            }
+        }
+        made
+    }
+
+    /// One with room for so many changes.
+    fn with_capacity(capacity: usize) -> io::Result<Ledger> {
         // SAFETY: a fresh mapping, zeroed by the kernel.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                CAPACITY * size_of::<Entry>(),
+                (capacity + 1) * size_of::<Entry>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
@@ -108,7 +165,7 @@ impl Ledger {
         };
         match NonNull::new(memory.cast::<Entry>()) {
             Some(entries) if memory != libc::MAP_FAILED => {
-                Ok(Ledger { entries, free: RefCell::default(), cells: Cells::memory().ok() })
+                Ok(Ledger { entries, capacity, free: RefCell::default(), cells: Cells::memory().ok() })
             }
             _ => Err(io::Error::last_os_error()),
         }
@@ -126,20 +183,36 @@ impl Ledger {
 
     fn entries(&self) -> &[Entry] {
         // SAFETY: the mapping has this many entries, lives as long as `self`, and atomics may be shared.
-        unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), CAPACITY) }
+        unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.capacity) }
     }
 
-    /// Enters a change that is about to be made; dropping what is returned strikes it out again. `None`: the ledger
-    /// is full.
-    pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Option<Entered> {
+    /// How many changes were made without an entry.
+    fn unknown(&self) -> &AtomicU64 {
+        // SAFETY: the mapping has one entry more than `capacity`, lives as long as `self`, and atomics may be shared.
+        unsafe { &self.entries.add(self.capacity).as_ref().origin }
+    }
+
+    /// Whether there is room for so many more changes.
+    pub(crate) fn has_room(&self, more: usize) -> Result<(), Full> {
+        let free = self.free.borrow();
+        if self.capacity - free.1 + free.0.len() >= more { Ok(()) } else { Err(Full) }
+    }
+
+    /// Changes have come with a child's memory for which there is no room: nobody puts them back but the tracer.
+    pub(crate) fn misses(&self, changes: usize) {
+        self.unknown().fetch_add(changes as u64, Ordering::Relaxed);
+    }
+
+    /// Enters a change that is about to be made; dropping what is returned strikes it out again.
+    pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Result<Entered, Full> {
         let mut free = self.free.borrow_mut();
         let number = match free.0.pop() {
             Some(number) => number,
-            None if free.1 < CAPACITY => {
+            None if free.1 < self.capacity => {
                 free.1 += 1;
                 free.1 - 1
             }
-            None => return None,
+            None => return Err(Full),
         };
         let entry = &self.entries()[number];
         let store = |words: &[AtomicU64; 2], bytes: &[u8]| {
@@ -153,7 +226,7 @@ impl Ledger {
         store(&entry.written, change.written());
         entry.origin.store((process as u32 as u64) << 8 | change.written().len() as u64, Ordering::Relaxed);
         entry.address.store(change.address(), Ordering::Release);
-        Some(Entered { ledger: Rc::clone(self), number })
+        Ok(Entered { ledger: Rc::clone(self), number })
     }
 
     fn strike(&self, number: usize) {
@@ -169,7 +242,7 @@ impl Ledger {
         {
             reader.store(ABANDONED, Ordering::Relaxed);
         }
-        let mut done = Restored::default();
+        let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
         let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
         // Entries are used from the first on; one that was never used has no origin.
         let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
@@ -179,23 +252,22 @@ impl Ledger {
         for (process, changes) in all {
             // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
             if changes.iter().all(|change| change.written().len() == 1) {
-                if let Ok(memory) = Memory::open(process) {
-                    let window = Window::new(&memory);
-                    done.restored += changes.iter().filter(|change| change.is_in(&window)).count();
-                    changes.iter().for_each(|change| change.restore_byte(&memory));
+                match Memory::open(process) {
+                    Ok(memory) => {
+                        let window = Window::new(&memory);
+                        done.restored += changes.iter().filter(|change| change.is_in(&window)).count();
+                        changes.iter().for_each(|change| change.restore_byte(&memory));
+                    }
+                    Err(error) => done.note(process, changes.len(), Err(error)),
                 }
                 continue;
             }
-            let held = orphan::held(process, |memory, held| {
+            let held = orphan::held(process, &changes, |memory, held| {
                 let mut batch = Batch::default();
                 changes.iter().for_each(|change| batch.take_out(*change));
                 batch.write(memory, held)
             });
-            match held {
-                Ok(()) => done.restored += changes.len(),
-                Err(error) if error.is_gone() => {}
-                Err(_) => done.left += changes.len(),
-            }
+            done.note(process, changes.len(), held);
         }
         done
     }
@@ -217,7 +289,7 @@ impl Drop for Entered {
 impl Drop for Ledger {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new`, and no reference to it is left.
-        unsafe { libc::munmap(self.entries.as_ptr().cast(), CAPACITY * size_of::<Entry>()) };
+        unsafe { libc::munmap(self.entries.as_ptr().cast(), (self.capacity + 1) * size_of::<Entry>()) };
     }
 }
 
@@ -242,7 +314,7 @@ mod tests {
         let first = ledger.enter(pid, &int3(1, 0x55)).expect("room");
         let second = ledger.enter(pid, &int3(2, 0x90)).expect("room");
         drop(first);
-        assert_eq!(ledger.restore(), Restored { restored: 1, left: 0 });
+        assert_eq!(ledger.restore(), Restored { restored: 1, ..Restored::default() });
         drop(second);
         assert_eq!(now(&CODE), [0xcc, 0xcc, 0x90]);
         let third = ledger.enter(pid, &int3(3, 0x55)).expect("room");
@@ -266,7 +338,38 @@ mod tests {
         let change = Change::new(std::ptr::from_ref(&CODE[1]) as u64, &[1, 2], &[0xe9, 0xe9]);
         // Nobody can trace itself.
         let _entered = ledger.enter(std::process::id() as i32, &change).expect("room");
-        assert_eq!(ledger.restore(), Restored { restored: 0, left: 1 });
+        let restored = ledger.restore();
+        assert_eq!((restored.restored, restored.unknown), (0, 0));
+        assert_eq!(restored.left.iter().map(|left| left.changes).collect::<Vec<_>>(), [1]);
         assert_eq!(now(&CODE), [0xe9; 3]);
+    }
+
+    #[test]
+    fn a_full_ledger_takes_nothing_and_loses_nothing() {
+        let ledger = Rc::new(Ledger::with_capacity(4).expect("memory"));
+        let change = |place: u64| Change::new(place, &[0x55], &[0xcc]);
+        let mut entered: Vec<Entered> =
+            (1..=4).map(|place| ledger.enter(4711, &change(place)).expect("room")).collect();
+        assert_eq!(ledger.enter(4711, &change(5)).err(), Some(Full));
+        assert_eq!(ledger.has_room(1), Err(Full));
+        ledger.misses(3);
+        assert_eq!(ledger.restore().unknown, 3);
+        entered.pop();
+        assert_eq!((ledger.has_room(1), ledger.has_room(2)), (Ok(()), Err(Full)));
+        assert!(ledger.enter(4711, &change(6)).is_ok());
+    }
+
+    #[test]
+    fn a_process_that_nothing_can_be_done_with_is_left() {
+        let mut done = Restored::default();
+        let failed = |errno| process::Error::Refused {
+            what: "tracing",
+            pid: 7,
+            cause: io::Error::from_raw_os_error(errno),
+        };
+        done.note(7, 3, Err(failed(libc::EPERM)));
+        done.note(8, 3, Err(process::Error::Gone { pid: 8 }));
+        done.note(9, 2, Ok(()));
+        assert_eq!((done.restored, done.left.len(), done.left[0].pid, done.left[0].changes), (2, 1, 7, 3));
     }
 }

@@ -41,17 +41,18 @@
 //! |---|---|
 //! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
 //! | `hit`, `signal`, `births`, `leave` | traps; other signals; threads, processes and exec; the end |
-//! | `attach`, `service` | the beginning; programs that are inserted and removed while others run |
+//! | `attach`, `service`, `forget` | the beginning; programs that are inserted and removed while others run; what they leave |
 //! | `modules`, `placing`, `loader` | modules that appear are looked for; the probes of one are placed; the dynamic linker tells of new ones |
 //! | `place`, `resolve`, `points`, `naming` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
 //! | `foresee`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `tracked`, `program`, `versions` | one probed instruction, a thread, a program, as it is compiled for each machine |
-//! | `machine`, `exits`, `dump` | a thread as a handler sees it; the facilities that a handler asks for; core dumps |
+//! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
 //! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
 //! | `ledger`, `orphan` | what remains if the tracer is killed, and how the bytes are put back then |
+//! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
 mod attach;
 mod births;
@@ -61,6 +62,8 @@ mod dump;
 mod error;
 mod exits;
 mod foresee;
+mod forget;
+mod guard;
 mod hit;
 mod hold;
 mod jump;
@@ -84,6 +87,7 @@ mod program;
 mod report;
 mod resolve;
 mod restart;
+mod seen;
 mod service;
 mod signal;
 mod site;
@@ -98,7 +102,7 @@ pub use coverage::{Coverage, FlowSummary, Ground, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use jump::Pulse;
-pub use ledger::{Ledger, Restored};
+pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;

@@ -1,10 +1,14 @@
 //! A stopped thread as the machine that a handler runs on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use agent::layout::PAGE;
 use process::{FloatRegisters, Registers, Stopped};
 use vm::{Fault, Lent, Machine, Register, RegisterSet, Shape};
 
 use crate::observer::{Callk, Observer};
+use crate::seen::Seen;
+use crate::space::Space;
 use crate::tracked::Identity;
 
 /// The thread that hit a probe: its registers as the probed instruction would find them, and its memory.
@@ -12,8 +16,12 @@ pub(crate) struct HitMachine<'a> {
     pub(crate) thread: &'a Stopped,
     pub(crate) registers: &'a mut Registers,
     pub(crate) identity: &'a mut Identity,
+    /// Its address space.
+    space: Option<&'a Space>,
     /// The floating-point and SSE registers, once a handler has asked for one. No handler can change them.
     float: Option<FloatRegisters>,
+    /// Whether the session is to end.
+    stop: &'a AtomicBool,
     /// Who is told of `callk`, and of which probe it is. Not there while it is told.
     caller: Option<Caller<'a>>,
 }
@@ -32,9 +40,16 @@ impl<'a> HitMachine<'a> {
         thread: &'a Stopped,
         registers: &'a mut Registers,
         identity: &'a mut Identity,
+        space: Option<&'a Space>,
         caller: Caller<'a>,
+        stop: &'a AtomicBool,
     ) -> HitMachine<'a> {
-        HitMachine { thread, registers, identity, float: None, caller: Some(caller) }
+        HitMachine { thread, registers, identity, space, float: None, stop, caller: Some(caller) }
+    }
+
+    /// The memory, as a handler sees it.
+    fn seen(&self) -> Seen<'_> {
+        Seen { tid: self.identity.tid, space: self.space, rsp: self.registers.rsp() }
     }
 
     /// The floating-point and SSE registers; `None` where the thread has been killed.
@@ -43,6 +58,17 @@ impl<'a> HitMachine<'a> {
             self.float = self.thread.float_registers().ok();
         }
         self.float.as_ref()
+    }
+}
+
+/// Whether a segment register takes a selector: 0, or that of one of the flat segments or of the thread's own, as user code names it. Those
+/// of a local table it does not, since they cannot be looked at from outside.
+fn can_be_loaded(thread: &Stopped, selector: u16) -> bool {
+    match (selector & 7, selector >> 3) {
+        (0, 0) => true,
+        (3, 4..=6) => true,
+        (3, 12..=14) => thread.segment_base(selector).is_some(),
+        _ => false,
     }
 }
 
@@ -90,6 +116,11 @@ impl Machine for HitMachine<'_> {
         }
     }
 
+    fn takes(&mut self, register: Register, value: u64) -> bool {
+        let is_segment = matches!(register, Register::Ds | Register::Es | Register::Fs | Register::Gs);
+        !is_segment || u16::try_from(value).is_ok_and(|selector| can_be_loaded(self.thread, selector))
+    }
+
     fn set_register(&mut self, register: Register, value: u64) {
         if let Some(place) = general(register) {
             let mut values = self.registers.general();
@@ -108,35 +139,19 @@ impl Machine for HitMachine<'_> {
     }
 
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
-        process::read(self.identity.tid, address, into)
-            .map_err(|count| Fault { address: address.wrapping_add(count as u64) })
+        self.seen().read(address, into).map_err(|address| Fault { address })
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
-        let tid = self.identity.tid;
-        let end = address.wrapping_add(from.len() as u64 - 1);
-        if address / PAGE == end / PAGE {
-            return process::write(tid, address, from).map_err(|_| Fault { address });
-        }
-        // Across two pages the first could be written and the second not: what the first held is put back.
-        let mut old = vec![0; from.len()];
-        self.read(address, &mut old)?;
-        process::write(tid, address, from).map_err(|count| {
-            let _ = process::write(tid, address, &old[..count]);
-            Fault { address: address.wrapping_add(count as u64) }
-        })
+        self.seen().write(address, from).map_err(|address| Fault { address })
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn verify(&mut self, address: u64, write: bool) -> bool {
-        if self.read(address, &mut [0]).is_err() {
-            return false;
-        }
-        if !write {
-            return true;
-        }
-        // Rewriting the byte could undo a store of another thread: the mapping's protection says the same.
-        let mappings = process::maps(self.identity.tid).unwrap_or_default();
-        mappings.iter().any(|mapping| mapping.writable && (mapping.start..mapping.end).contains(&address))
+        self.seen().verify(address, write)
     }
 
     fn pid(&mut self) -> u64 {

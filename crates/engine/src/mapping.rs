@@ -2,9 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use process::{Error as ProcessError, Machine, Mapping, Stop, Stopped};
+use process::{Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
 
 use crate::slots::{self, Growth};
+use crate::space::Space;
 use crate::tracer::Tracer;
 
 /// Places tried before the memory is given up: another thread may take one first.
@@ -155,7 +156,7 @@ impl Tracer<'_> {
         mut thread: Stopped,
         stop: Stop,
         mappings: &[Mapping],
-        calls: impl FnOnce(Stopped, u64) -> Result<(Stopped, Stop), ProcessError>,
+        calls: impl FnOnce(Stopped, Entrance) -> Result<(Stopped, Stop), ProcessError>,
     ) -> Called<()> {
         let syscall = match self.find_syscall(number, &thread, mappings)? {
             Ok(syscall) => syscall,
@@ -165,7 +166,9 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let (mut thread, stop) = calls(thread, syscall)?;
+        let (thread, _) = self.guard(number, thread, stop, syscall)?;
+        let entrance = self.spaces.get(&number).and_then(Space::entrance).unwrap_or(syscall);
+        let (mut thread, stop) = calls(thread, entrance)?;
         if suspended {
             thread.restore_seccomp()?;
         }
@@ -178,7 +181,7 @@ impl Tracer<'_> {
         number: u32,
         thread: &Stopped,
         mappings: &[Mapping],
-    ) -> Result<Result<u64, String>, ProcessError> {
+    ) -> Result<Result<Entrance, String>, ProcessError> {
         let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
         let Some(space) = self.spaces.get_mut(&number) else {
             return Ok(Err("the process is gone".to_owned()));
@@ -186,7 +189,9 @@ impl Tracer<'_> {
         if space.syscall.is_none() {
             space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
         }
-        Ok(space.syscall.ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
+        Ok(space
+            .entrance()
+            .ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
     }
 }
 
@@ -194,7 +199,7 @@ impl Tracer<'_> {
 pub(crate) fn unmap(
     mut thread: Stopped,
     mut stop: Stop,
-    syscall: u64,
+    syscall: Entrance,
     pieces: &[(u64, u64)],
 ) -> Called<Vec<(u64, u64)>> {
     let mut left = Vec::new();

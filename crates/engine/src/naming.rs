@@ -47,8 +47,12 @@ impl<'a> Numbers<'a> {
         let number = self.number(vaddr);
         let Numbers::Offsets(image) = self else { return number };
         match image.function_at(vaddr) {
-            Some(function) if function.vaddr == vaddr => format!("{number} (`{}`)", function.name),
-            Some(function) => format!("{number} (`{}+{:#x}`)", function.name, vaddr - function.vaddr),
+            Some(function) if function.vaddr == vaddr => {
+                format!("{number} (`{}`)", printable::text(&function.name))
+            }
+            Some(function) => {
+                format!("{number} (`{}+{:#x}`)", printable::text(&function.name), vaddr - function.vaddr)
+            }
             None => number,
         }
     }

@@ -24,6 +24,9 @@ pub trait Observer {
     /// A handler has executed `callk`: whoever has registered for it is called.
     fn called(&mut self, _call: &mut Callk<'_>) {}
 
+    /// The probes are in, in all processes that are followed now, or are still to be waited for: what was asked for has begun.
+    fn begun(&mut self) {}
+
     /// Takes what is known of an instruction at which a probe was armed.
     fn placed(&mut self, _placed: &Placed<'_>) {}
 

@@ -100,6 +100,7 @@ pub(crate) fn plan(
     let symbols = program.options.symbols.as_deref();
     let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
     let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
+    let mut all: Vec<(usize, Result<Found, String>)> = Vec::new();
     for (probe, definition) in object.probes.iter().enumerate() {
         if program.probes[probe].state.is_over() {
             continue;
@@ -120,6 +121,13 @@ pub(crate) fn plan(
             (None, location) => locate(location, symbols, module, &mut remark)
                 .map(|vaddr| Found { sites: vec![(vaddr, String::new())], ..Found::default() }),
         };
+        all.push((probe, found));
+    }
+    // From low addresses to high ones, however they were written: what is read of the process and known of its file serves the next one.
+    all.sort_by_key(|(_, found)| found.as_ref().ok().and_then(|found| Some(found.sites.first()?.0)));
+    for (probe, found) in all {
+        let definition = &object.probes[probe];
+        let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });
         let planned = found.and_then(|found| {
             let wanted = Use::Probe { program: number, probe };
             let check = |vaddr, expected| {
@@ -138,6 +146,8 @@ pub(crate) fn plan(
             }),
         }
     }
+    // They are told in the order of the program.
+    plan.refused.sort_by_key(|refused| refused.probe);
     plan
 }
 
@@ -199,7 +209,7 @@ fn sites<'a>(
 
 /// Why a program is not placed in a module: there is no version of it for that machine.
 fn not_for(module: &Module, reason: &str) -> String {
-    let path = module.path.display();
+    let path = printable::path(&module.path);
     match mode(&module.image) {
         Some(mode) => format!("{path} is {}-bit code and is not probed: {reason}", mode.bits()),
         None => format!("{path} is another machine's code and is not probed"),
@@ -275,9 +285,11 @@ pub(crate) fn site(
     }
     if checks.opcodes {
         module.image.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
+        check_doubt(&module.image, vaddr)?;
     }
     let mode = mode(&module.image).ok_or_else(|| "the module is for another machine".to_owned())?;
     let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
+    not_relocated(&module.image, vaddr, &displaced)?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
         return Err(format!(
             "`{}`: the process has a shadow stack, and calls cannot be displaced there",
@@ -285,6 +297,40 @@ pub(crate) fn site(
         ));
     }
     Ok(Planned::new(module_key(module), displaced, wanted))
+}
+
+/// Refuses what cannot be told from data.
+pub(crate) fn check_doubt(image: &process::Image, vaddr: u64) -> Result<(), String> {
+    match image.doubt(vaddr) {
+        Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` insists)")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an instruction into whose bytes the dynamic linker writes: it adds to them what it finds there, whenever it comes to it.
+pub(crate) fn not_relocated(
+    image: &process::Image,
+    vaddr: u64,
+    displaced: &patch::Displaced,
+) -> Result<(), String> {
+    if image.is_relocated(vaddr, displaced.length() as u64) {
+        return Err(format!(
+            "`{}`: the dynamic linker writes into its bytes (a text relocation), and would write into the probe's",
+            displaced.text()
+        ));
+    }
+    Ok(())
+}
+
+/// Code of a module that has to stay as it is, in the process's addresses, ascending: restartable sequences, and what the dynamic linker
+/// writes.
+pub(crate) fn kept(module: &Module, memory: &Memory) -> Vec<std::ops::Range<u64>> {
+    let sequences = critical_sections(module, memory).into_iter().map(|(start, end)| start..end);
+    let relocated = module.image.relocated_code().iter();
+    let relocated = relocated.map(|range| module.address(range.start)..module.address(range.end));
+    let mut kept: Vec<_> = sequences.chain(relocated).collect();
+    kept.sort_by_key(|range| range.start);
+    kept
 }
 
 /// The restartable sequences of a module: while a thread is in one, any stop makes it start over, so a probe in

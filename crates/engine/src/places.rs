@@ -97,6 +97,11 @@ impl Places {
         Some((place.offset, place.jumps.clone()?))
     }
 
+    /// What all sites' jumps count in.
+    pub(crate) fn into_counters(self) -> impl Iterator<Item = Counter> {
+        self.all.into_iter().filter_map(|place| place.jumps)
+    }
+
     /// Hits of a probe's sites by jumps.
     pub(crate) fn jump_hits(&self, probe: usize) -> u64 {
         let places = self.all.iter().filter(|place| place.probe == probe);

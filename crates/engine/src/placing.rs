@@ -151,7 +151,7 @@ impl Tracer<'_> {
                 1 => String::new(),
                 count => format!(" and {} more", count - 1),
             };
-            let module = work.module.path.display();
+            let module = printable::path(&work.module.path);
             self.tell_once(Note::Other(format!(
                 "process {tid}: {module}: the jump at {address:#x}{others} became a trap, which takes longer: {reason}"
             )));
@@ -191,7 +191,7 @@ impl Tracer<'_> {
 
     /// A module's probes cannot be armed at all.
     fn cannot_place(&mut self, tid: i32, work: &Work, reason: String) {
-        let reason = format!("{}: {reason}", work.module.path.display());
+        let reason = format!("{}: {reason}", printable::path(&work.module.path));
         match work.program {
             Some(_) => self.cannot_probe(tid, reason),
             None => self.tell_once(Note::Other(format!(
@@ -202,8 +202,15 @@ impl Tracer<'_> {
 
     /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
     fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
-        let wanted = wanted_slots(sites.iter().map(|site| &site.0), thread.registers()?.is_32_bit());
+        let guarded: Vec<&Site> = sites.iter().map(|site| &site.0).collect();
+        let (thread, stop) = self.guard_sites(number, thread, stop, &guarded)?;
         let space = self.spaces.get_mut(&number);
+        let has_slot = |site: &Site| space.as_deref().is_some_and(|space| space.slot_of(site).is_some());
+        let missing: Vec<&Site> = sites.iter().map(|site| &site.0).filter(|site| !has_slot(site)).collect();
+        if missing.is_empty() {
+            return Ok((thread, stop, Ok(Area::new(0, 0))));
+        }
+        let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(spare) = space.and_then(|space| space.spare.take_if(|spare| spare.suits(&wanted))) {
             return Ok((thread, stop, Ok(spare)));
         }
@@ -219,10 +226,17 @@ impl Tracer<'_> {
         stop: Stop,
         sites: &[&Site],
     ) -> Called<()> {
-        if sites.is_empty() {
+        let (thread, stop) = match sites {
+            [] => (thread, stop),
+            _ => self.guard_sites(number, thread, stop, sites)?,
+        };
+        let space = self.spaces.get(&number);
+        let has_slot = |site: &&&Site| space.is_some_and(|space| space.slot_of(site).is_some());
+        let missing: Vec<&Site> = sites.iter().filter(|site| !has_slot(site)).copied().collect();
+        if missing.is_empty() {
             return Ok((thread, stop, Ok(())));
         }
-        let wanted = wanted_slots(sites.iter().copied(), thread.registers()?.is_32_bit());
+        let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(space) = self.spaces.get_mut(&number) {
             if space.spare.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
                 return Ok((thread, stop, Ok(())));
@@ -243,6 +257,7 @@ impl Tracer<'_> {
     fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
         let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
+        space.code.has_room(planned.len()).map_err(|full| full.to_string())?;
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
         let mut known: HashMap<u64, usize> = HashMap::with_capacity(planned.len());
         for mut site in planned {
@@ -259,6 +274,12 @@ impl Tracer<'_> {
             if site::is_covered(&space.sites, address) {
                 return Err("a jump covers its bytes".to_owned());
             }
+            if let Some(slot) = space.slot_of(&site.0) {
+                site.0.slot = Some(slot.clone());
+                known.insert(address, ready.len());
+                ready.push(site);
+                continue;
+            }
             let slot = area.take(address).ok_or("more probes than slots")?;
             let emitted = site.0.displaced.slot(slot).map_err(|refusal| refusal.to_string())?;
             if emitted.bytes.len() > slots::SLOT {
@@ -270,8 +291,16 @@ impl Tracer<'_> {
             ready.push(site);
         }
         // The area is known before any thread can be in it.
-        space.areas.push(area);
+        if area.size() > 0 {
+            space.areas.push(area);
+        }
+        // It fails only if the process is gone.
+        let _ = space.hide(ready.iter().map(|site| site.0.trap()).collect::<Vec<_>>());
         for site in ready {
+            if let Some(guard) = &mut space.guard {
+                let slot = site.0.slot.as_ref().map(|slot| slot.address);
+                guard.traps(site.0.address, slot, &space.code.memory);
+            }
             let (address, uses) = (site.0.address, site.0.uses.clone());
             let armed = site.arm(&space.code).map_err(failed)?;
             space.disarmed.remove(&address);

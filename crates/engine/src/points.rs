@@ -146,7 +146,7 @@ fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
         [] => "`dprobes list` shows the functions there are".to_owned(),
         near => format!(
             "did you mean {}?",
-            near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")
         ),
     };
     Err(Missing::Function(format!("no function matches `{function}`; {hint}")))
@@ -156,7 +156,12 @@ fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
 fn remark_on(names: &[&str], what: &str) -> Option<String> {
     /// Names that are shown.
     const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| format!("`{}`", printable::text(name)))
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len() {
         0 => None,
         1 => Some(format!("{shown} is an indirect function: {what}")),

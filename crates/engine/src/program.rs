@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use agent::layout::Over;
 use process::Image;
 use rpn::{Location, Object};
 use trace::Items;
@@ -65,6 +67,8 @@ pub(crate) struct Program {
     pub(crate) only: Option<HashSet<i32>>,
     /// Whether it is inserted; a program that was removed keeps its number and its counts.
     pub(crate) inserted: bool,
+    /// Each of its handlers that is anywhere has this.
+    pub(crate) alive: Rc<()>,
 }
 
 /// Variables: in memory that is shared with the probed processes, or, where there is none, in the tracer's own.
@@ -224,8 +228,14 @@ pub(crate) const MISSED: usize = 0;
 pub(crate) const DROPPED: usize = 1;
 /// Hits of a probe that has `ignore` or `maxhits`.
 pub(crate) const TURNS: usize = 2;
-/// Not 0 once the probe is over.
+/// An [`agent::layout::Over`]: the lower half is not 0 once no run begins any more, the upper half once the probe is
+/// removed.
 pub(crate) const OVER: usize = 3;
+/// The probe is closed, in the word of [`OVER`].
+const CLOSED: u64 = 1;
+/// In its upper half: a handler has removed it, or the tracer takes it out.
+const BY_HANDLER: u64 = (Over::BY_HANDLER as u64) << 32;
+const BY_TRACER: u64 = (Over::BY_TRACER as u64) << 32;
 /// How many words there are.
 const COUNTED: usize = 4;
 
@@ -236,7 +246,26 @@ impl Counted {
 
     /// Whether the probe is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.word(OVER) != 0
+        self.word(OVER) as u32 != 0
+    }
+
+    /// Whether a handler has removed the probe.
+    pub(crate) fn is_removed_by_handler(&self) -> bool {
+        self.word(OVER) & BY_HANDLER != 0
+    }
+
+    /// No run of the handler begins from now on.
+    pub(crate) fn close(&self) {
+        if let Some(word) = self.words.get(OVER) {
+            word.fetch_or(CLOSED, Ordering::Relaxed);
+        }
+    }
+
+    /// The same, and runs that take long end soon.
+    pub(crate) fn take_out(&self) {
+        if let Some(word) = self.words.get(OVER) {
+            word.fetch_or(CLOSED | BY_TRACER, Ordering::Relaxed);
+        }
     }
 
     /// Takes the next turn, from 1 on.
@@ -376,6 +405,7 @@ impl Program {
             options,
             only,
             inserted: true,
+            alive: Rc::default(),
         }
     }
 

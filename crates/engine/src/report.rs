@@ -16,6 +16,8 @@ pub struct Report {
     pub globals: Vec<u64>,
     /// How long processes were held while jumps were put in and taken out.
     pub holds: HoldTimes,
+    /// How often a ring was emptied since its process had written there what no handler writes.
+    pub nonsense: u64,
 }
 
 /// What was counted at one probepoint, in all processes together.
@@ -88,6 +90,7 @@ impl Tracer<'_> {
             report.locals.extend(program.values());
         }
         report.holds = self.holds.times();
+        report.nonsense = self.drain.nonsense();
         report.globals = values_of(self.globals.all());
         report
     }

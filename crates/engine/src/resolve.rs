@@ -5,6 +5,7 @@ use process::{Function, FunctionKind, Image, Machine};
 use rpn::{Location, ModuleFile, Point, Probe, Site};
 
 use crate::naming::{Numbers, ranges};
+use crate::place::{check_doubt, not_relocated};
 use crate::points::{self, Found, Missing};
 use crate::site::LONGEST;
 
@@ -112,9 +113,11 @@ fn site(
     if verify {
         verify_opcode(opcode, &bytes, &numbers.place(vaddr))?;
         module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
+        check_doubt(module, vaddr)?;
     }
     let mode = mode(module).ok_or("the module is for another machine")?;
     let displaced = patch::displace_in(mode, &bytes, vaddr).map_err(|refusal| refusal.to_string())?;
+    not_relocated(module, vaddr, &displaced)?;
     Ok(Site { offset, vaddr, bytes: displaced.original().to_vec(), function: String::new() })
 }
 
@@ -157,8 +160,8 @@ pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), String> {
     symbols.has_symbols_of(module).map_err(|foreign| {
         format!(
             "{} does not have the symbols of {}: {foreign}",
-            symbols.path().display(),
-            module.path().display()
+            printable::path(symbols.path()),
+            printable::path(module.path())
         )
     })
 }
@@ -227,7 +230,7 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
             [] => "; `dprobes list` shows the functions there are".to_owned(),
             near => format!(
                 "; did you mean {}?",
-                near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")
             ),
         };
         return Err(format!("no symbol `{name}`{hint}"));

@@ -83,7 +83,7 @@ impl Tracer<'_> {
         if refused.is_empty() { Ok(()) } else { Err(Error::Refused(refused)) }
     }
 
-    /// Takes a program out of all processes. Its number stays its own.
+    /// Takes a program out of all processes. Its number stays its own, and its counts until it is forgotten ([`Tracer::forget`]).
     pub fn remove(&mut self, number: usize) {
         let Some(program) = self.programs.get_mut(number) else { return };
         program.inserted = false;
@@ -126,7 +126,7 @@ impl Tracer<'_> {
 
     /// Goes on until all that handlers have logged so far is written or dropped, or nothing was written for that time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
-        let mut mark = self.drain.mark();
+        let mut mark = self.mark();
         let (mut end, mut read) = (Instant::now() + patience, self.drain.read());
         loop {
             self.look_at_slots();
@@ -135,7 +135,7 @@ impl Tracer<'_> {
             if self.drain.read() != read {
                 (end, read) = (Instant::now() + patience, self.drain.read());
             }
-            if (!waiting && self.drain.is_past(&mut mark)) || Instant::now() >= end {
+            if (!waiting && self.is_past(&mut mark)) || Instant::now() >= end {
                 self.tell_losses();
                 return;
             }
@@ -143,6 +143,11 @@ impl Tracer<'_> {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+    }
+
+    /// Whether a program is inserted that is for all processes that are followed.
+    pub fn serves_all(&self) -> bool {
+        self.programs.iter().any(|program| program.inserted && program.only.is_none())
     }
 
     /// The programs that are inserted, the latest first.
@@ -210,6 +215,11 @@ impl Tracer<'_> {
         processes
     }
 
+    /// Whether any process is followed.
+    pub fn follows_any(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
     /// Makes the tracer one that serves requests: it never ends by itself, wants to be interrupted regularly, and
     /// what cannot be probed is told and not an end.
     pub fn serve(&mut self) {
@@ -220,6 +230,8 @@ impl Tracer<'_> {
     pub fn turn(&mut self, control: &Control) {
         if self.threads.is_empty() {
             self.observer.idle();
+            control.wants_ticks.store(false, Ordering::Relaxed);
+            control.wants_quick_ticks.store(false, Ordering::Relaxed);
         } else {
             self.step(control, true);
         }

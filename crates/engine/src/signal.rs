@@ -15,7 +15,7 @@ use crate::tracer::Tracer;
 use crate::tracked::InSlot;
 
 /// `si_code` of a signal that the kernel raises for an `int3`, among others.
-const SI_KERNEL: i32 = 0x80;
+pub(crate) const SI_KERNEL: i32 = 0x80;
 
 /// The bit of SIGTRAP in a signal set.
 pub(crate) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
 use patch::{Displaced, Slot};
@@ -14,7 +15,7 @@ use process::Memory;
 pub(crate) use crate::change::LONGEST;
 use crate::change::{Batch, Change};
 use crate::hold::Held;
-use crate::ledger::{Entered, Ledger};
+use crate::ledger::{Entered, Full, Ledger};
 use crate::space::ModuleKey;
 use crate::window::Window;
 
@@ -77,7 +78,7 @@ impl Site {
     }
 
     /// The change that makes it trap.
-    fn trap(&self) -> Change {
+    pub(crate) fn trap(&self) -> Change {
         Change::new(self.address, &self.displaced.original()[..1], &[INT3])
     }
 }
@@ -128,10 +129,23 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Enters changes in the ledger, until what is returned is dropped.
-    pub(crate) fn enter(&self, changes: &[Change]) -> Vec<Entered> {
-        let Some(ledger) = &self.ledger else { return Vec::new() };
-        changes.iter().filter_map(|change| ledger.enter(self.process, change)).collect()
+    /// Enters changes in the ledger, until what is returned is dropped: all of them or none.
+    pub(crate) fn enter(&self, changes: &[Change]) -> Result<Vec<Entered>, Full> {
+        let Some(ledger) = &self.ledger else { return Ok(Vec::new()) };
+        changes.iter().map(|change| ledger.enter(self.process, change)).collect()
+    }
+
+    /// Whether the ledger has room for so many changes.
+    pub(crate) fn has_room(&self, changes: usize) -> Result<(), Full> {
+        self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.has_room(changes))
+    }
+
+    /// Enters changes that are there already.
+    pub(crate) fn enter_if_room(&self, changes: &[Change]) -> Vec<Entered> {
+        self.enter(changes).unwrap_or_else(|Full| {
+            self.ledger.iter().for_each(|ledger| ledger.misses(changes.len()));
+            Vec::new()
+        })
     }
 }
 
@@ -155,14 +169,14 @@ impl Planned {
     /// Writes the `int3`.
     pub(crate) fn arm(self, code: &Code) -> io::Result<Armed> {
         let change = self.0.trap();
-        let entered = code.enter(&[change]);
+        let entered = code.enter(&[change])?;
         change.write_byte(&code.memory)?;
         Ok(Armed { site: self.0, way: Way::Trap, entered })
     }
 
-    /// Enters the jump in the ledger, and in the batch that is about to be written.
+    /// Enters the jump in the ledger, which has room for it ([`Code::has_room`]), and in the batch that is about to be written.
     pub(crate) fn arm_with(self, jump: Jump, code: &Code, batch: &mut Batch) -> Armed {
-        let entered = code.enter(&jump.changes);
+        let entered = code.enter_if_room(&jump.changes);
         jump.changes.iter().for_each(|change| batch.put_in(*change));
         Armed { site: self.0, way: Way::Jump(Rc::new(jump)), entered }
     }
@@ -225,7 +239,7 @@ impl Armed {
 
     /// The same site in the memory of a child, which is a copy of this one's.
     pub(crate) fn copy(&self, code: &Code) -> Armed {
-        let entered = code.enter(&self.way.changes(&self.site));
+        let entered = code.enter_if_room(&self.way.changes(&self.site));
         Armed { site: self.site.clone(), way: self.way.clone(), entered }
     }
 
@@ -293,6 +307,12 @@ pub(crate) fn hide(sites: &Sites, address: u64, bytes: &mut [u8]) {
     for (_, armed) in sites.range(first..address.saturating_add(bytes.len() as u64 + FAR)) {
         armed.each_change(|change| change.hide(address, bytes));
     }
+}
+
+/// Shows the changes of all sites near these addresses: those in them are among them.
+pub(crate) fn each_change_near(sites: &Sites, addresses: Range<u64>, mut show: impl FnMut(&Change)) {
+    let near = addresses.start.saturating_sub(FAR)..addresses.end.saturating_add(FAR);
+    sites.range(near).for_each(|(_, armed)| armed.each_change(&mut show));
 }
 
 /// Whether an instruction at an address is covered by a site's jump, and runs in its trampoline alone.

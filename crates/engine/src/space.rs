@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use patch::Place;
 use patch::tactic::Planner;
-use process::{Error, Memory, Module, Registers, Stopped};
+use patch::{Place, Slot};
+use process::{Entrance, Error, Memory, Module, Registers, Stopped};
 
 use crate::change::Batch;
 use crate::foresee::Foreseen;
+use crate::guard::Guard;
 use crate::hold::Held;
-use crate::jump::{Ground, Jumps, Known, Looks, Part, Trampoline};
+use crate::jump::{Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
@@ -57,6 +58,16 @@ pub(crate) struct Space {
     pub(crate) areas: Vec<Area>,
     /// The memory that jumps need, once it is mapped.
     pub(crate) ground: Option<Ground>,
+    /// Bytes of the cells that are mapped, once it has a ground.
+    pub(crate) cells: u64,
+    /// The rings of its contexts, once they are mapped.
+    pub(crate) rings: Option<Rc<Rings>>,
+    /// Whether it is a copy of one that has rings, and has got none of its own yet.
+    pub(crate) lacks_rings: bool,
+    /// Why no handler can log in it by a jump, once that was tried.
+    pub(crate) ringless: Option<String>,
+    /// What of its memory handlers do not see, if they access any.
+    pub(crate) hidden: Option<Hidden>,
     /// Why it is not mapped, once that was tried.
     pub(crate) groundless: Option<String>,
     /// How its threads are known, once that was found out; its process; and the threads that are not known so.
@@ -65,6 +76,8 @@ pub(crate) struct Space {
     pub(crate) strangers: HashSet<i32>,
     /// When its threads are looked at again.
     pub(crate) looks: Looks,
+    /// Whether its threads may not read the time stamp counter: it is told the time.
+    pub(crate) clockless: bool,
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// Which state of the sites, and of what is known of their jumps, this is.
@@ -80,7 +93,10 @@ pub(crate) struct Space {
     /// What the ledger has of sites that are about to trap, until it has it from the sites.
     pub(crate) trapping: Vec<Entered>,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
-    pub(crate) syscall: Option<u64>,
+    pub(crate) syscall: Option<Entrance>,
+    /// What it has for the case that the tracer dies, and whether that was tried.
+    pub(crate) guard: Option<Guard>,
+    pub(crate) guard_tried: bool,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
     /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
@@ -107,11 +123,17 @@ impl Space {
             disarmed: HashMap::new(),
             areas: Vec::new(),
             ground: None,
+            cells: 0,
+            rings: None,
+            lacks_rings: false,
+            ringless: None,
+            hidden: None,
             groundless: None,
             known: None,
             pid: 0,
             strangers: HashSet::new(),
             looks: Looks::new(starting),
+            clockless: false,
             jumps: Jumps::default(),
             generation: Generation::next(),
             planner: None,
@@ -120,6 +142,8 @@ impl Space {
             spare: None,
             trapping: Vec::new(),
             syscall: None,
+            guard: None,
+            guard_tried: false,
             placed: HashSet::new(),
             anchor: None,
             watched: false,
@@ -149,6 +173,7 @@ impl Space {
             self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&mut batch))).collect();
         // It fails only if the child is gone.
         let _ = site::write(batch, &code, &held);
+        let guard = self.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
         let mut copy = Space {
             code,
             members: 1,
@@ -156,11 +181,17 @@ impl Space {
             disarmed,
             areas: self.areas.clone(),
             ground: self.ground.clone(),
+            rings: None,
+            cells: self.cells,
+            lacks_rings: self.rings.is_some() || self.lacks_rings,
+            ringless: self.ringless.clone(),
+            hidden: self.hidden.as_ref().map(Hidden::copy),
             groundless: self.groundless.clone(),
             known: self.known,
             pid: 0,
             strangers: HashSet::new(),
             looks: self.looks,
+            clockless: false,
             jumps: self.jumps.clone(),
             generation: Generation::next(),
             planner: self.planner.clone(),
@@ -169,6 +200,8 @@ impl Space {
             spare: self.spare.clone(),
             trapping: Vec::new(),
             syscall: self.syscall,
+            guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
+            guard,
             placed: self.placed.clone(),
             anchor: None,
             watched: self.watched,
@@ -190,7 +223,15 @@ impl Space {
             copy.planner = None;
             // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
             if let Some(ground) = copy.ground.take() {
-                ground.mapped().for_each(|(base, size)| copy.jumps.add_pads(base, size));
+                let mapped = ground.mapped(std::mem::take(&mut copy.cells));
+                mapped.into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
+                if std::mem::take(&mut copy.lacks_rings) {
+                    ground.claimed().into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
+                }
+            }
+            if let Some(hidden) = copy.hidden.take() {
+                let (base, size) = hidden.mapped();
+                copy.jumps.add_pads(base, size);
             }
             copy.jumps.retain_pads(&mappings);
             (copy.groundless, copy.known) = (None, None);
@@ -250,11 +291,11 @@ impl Space {
         let ground = self.ground.as_ref().filter(|ground| ground.is_agent(rip))?;
         // On its way in and out it has the program's stack, and the context in a register.
         let [rbx, rdi] = [registers.general()[3], registers.rdi()];
-        let contexts = &ground.contexts;
+        let (contexts, memory) = (&ground.contexts, &self.code.memory);
         let site = contexts
-            .site_of_stack(registers.rsp())
-            .or_else(|| contexts.site_at(rdi))
-            .or_else(|| contexts.site_at(rbx))?;
+            .site_of_stack(memory, registers.rsp())
+            .or_else(|| contexts.site_at(memory, rdi))
+            .or_else(|| contexts.site_at(memory, rbx))?;
         let armed = self.sites.get(&site).and_then(|armed| self.jumps.at(armed.jump()?.trampoline));
         let trampoline = armed.map(|(trampoline, _)| trampoline).or_else(|| self.jumps.of_site(site))?;
         let part = match ground.repair(rip) {
@@ -262,6 +303,21 @@ impl Space {
             None => Part::Handler,
         };
         Some((Rc::clone(trampoline), part))
+    }
+
+    /// The slot that a site had when it was armed before, with the same instruction. A thread may still be in it; what is there stays.
+    pub(crate) fn slot_of(&self, site: &Site) -> Option<&Slot> {
+        let before = self.disarmed.get(&site.address)?.site();
+        let slot = before.slot.as_ref()?;
+        let is_its = |area: &Area| area.slot_at(slot.address) == Some((site.address, 0));
+        let is_same = before.displaced.original() == site.displaced.original();
+        (is_same && self.areas.iter().any(is_its)).then_some(slot)
+    }
+
+    /// How its threads make calls for the tracer.
+    pub(crate) fn entrance(&self) -> Option<Entrance> {
+        let refuge = self.guard.as_ref().map(Guard::refuge);
+        self.syscall.map(|entrance| Entrance { refuge, ..entrance })
     }
 
     /// Its sites change: what was worked out for them as they were does not hold any more.
@@ -341,9 +397,23 @@ impl Space {
 
     /// What was mapped in it for probes: addresses and sizes.
     pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
+        self.each_mapped().collect()
+    }
+
+    /// The same, one by one.
+    pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
         let slots = self.areas.iter().chain(&self.spare).map(|area| (area.base(), area.size()));
-        let ground = self.ground.iter().flat_map(Ground::mapped);
-        slots.chain(self.jumps.mapped()).chain(ground).collect()
+        let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
+        let contexts = self.ground.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
+        let rings = contexts.into_iter().flat_map(Ground::claimed);
+        let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
+        let hidden = self.hidden.iter().map(Hidden::mapped);
+        slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)
+    }
+
+    /// The same, and its guard: all that is dprobes' in the process.
+    pub(crate) fn each_ours(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.each_mapped().chain(self.guard.iter().flat_map(Guard::mapped))
     }
 
     /// Whether one of its sites is a jump.

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent::layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
 use patch::Place;
@@ -12,6 +13,7 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
+use crate::forget::{Forgotten, ProbeNames};
 use crate::hold::Holds;
 use crate::jump::{Cells, Drain, Entries};
 use crate::leave::Leaving;
@@ -29,7 +31,7 @@ use crate::tracked::{Activity, Tracked};
 #[derive(Debug, Default)]
 pub struct Control {
     /// Ends the session.
-    pub stop: AtomicBool,
+    pub stop: Arc<AtomicBool>,
     /// Set by the tracer while it wants to be interrupted regularly (every few hundredths of a second).
     pub wants_ticks: AtomicBool,
     /// Set by the tracer while it wants to be interrupted often (every few thousandths of a second).
@@ -41,6 +43,11 @@ pub struct Control {
 /// Bytes of records that may wait to be read, for each processor: the least and the most. A buffer's size is a power of two.
 pub const BUFFERS: std::ops::RangeInclusive<u64> = LEAST_RING..=GREATEST_RING;
 
+/// Bytes of a ring that need not be read often while nothing comes: a tick's worth of records, however many there are at once.
+const ROOMY: u64 = 8 << 20;
+/// For how long rings are read often after a record.
+const LATELY: Duration = Duration::from_millis(500);
+
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
@@ -48,9 +55,13 @@ pub struct Tracer<'a> {
     /// Memory that is shared with all processes.
     pub(crate) cells: Option<Cells>,
     /// The probes, by program and number in it, by their numbers in records of jumps.
-    pub(crate) probe_names: Vec<(usize, usize)>,
+    pub(crate) probe_names: ProbeNames,
+    /// What a record of each can hold, or could.
+    pub(crate) probe_bounds: Vec<rings::Bounds>,
     /// Those among them that their handlers can end.
     pub(crate) mortal: Vec<(usize, usize)>,
+    /// Programs that were removed, of which something may be left in processes.
+    pub(crate) forgotten: Vec<Forgotten>,
     /// The reader of the rings.
     pub(crate) drain: Drain,
     /// Bytes of a ring, in processes that get theirs from now on: a power of two.
@@ -60,6 +71,8 @@ pub struct Tracer<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) losses: Losses,
     pub(crate) machine: Box<Machine>,
+    /// [`Control::stop`], for handlers that run when it is set.
+    pub(crate) stop: Arc<AtomicBool>,
     pub(crate) threads: HashMap<i32, Tracked>,
     pub(crate) spaces: HashMap<u32, Space>,
     pub(crate) next_space: u32,
@@ -93,6 +106,8 @@ pub struct Tracer<'a> {
     /// Whether requests are served meanwhile.
     pub(crate) serving: bool,
     pace: Pace,
+    /// How many records had been read when the last came, and when that was.
+    read: (u64, Instant),
     /// The address spaces whose program has begun with the probes in.
     pub(crate) begun: HashSet<u32>,
     /// The programs whose waiting for a module was told.
@@ -121,7 +136,9 @@ impl<'a> Tracer<'a> {
             programs: Vec::new(),
             globals: Globals::new(cells.as_mut()),
             cells,
-            probe_names: Vec::new(),
+            probe_names: ProbeNames::default(),
+            forgotten: Vec::new(),
+            probe_bounds: Vec::new(),
             mortal: Vec::new(),
             drain: Drain::new(),
             ring_size: RING_SIZE,
@@ -130,6 +147,7 @@ impl<'a> Tracer<'a> {
             observer,
             losses: Losses::default(),
             machine: Box::new(Machine::new()),
+            stop: Arc::default(),
             threads: HashMap::new(),
             spaces: HashMap::new(),
             next_space: 0,
@@ -149,6 +167,7 @@ impl<'a> Tracer<'a> {
             waiting: false,
             serving: false,
             pace: Pace::new(),
+            read: (0, Instant::now()),
             begun: HashSet::new(),
             told_waiting: HashSet::new(),
             told: HashSet::new(),
@@ -193,6 +212,9 @@ impl<'a> Tracer<'a> {
 
     /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
+        if !Arc::ptr_eq(&self.stop, &control.stop) {
+            self.stop = Arc::clone(&control.stop);
+        }
         self.drain_meanwhile();
         let next = self.next_event(block && !self.drain.is_busy());
         let stepped = match next {
@@ -222,12 +244,24 @@ impl<'a> Tracer<'a> {
             && self.spaces.values().all(|space| !space.stale)
         {
             control.placed.store(true, Ordering::Relaxed);
+            if self.failure.is_none() {
+                self.observer.begun();
+            }
         }
         self.tell_counts();
-        let ticks = self.waiting || self.serving || self.observer.waits();
+        let ticks = self.waiting || self.serving || self.drain.any() || self.observer.waits();
         control.wants_ticks.store(ticks, Ordering::Relaxed);
-        control.wants_quick_ticks.store(self.drain.any(), Ordering::Relaxed);
+        let quick = self.drain.any() && self.is_lively();
+        control.wants_quick_ticks.store(quick, Ordering::Relaxed);
         stepped
+    }
+
+    /// Whether rings are to be read often: records have come lately, or there is little room for those that may.
+    fn is_lively(&mut self) -> bool {
+        if self.read.0 != self.drain.read() {
+            self.read = (self.drain.read(), Instant::now());
+        }
+        self.ring_size < ROOMY || self.read.1.elapsed() < LATELY
     }
 
     /// The next event, for which the tracer sleeps or looks, as is faster just now.
@@ -382,9 +416,9 @@ impl<'a> Tracer<'a> {
         }
         self.newborn.remove(&tid);
         self.lose_anchor(tid);
-        if self.threads.get(&tid).is_some_and(|tracked| !tracked.exiting) && self.drain.any() {
+        if let Some(tracked) = self.threads.get(&tid).filter(|tracked| !tracked.exiting) {
             // Killed without a stop on its way.
-            self.bury(tid);
+            self.bury(tracked.space, tid);
         }
         if let Some(Some(space)) = self.announced.remove(&tid) {
             self.leave_space(space, tid);
@@ -408,9 +442,11 @@ impl<'a> Tracer<'a> {
             self.observer.idle();
         }
         self.look_for_over();
+        self.forget_programs();
         self.look_after_newborn();
         self.look_at_slots();
         self.identify_again();
+        self.hide_again();
         // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
         // where no tracer can stop it.
         let stale: Vec<u32> =

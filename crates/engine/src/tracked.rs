@@ -21,6 +21,8 @@ pub(crate) struct Tracked {
     pub(crate) interrupted: Vec<InSlot>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
+    /// Whether it was put back to the `int3` that it has come from, which is still to be answered.
+    pub(crate) before_trap: bool,
     /// Whether it is on its way to its end, and will stop no more.
     pub(crate) exiting: bool,
 }
@@ -73,6 +75,7 @@ impl Tracked {
             in_slot: None,
             interrupted: Vec::new(),
             asked: false,
+            before_trap: false,
             exiting: false,
         }
     }

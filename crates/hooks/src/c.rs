@@ -122,7 +122,7 @@ pub(crate) fn call(
         // SAFETY: it is registered, so its owner keeps it: deregistering waits for this thread.
         let flags = unsafe { &(*record).hook_flags };
         if flags.load(Ordering::SeqCst) & ARMED == 0 {
-            armed.arming.end();
+            armed.arming.found_unarmed();
         }
     }
     match answer {
@@ -250,6 +250,10 @@ pub unsafe extern "C" fn hook_exit_deregister(record: *mut Record) -> c_int {
         Ok(list) => list,
         Err(error) => return error.code(),
     };
+    // All at once; then one after the other.
+    if let Err(error) = registry::disarm(&list.iter().map(|entry| &**entry).collect::<Vec<_>>()) {
+        return error.code();
+    }
     let mut answer = 0;
     for entry in list {
         match registry::deregister(&entry) {

@@ -69,9 +69,14 @@ impl Invocation<'_> {
 }
 
 /// One time that an exit is armed, from arming to disarming.
+///
+/// An exit that ends its own arming is passed over at once, in every chain that has it. One that is disarmed from outside is
+/// still called by the hits that have begun with a chain that has it: they see all of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Arming {
     ended: AtomicBool,
+    /// Whether it is disarmed from outside, and the chain without it counts.
+    taken_out: AtomicBool,
 }
 
 impl Arming {
@@ -83,6 +88,18 @@ impl Arming {
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Ended from outside: a chain without it counts. Only then its record is changed.
+    pub(crate) fn take_out(&self) {
+        self.taken_out.store(true, Ordering::SeqCst);
+    }
+
+    /// The exit's record does not say that it is armed: if the exit itself has changed that, its arming has ended.
+    pub(crate) fn found_unarmed(&self) {
+        if !self.taken_out.load(Ordering::SeqCst) {
+            self.end();
+        }
     }
 }
 

@@ -135,14 +135,29 @@ impl Registry {
 
     fn disarm(&mut self, entries: &[&Entry]) -> Result<(), Error> {
         let found = self.find_all(entries)?;
-        let hooks = hooks_of(&found);
-        for (hook, exit) in found {
-            let member = &mut self.hooks[hook].exits[exit];
-            member.arming = None;
-            c::show_armed(&member.entry, false);
-        }
-        self.publish(&hooks);
+        self.take_out(&found);
         Ok(())
+    }
+
+    /// Disarms exits, at once. Their records are changed when the chains without them count: an exit that finds its record
+    /// changed before that has done so itself, and one that finds it changed after that leaves the others of its list to the
+    /// hits that began before.
+    fn take_out(&mut self, found: &[(usize, usize)]) {
+        let taken = |&(hook, exit): &(usize, usize)| self.hooks[hook].exits[exit].arming.take();
+        let armings: Vec<Option<Arc<Arming>>> = found.iter().map(taken).collect();
+        self.publish(&hooks_of(found));
+        for (&(hook, exit), arming) in found.iter().zip(armings) {
+            arming.iter().for_each(|arming| arming.take_out());
+            c::show_armed(&self.hooks[hook].exits[exit].entry, false);
+        }
+    }
+
+    /// Disarms all exits of hooks, at once.
+    fn take_out_all(&mut self, which: impl Fn(&Known) -> bool) {
+        let hooks = self.hooks.iter().enumerate().filter(|(_, known)| which(known));
+        let exits = |(hook, known): (usize, &Known)| (0..known.exits.len()).map(move |exit| (hook, exit));
+        let found: Vec<(usize, usize)> = hooks.flat_map(exits).collect();
+        self.take_out(&found);
     }
 
     /// Disarms the exits that have disarmed themselves.
@@ -150,8 +165,7 @@ impl Registry {
         let mut hooks = Vec::new();
         for (hook, known) in self.hooks.iter_mut().enumerate() {
             for member in &mut known.exits {
-                if member.arming.as_ref().is_some_and(|arming| arming.has_ended()) {
-                    member.arming = None;
+                if member.arming.take_if(|arming| arming.has_ended()).is_some() {
                     c::show_armed(&member.entry, false);
                     hooks.push(hook);
                 }
@@ -178,15 +192,14 @@ impl Registry {
     /// Takes an exit away. The ticket that is over when no thread is inside of it.
     fn deregister(&mut self, entry: &Entry) -> Result<u64, Error> {
         let (hook, place) = self.find(entry).ok_or(Error::NotRegistered)?;
+        if self.hooks[hook].exits[place].arming.is_some() {
+            self.take_out(&[(hook, place)]);
+        }
         let known = &mut self.hooks[hook];
         let member = known.exits.remove(place);
         c::show_gone(&member.entry);
         member.entry.gone.store(true, Ordering::SeqCst);
         known.number_records();
-        if member.arming.is_some() {
-            self.publish(&[hook]);
-        }
-        let known = &mut self.hooks[hook];
         // A chain that it was in may have been taken out just before.
         let ticket = known.retire(None);
         // The last that holds its closure may be this list.
@@ -217,6 +230,8 @@ pub(crate) fn identify_table(sites: &'static [Site]) {
 
 /// Forgets the hooks of a table of sites whose library is about to be unloaded.
 pub(crate) fn delete_table(sites: &'static [Site]) {
+    let is_there = |known: &Known| sites.iter().any(|site| std::ptr::eq(site.head, known.head));
+    with(|registry| registry.take_out_all(is_there));
     for site in sites {
         // SAFETY: sites name hooks that are there until this returns.
         let _ = delete(unsafe { &*site.head });
@@ -283,6 +298,7 @@ pub(crate) fn delete(head: &'static Head) -> Result<(), Error> {
     let ticket = with(|registry| {
         let hook =
             registry.place(head).filter(|&hook| registry.hooks[hook].eligible).ok_or(Error::UnknownHook)?;
+        registry.take_out_all(|known| std::ptr::eq(known.head, head));
         while let Some(member) = registry.hooks[hook].exits.first() {
             let entry = Arc::clone(&member.entry);
             registry.deregister(&entry)?;
@@ -303,6 +319,7 @@ pub(crate) fn terminate(force: bool) -> Result<(), Error> {
         if !force && registry.hooks.iter().any(|known| !known.exits.is_empty()) {
             return Err(Error::InUse);
         }
+        registry.take_out_all(|known| known.eligible);
         Ok(registry.hooks.iter().filter(|known| known.eligible).map(|known| known.head).collect::<Vec<_>>())
     })?;
     for head in heads {

@@ -70,6 +70,20 @@ fn a_program_whose_unused_sections_are_dropped() {
 }
 
 #[test]
+fn each_hit_sees_all_of_a_list_or_nothing_of_it() {
+    if !needs::have("hooks in C", &["cc"]) {
+        return;
+    }
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("list");
+    run(compiler("cc", &["-O2"])
+        .arg("list.c")
+        .arg(library())
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&program));
+    run(&mut Command::new(&program));
+}
+
+#[test]
 fn the_header_is_cpp_too() {
     if !needs::have("hooks in C++", &["c++"]) {
         return;

@@ -77,7 +77,7 @@ fn measure(function: extern "C" fn(u64, u64) -> u64, arena: &Arena, drain: bool)
             for number in 0..support::arena::CONTEXTS {
                 let context = arena.context(number);
                 let head = context.head.load(std::sync::atomic::Ordering::Relaxed);
-                context.tail.0.store(head, std::sync::atomic::Ordering::Relaxed);
+                arena.control(number).tail.0.store(head, std::sync::atomic::Ordering::Relaxed);
             }
         }
     }

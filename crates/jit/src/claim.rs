@@ -7,23 +7,28 @@
 //!
 //! ```text
 //!             mov   rseq_offset, %rdx ; test %rdx, %rdx ; je shared
+//!             cmpl  $mark, %fs:28(%rdx) ; jne shared
+//!             cmpq  $0, %fs:8(%rdx) ; jne shared
 //!             mov   %processor, %eax ; and $0xfff, %eax ; cmp %fs:4(%rdx), %eax ; jne shared
 //!             lea   descriptor(%rip), %rax ; mov %rax, %fs:8(%rdx)
 //!     start:  mov   %fs:4(%rdx), %eax
 //!             cmp   $own, %eax ; jae clear
 //!             shl   $18, %eax ; lea contexts(%rax), %context
-//!             cmpl  $0, (%context) ; jne clear
-//!             movl  $1, (%context)
+//!             cmpl  $FREE, (%context) ; jne clear
+//!             movl  $TAKEN, (%context)
 //!     end:    movq  $0, %fs:8(%rdx)
 //!     mine:
 //!
 //!     clear:  movq  $0, %fs:8(%rdx) ; jmp shared
 //!             .long 0x53053053
 //!     shared: context = a shared one
-//!     again:  cmpl  $0, (%context) ; jne next
-//!             mov   $1, %eax ; xchg %eax, (%context) ; test %eax, %eax ; je mine
+//!     again:  cmpl  $FREE, (%context) ; jb miss ; jne next
+//!             mov   $TAKEN, %eax ; xchg %eax, (%context) ; cmp $FREE, %eax ; je mine
 //!     next:   pause ; the next shared one ; 2^20 times: jmp again
+//!     miss:   counted
 //! ```
+//!
+//! In a forked child that has no rings yet all contexts are UNUSABLE, which is less than FREE: its hits are missed.
 //!
 //! Where nothing is to be lost, a context is waited for as a full ring is: after each round the thread sleeps, and the tries are
 //! counted only when there is no reader any more. While the tracer waits for a thread of the process, and nothing goes on, nobody waits.
@@ -34,6 +39,7 @@ use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Rm,
 use crate::record::of_context;
 use agent::layout::{
     ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE,
+    claim::{FREE, TAKEN},
 };
 use core::mem::offset_of;
 
@@ -53,34 +59,36 @@ impl Compiler<'_> {
         let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         let claim = of_context(context, offset_of!(Context, claim));
         let (cpu, section) = (Rm::Thread(RDX, RSEQ_CPU), Rm::Thread(RDX, RSEQ_SECTION));
-        let rseq = self.environment.identity + offset_of!(Identity, rseq_offset) as u32;
-        self.emitter.load(RDX, Rm::Absolute(rseq));
-        self.emitter.test(RDX);
-        self.emitter.jump_if(Condition::Equal, shared);
+        self.registered(RDX, shared);
         self.emitter.load32(RAX, processor);
         self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+        self.guard(shared);
         self.emitter.alu32(Alu::Cmp, RAX, cpu);
         self.emitter.jump_if(Condition::NotEqual, shared);
         let (start, end) = (self.emitter.label(), self.emitter.label());
         let sequence = self.emitter.sequence(start, end, shared);
         self.emitter.descriptor(RAX, sequence);
+        self.guard(shared);
         self.emitter.store(section, RAX);
         self.emitter.bind(start);
+        self.guard(shared);
         self.emitter.load32(RAX, cpu);
         self.emitter.alu32_number(Alu::Cmp, RAX, self.environment.own_contexts as i32);
         self.emitter.jump_if(Condition::AboveOrEqual, clear);
         self.emitter.shift32(Shift::Left, RAX, CONTEXT_SIZE.trailing_zeros() as u8);
         self.emitter.address(context, Rm::At(RAX, self.environment.contexts as i32));
-        self.emitter.alu32_number(Alu::Cmp, claim, 0);
+        self.emitter.alu32_number(Alu::Cmp, claim, FREE as i32);
         self.emitter.jump_if(Condition::NotEqual, clear);
-        self.emitter.store32_number(claim, 1);
+        self.emitter.store32_number(claim, TAKEN);
         self.emitter.bind(end);
+        self.guard(mine);
         self.emitter.store_number(section, 0);
         self.emitter.bind(mine);
         let aside = self.emitter.aside(Stream::Cold);
-        self.emitter.bind(clear);
-        self.emitter.store_number(section, 0);
         let over = self.emitter.label();
+        self.emitter.bind(clear);
+        self.guard(over);
+        self.emitter.store_number(section, 0);
         self.emitter.jump(over);
         self.emitter.bytes(&RSEQ_SIGNATURE.to_le_bytes());
         self.emitter.bind(shared);
@@ -106,11 +114,12 @@ impl Compiler<'_> {
         self.emitter.number(RDX, TRIES.into());
         let again = self.emitter.here_label();
         let (next, inside, miss) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
-        self.emitter.alu32_number(Alu::Cmp, claim, 0);
+        self.emitter.alu32_number(Alu::Cmp, claim, FREE as i32);
+        self.emitter.jump_if(Condition::Below, miss);
         self.emitter.jump_if(Condition::NotEqual, next);
-        self.emitter.number(RAX, 1);
+        self.emitter.number(RAX, TAKEN.into());
         self.emitter.exchange32(RAX, claim);
-        self.emitter.test32(RAX);
+        self.emitter.alu32_number(Alu::Cmp, RAX, FREE as i32);
         self.emitter.jump_if(Condition::Equal, mine);
         self.emitter.bind(next);
         self.emitter.pause();
@@ -144,6 +153,8 @@ impl Compiler<'_> {
         // What the system call changes, and its arguments.
         let kept = [RCX, RSI, RDI, Reg(11)];
         kept.iter().for_each(|register| self.emitter.push(*register));
+        // And the time to sleep.
+        self.pushes(8 * kept.len() as i32 + 16);
         // Seconds and nanoseconds, on the stack.
         self.emitter.number(RAX, SLEEP);
         self.emitter.push(RAX);

@@ -10,7 +10,7 @@ use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Assumed, Cell, Frame};
 use crate::instructions::{RAX, Reg};
-use crate::scan::{Facts, Instruction};
+use crate::scan::{Facts, Instruction, STEPS};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;
 use vm::Op;
@@ -20,6 +20,9 @@ const KNOWN_PLACES: usize = 64;
 
 /// Bytes of code that a handler may have. One that would have more is interpreted.
 const MOST_BYTES: usize = 64 << 10;
+
+/// Instructions that are executed at most from one look at their count to the next.
+pub(crate) const SLACK: u32 = 2 * STEPS;
 
 /// How a handler is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,10 @@ pub(crate) struct Compiler<'a> {
     pub(crate) locked: u16,
     /// Whether any path may begin a record.
     pub(crate) records: bool,
+    /// Whether instructions are counted, as a run might come to more of them than it may execute.
+    pub(crate) counts_steps: bool,
+    /// Whether the current instruction is counted already.
+    pub(crate) step_counted: bool,
     /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
     pub(crate) context: Reg,
     pub(crate) record: Reg,
@@ -75,6 +82,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) leave: Option<Label>,
     /// The code that claims a context for them.
     pub(crate) late_claim: Option<Label>,
+    /// Bytes that are pushed below the frame at most.
+    pub(crate) deepest: i32,
     /// Whether any path claims a context.
     pub(crate) claims: bool,
     /// The place in the code where to leave from, for the shape it was made for.
@@ -95,10 +104,10 @@ impl<'a> Compiler<'a> {
         let mut assumed =
             Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
         loop {
-            let frame = Frame::new(assumed, environment.tentative);
+            let frame = Frame::new(assumed, environment.tentative || environment.waits);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
             let (entry, steps) = compiler.write()?;
-            match compiler.frame.wrong(compiler.deep()) {
+            match compiler.frame.wrong(compiler.deepest) {
                 Some(right) => assumed = right,
                 None => return Ok(compiler.finish(entry, steps)),
             }
@@ -128,6 +137,8 @@ impl<'a> Compiler<'a> {
         if records {
             pool.retain(|register| *register != record && *register != context);
         }
+        let most = facts.most_instructions(handler.jmpmax.min(vm::JUMP_LIMIT));
+        let counts_steps = mode == Mode::Merged && most > handler.insmax.min(vm::INSTRUCTION_LIMIT).into();
         let lowest = if mode == Mode::Interpreted { 0 } else { facts.least.unsigned_abs() as usize };
         Compiler {
             handler,
@@ -141,6 +152,8 @@ impl<'a> Compiler<'a> {
             pool,
             locked: 0,
             records,
+            counts_steps,
+            step_counted: false,
             context,
             record,
             offset: handler.entry,
@@ -149,6 +162,7 @@ impl<'a> Compiler<'a> {
             guarded: Vec::new(),
             leave: None,
             late_claim: None,
+            deepest: 0,
             claims: false,
             last_leave: None,
             places: HashMap::new(),
@@ -163,7 +177,7 @@ impl<'a> Compiler<'a> {
         self.keep_flags();
         let first = self.count_hit();
         if self.mode == Mode::Merged {
-            self.start_cells();
+            self.start_cells(first);
         }
         if self.mode == Mode::Interpreted {
             let leave = self.leave_here();
@@ -197,8 +211,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Gives the cells that count their first values.
-    fn start_cells(&mut self) {
+    /// Gives the cells that count their first values, where the run is at the offset `first`.
+    fn start_cells(&mut self, first: usize) {
+        if self.counts_steps {
+            let next = |offset: &usize| Instruction::at(self.handler.code, *offset).map(|it| it.next);
+            let before = std::iter::successors(Some(self.handler.entry), next).take_while(|it| *it != first);
+            let count = before.count() as u64;
+            let at = self.frame.cell(Cell::Instructions);
+            self.emitter.store_number(at, count);
+        }
         let unset = u64::from(agent::layout::UNSET);
         for (cell, value) in [
             (Cell::Jumps, 0),
@@ -230,18 +251,13 @@ impl<'a> Compiler<'a> {
         self.emitter.jump(epilogue);
     }
 
-    /// Bytes that may be pushed below the frame: all registers, a return address, and the agent's few words before it
-    /// switches stacks; or what is kept around a system call or a wait.
-    fn deep(&self) -> i32 {
-        match (self.leave.is_some(), self.claims) {
-            (true, _) => 256,
-            (false, true) => 128,
-            (false, false) => 0,
-        }
+    /// Notes that so many bytes are pushed here, below the frame and what is below that already.
+    pub(crate) fn pushes(&mut self, bytes: i32) {
+        self.deepest = self.deepest.max(self.frame.below + bytes);
     }
 
     fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
-        let stack = (self.frame.size() + self.deep()) as u32;
+        let stack = (self.frame.size() + self.deepest) as u32;
         Compiled::new(Parts {
             entry,
             steps,
@@ -271,6 +287,9 @@ impl<'a> Compiler<'a> {
     fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
         loop {
             let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
+            if self.counts_steps && !self.step_counted {
+                self.shape.steps += 1;
+            }
             if self.emitter.size() > MOST_BYTES {
                 return Err(TooLarge);
             }
@@ -285,6 +304,7 @@ impl<'a> Compiler<'a> {
     /// whether it is new.
     fn place(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
         if self.mode == Mode::Merged {
+            self.count_steps();
             self.settle();
         }
         let key = (offset, self.shape.clone());
@@ -321,6 +341,7 @@ impl<'a> Compiler<'a> {
     fn instruction(&mut self, offset: usize) -> Result<Next, TooLarge> {
         self.offset = offset;
         self.locked = 0;
+        self.step_counted = false;
         let Some(instruction) = Instruction::at(self.handler.code, offset) else { return Ok(self.give_up()) };
         let next = Next::At(instruction.next);
         match instruction.op {

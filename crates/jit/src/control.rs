@@ -1,12 +1,14 @@
 //! Jumps, calls, and the end of a run.
 
-use crate::compiler::{Compiler, Next, TooLarge};
-use crate::emit::Stream;
+use crate::compiler::{Compiler, Next, SLACK, TooLarge};
+use crate::emit::{Label, Stream};
 use crate::frame::Cell;
 use crate::instructions::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::{Count, Location};
+use agent::layout::Over;
+use core::mem::offset_of;
 use vm::{CALL_DEPTH, CALL_LIMIT, JUMP_LIMIT, Op};
 
 impl Compiler<'_> {
@@ -44,12 +46,42 @@ impl Compiler<'_> {
             }
             Count::Cell => {
                 let leave = self.leave_here();
+                if self.counts_steps {
+                    self.look_at_steps(leave);
+                }
                 let cell = self.frame.cell(Cell::Jumps);
                 self.emitter.alu_number(Alu::Cmp, cell, self.jmpmax() as i32);
                 self.emitter.jump_if(Condition::AboveOrEqual, leave);
                 self.emitter.alu_number(Alu::Add, cell, 1);
+                if self.counts_steps {
+                    self.shape.steps += 1;
+                    self.step_counted = true;
+                    self.count_steps();
+                }
                 true
             }
+        }
+    }
+
+    /// Leaves if the run might come to more instructions than it may execute before it looks again, or if its probe is
+    /// taken out: the interpreter finds out.
+    fn look_at_steps(&mut self, leave: Label) {
+        let most = self.handler.insmax.min(vm::INSTRUCTION_LIMIT) - SLACK;
+        let cell = self.frame.cell(Cell::Instructions);
+        self.emitter.alu_number(Alu::Cmp, cell, most as i32);
+        self.emitter.jump_if(Condition::Above, leave);
+        let removed = Rm::Absolute(self.environment.over + offset_of!(Over, removed) as u32);
+        self.emitter.alu32_number(Alu::Cmp, removed, 0);
+        self.emitter.jump_if(Condition::NotEqual, leave);
+    }
+
+    /// Adds to their cell the instructions that it does not count yet. Changes flags only where there are any: none are
+    /// left behind a jump that was counted.
+    pub(crate) fn count_steps(&mut self) {
+        let steps = std::mem::take(&mut self.shape.steps);
+        if steps > 0 {
+            let cell = self.frame.cell(Cell::Instructions);
+            self.emitter.alu_number(Alu::Add, cell, steps as i32);
         }
     }
 
@@ -82,6 +114,7 @@ impl Compiler<'_> {
         let not_taken = self.shape.clone();
         self.branch(condition, instruction)?;
         self.shape = not_taken;
+        self.step_counted = false;
         Ok(Next::At(instruction.next))
     }
 
@@ -159,14 +192,16 @@ impl Compiler<'_> {
     /// `exit`, `abort`, `remove`.
     pub(crate) fn end_run(&mut self, op: Op) -> Next {
         if op == Op::Remove {
-            let (again, once) = (self.emitter.label(), self.emitter.label());
-            let over = Rm::Absolute(self.environment.over);
+            let again = self.emitter.label();
+            let over = self.environment.over;
+            let closed = Rm::Absolute(over + offset_of!(Over, closed) as u32);
+            let removed = Rm::Absolute(over + offset_of!(Over, removed) as u32);
             let emitter = self.with_rax();
-            emitter.number(RAX, 1);
-            emitter.exchange32(RAX, over);
+            emitter.number(RAX, Over::BY_HANDLER.into());
+            emitter.exchange32(RAX, removed);
+            emitter.store32_number(closed, 1);
             emitter.test32(RAX);
             emitter.jump_if(Condition::NotEqual, again);
-            emitter.bind(once);
             // Another thread's run removed it first: of all hits only one is the last.
             let before = self.emitter.aside(Stream::Cold);
             self.emitter.bind(again);

@@ -5,6 +5,8 @@
 //! ```text
 //!             mov   rseq_offset, %t
 //!             test  %t, %t ; jz none
+//!             cmpl  $mark, %fs:28(%t) ; jne none   not a thread of the libc, or fs is not what it was
+//!             cmpq  $0, %fs:8(%t) ; jne none       nobody's section: what is written there is as before in the end
 //!             rdpid %rax ; and $0xfff, %eax
 //!             cmp   %fs:4(%t), %eax ; jne none     an unregistered thread has a negative cpu_id
 //!     set:    lea   descriptor(%rip), %rax ; mov %rax, %fs:8(%t)
@@ -19,9 +21,13 @@
 //!     abort:  lock incq spill ; jmp end            once for each counter
 //!     none:   lock incq spill ... ; jmp done       all of them
 //! ```
+//!
+//! A program may set fs to anything at any moment, and unregister its `struct rseq` and use that memory for something else. So every access
+//! through fs may fault (it goes on at `none` then), and nothing is written through it unless all that a registered thread has there is
+//! there: the tracer's mark, no section, and the number of the processor.
 
 use crate::compiler::Compiler;
-use crate::emit::Stream;
+use crate::emit::{Label, Stream};
 use crate::environment::Variable;
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::scan::Instruction;
@@ -134,26 +140,26 @@ impl Compiler<'_> {
             return;
         }
         self.frame.change(scratch);
-        let identity = self.environment.identity;
-        let rseq = Rm::Absolute(identity + offset_of!(Identity, rseq_offset) as u32);
         let (cpu, section) = (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
         let (none, done) = (self.emitter.label(), self.emitter.label());
-        self.with_rax().load(scratch, rseq);
-        self.emitter.test(scratch);
-        self.emitter.jump_if(Condition::Equal, none);
+        self.with_rax();
+        self.registered(scratch, none);
         match processor {
             Some(processor) => self.emitter.load32(RAX, processor),
             None => self.processor(RAX),
         }
         self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+        self.guard(none);
         self.emitter.alu32(Alu::Cmp, RAX, cpu);
         self.emitter.jump_if(Condition::NotEqual, none);
         for (counter, down) in counters {
             let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
             let sequence = self.emitter.sequence(start, end, abort);
             self.emitter.descriptor(RAX, sequence);
+            self.guard(abort);
             self.emitter.store(section, RAX);
             self.emitter.bind(start);
+            self.guard(abort);
             self.emitter.load32(RAX, cpu);
             self.emitter.shift32(Shift::Left, RAX, counter.shift);
             self.emitter.step(false, *down, Rm::At(RAX, counter.address as i32));
@@ -165,6 +171,7 @@ impl Compiler<'_> {
             self.emitter.jump(end);
             self.emitter.back(before);
         }
+        self.guard(done);
         self.emitter.store_number(section, 0);
         self.emitter.bind(done);
         let before = self.emitter.aside(Stream::Cold);
@@ -174,6 +181,22 @@ impl Compiler<'_> {
         }
         self.emitter.jump(done);
         self.emitter.back(before);
+    }
+
+    /// Sets `to` to where the thread's `struct rseq` is, from fs on, and goes to `none` unless it is one that is known, and in no section.
+    /// What is left to be asked is whether the processor's number in it is the right one.
+    pub(crate) fn registered(&mut self, to: Reg, none: Label) {
+        let rseq = self.environment.identity + offset_of!(Identity, rseq_offset) as u32;
+        let mark = self.environment.mark;
+        self.emitter.load(to, Rm::Absolute(rseq));
+        self.emitter.test(to);
+        self.emitter.jump_if(Condition::Equal, none);
+        self.guard(none);
+        self.emitter.alu32_number(Alu::Cmp, Rm::Thread(to, mark.at), mark.value.cast_signed());
+        self.emitter.jump_if(Condition::NotEqual, none);
+        self.guard(none);
+        self.emitter.alu_number(Alu::Cmp, Rm::Thread(to, RSEQ_SECTION), 0);
+        self.emitter.jump_if(Condition::NotEqual, none);
     }
 
     /// Sets a register to the processor's number and its node, as `rdpid` gives them.

@@ -1,6 +1,6 @@
 //! What a handler is compiled for: where its data lies, and the site.
 
-use agent::layout::{Entries, PerProcessor};
+use agent::layout::{Entries, Mark, PerProcessor};
 
 /// A handler: a part of a program.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub struct Handler<'a> {
     pub entry: usize,
     /// Jumps that a run may take; above [`vm::JUMP_LIMIT`] it means that limit.
     pub jmpmax: u32,
+    /// Instructions that a run may execute; above [`vm::INSTRUCTION_LIMIT`] it means that limit.
+    pub insmax: u32,
     /// Bytes that a run may log; above [`vm::LOG_LIMIT`] it means that limit. 0: it makes no record at all.
     pub logmax: usize,
     /// The exceptions that are raised, by the bits of their codes.
@@ -84,8 +86,7 @@ pub struct Environment<'a> {
     pub missed: u32,
     /// The address of the word of 8 bytes that counts records that were dropped, locked.
     pub dropped: u32,
-    /// The address of a word of 4 bytes: not 0 once the probe is over, removed or disabled. The handler that ends with
-    /// `remove` and the last hit of `limits` set it to 1; whoever else disables the probe may.
+    /// The address of [`agent::layout::Over`], 8 bytes.
     pub over: u32,
     /// Whether somebody else may disable the probe while jumps still lead to its handler: another one is at the same site.
     pub removable: bool,
@@ -103,8 +104,15 @@ pub struct Environment<'a> {
     pub flags_live: bool,
     /// Whether the displaced instruction can fault: the record is committed after it, by [`crate::Compiled::commit`].
     pub tentative: bool,
+    /// Whether the tentative record of a handler that has run before this one, at the same site, waits: its address is kept below the red
+    /// zone, and stays.
+    pub waits: bool,
     /// Set where a full ring, or a context, is waited for.
     pub lossless: Option<Waiting>,
+    /// What marks a thread's registered `struct rseq`.
+    pub mark: Mark,
+    /// The address of the table of what handlers do not see ([`agent::hidden`]). 0: nothing is hidden.
+    pub hidden: u32,
     /// Whether the processor has `rdpid`; without it `lsl` is used, which the kernel prepares too.
     pub rdpid: bool,
 }

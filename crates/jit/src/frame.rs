@@ -3,7 +3,7 @@
 //! ```text
 //!     rsp at the site
 //!     -128    the red zone                            not touched
-//!     -136    the tentative record's address          only where records are tentative
+//!     -136    the tentative record's address          only where a record is tentative, this handler's or that of one before it
 //!             the registers that the handler changes
 //!             cells of 8 bytes: what has no register
 //!     rsp of the handler
@@ -35,6 +35,8 @@ pub(crate) enum Cell {
     Jumps,
     /// Calls made.
     Calls,
+    /// Instructions executed.
+    Instructions,
     /// Bytes logged.
     Logged,
     /// Bytes logged when a logging had succeeded last.
@@ -71,6 +73,7 @@ pub(crate) struct Frame {
     cells: Vec<Cell>,
     /// The registers that were changed.
     changed: u16,
+    /// Whether the address of a tentative record is kept.
     tentative: bool,
     /// What has been pushed below the frame.
     pub(crate) below: i32,

@@ -270,6 +270,12 @@ impl Emitter {
         }
     }
 
+    /// `cmp byte, imm8`.
+    pub(crate) fn compare_byte(&mut self, memory: Rm, number: u8) {
+        self.modrm(false, false, &[0x80], Alu::Cmp as u8, memory);
+        self.byte(number);
+    }
+
     /// `op r/m64, r64`.
     pub(crate) fn alu_store(&mut self, op: Alu, to: Rm, from: Reg) {
         self.modrm(true, false, &[(op as u8) << 3 | 1], from.0, to);
@@ -386,6 +392,18 @@ impl Emitter {
     /// `rdtsc`: the low half in eax, the high half in edx.
     pub(crate) fn time(&mut self) {
         self.bytes(&[0x0f, 0x31]);
+    }
+
+    /// `rdfsbase r64`.
+    pub(crate) fn read_fs_base(&mut self, to: Reg) {
+        self.byte(0xf3);
+        self.modrm(true, false, &[0x0f, 0xae], 0, to.into());
+    }
+
+    /// `cmp r64, fs:0`.
+    pub(crate) fn compare_with_thread_word(&mut self, register: Reg) {
+        self.byte(0x64);
+        self.alu(Alu::Cmp, register, Rm::Absolute(0));
     }
 
     /// `rdpid r64`.

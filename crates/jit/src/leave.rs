@@ -7,11 +7,11 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
-use crate::record::of_context;
+use crate::instructions::{Alu, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
+use crate::record::{AGENT, of_context};
 use crate::registers::Operand;
 use crate::shape::{Code, Count, Location, Log};
-use agent::layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET};
+use agent::layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
 use core::mem::{offset_of, size_of};
 use vm::{Call, Element, STACK_WORDS};
 
@@ -83,7 +83,7 @@ impl Compiler<'_> {
             self.emitter.address(RDX, Rm::At(RDX, HEADER as i32));
             self.emitter.store(of_resume(offset_of!(Resume, log)), RDX);
         } else {
-            self.emitter.time();
+            self.time();
             self.emitter.store32(of_resume(offset_of!(Resume, time)), RAX);
             self.emitter.store32(of_resume(offset_of!(Resume, time) + 4), RDX);
         }
@@ -143,6 +143,16 @@ impl Compiler<'_> {
                 Count::Cell => self.hand_over_cell(offset, cell),
             }
         }
+        let instructions = offset_of!(Resume, instructions);
+        if self.counts_steps {
+            let cell = self.frame.cell(Cell::Instructions);
+            self.emitter.load32(RAX, cell);
+            self.emitter.alu32_number(Alu::Add, RAX, self.shape.steps as i32);
+            self.emitter.store32(of_resume(instructions), RAX);
+        } else {
+            // It is opaque and has executed none, or there are too few on its way for any to matter.
+            self.hand_over(instructions, 0);
+        }
         for (code, cell, offset) in [
             (self.shape.major, Cell::Major, offset_of!(Resume, major)),
             (self.shape.minor, Cell::Minor, offset_of!(Resume, minor)),
@@ -170,6 +180,9 @@ impl Compiler<'_> {
         let aside = self.emitter.aside(Stream::Cold);
         let label = self.emitter.here_label();
         self.late_claim = Some(label);
+        // The return address.
+        let below = std::mem::replace(&mut self.frame.below, PUSHED + 8);
+        self.pushes(0);
         self.processor(RDX);
         let mine = self.emitter.label();
         self.claim_shared(RDX, RBX, mine);
@@ -181,6 +194,7 @@ impl Compiler<'_> {
         self.emitter.bind(mine);
         self.sign(RBX);
         self.emitter.ret();
+        self.frame.below = below;
         self.emitter.back(aside);
         label
     }
@@ -195,6 +209,7 @@ impl Compiler<'_> {
         let label = self.emitter.here_label();
         self.leave = Some(label);
         self.frame.below = PUSHED;
+        self.pushes(AGENT);
         let general = |register: Reg| {
             let place = offset_of!(Context, registers) + offset_of!(Registers, general);
             of_context(RBX, place + 8 * usize::from(register.0))
@@ -227,7 +242,7 @@ impl Compiler<'_> {
             self.emitter.load(RAX, general(register));
             self.emitter.store(to, RAX);
         }
-        self.emitter.store32_number(of_context(RBX, offset_of!(Context, claim)), 0);
+        self.emitter.store32_number(of_context(RBX, offset_of!(Context, claim)), FREE);
         registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.emitter.pop(it));
         self.frame.below = 0;
         let epilogue = self.epilogue;

@@ -58,12 +58,18 @@ pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<C
     if let Some(offset) = facts.facility {
         return Err(Unsupported::Facility(offset));
     }
+    let insmax = handler.insmax.min(vm::INSTRUCTION_LIMIT);
+    let bounded = facts.most_instructions(handler.jmpmax.min(vm::JUMP_LIMIT)) <= insmax.into();
     let first = match (facts.opaque, facts.cyclic) {
         (true, _) => Mode::Interpreted,
-        (false, true) => Mode::Merged,
-        (false, false) => Mode::Known,
+        (false, false) if bounded => Mode::Known,
+        (false, true) if bounded || insmax > compiler::SLACK => Mode::Merged,
+        // So few instructions are allowed that it need not be fast.
+        (false, _) => Mode::Interpreted,
     };
-    let compiled = [first, Mode::Merged, Mode::Interpreted]
+    let others = if first == Mode::Interpreted { &[][..] } else { &[Mode::Merged, Mode::Interpreted] };
+    let compiled = std::iter::once(first)
+        .chain(others.iter().copied())
         .into_iter()
         .find_map(|mode| Compiler::compile(handler, environment, &facts, mode).ok());
     Ok(compiled.expect("a handler that is interpreted is never too large"))

@@ -8,7 +8,7 @@ use crate::instructions::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::Log;
-use agent::layout::HEADER;
+use agent::layout::{HEADER, PAGE};
 use vm::{LOG_LIMIT, Op};
 
 /// Bytes of a prefix: the token and a u16.
@@ -158,8 +158,7 @@ impl Compiler<'_> {
         }
         let size = size as usize;
         let Some(place) = self.log_place(PREFIX + size) else { return false };
-        let memory = self.memory_at(0);
-        let leave = self.leave_here();
+        let (memory, leave) = self.memory_at(0, size, None);
         self.prefix(place, token::MEMORY, size);
         let mut done = 0;
         while done < size {
@@ -198,11 +197,13 @@ impl Compiler<'_> {
             Log::Cells if size <= room as u64 => size as usize,
             Log::Cells => return false,
         };
+        // A page's mark tells of the page and of the next one.
+        let most = if self.environment.hidden == 0 { most } else { most.min(PAGE as usize) };
         // Where the length is known, what is sure to fit is the prefix and `most`.
         let Some(place) = self.log_place(PREFIX + most) else { return false };
         let address = self.in_register(0);
         let index = self.take();
-        let leave = self.leave_here();
+        let (_, leave) = self.memory_at(0, most, Some(index));
         self.frame.change(RAX);
         let (next, end) = (self.emitter.label(), self.emitter.label());
         self.emitter.number(index, 0);

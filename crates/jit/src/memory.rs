@@ -3,9 +3,10 @@
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::instructions::{Reg, Rm};
+use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::registers::Operand;
 use crate::shape::Location;
+use agent::hidden;
 use agent::layout::LOW_END;
 
 impl Compiler<'_> {
@@ -17,23 +18,90 @@ impl Compiler<'_> {
         self.guarded.push((access, repair));
     }
 
-    /// The memory at the address that an element holds.
-    pub(crate) fn memory_at(&mut self, below: usize) -> Rm {
-        match self.operand(below) {
-            Operand::Number(address) if address < LOW_END => Rm::Absolute(address as u32),
-            _ => Rm::At(self.in_register(below), 0),
+    /// The memory at the address that an element holds, of which `size` bytes are accessed next; and the code to go on at if they are not
+    /// the program's, or if the access faults. No other register is taken between this and the access. `page` is one that was taken and
+    /// has nothing in it yet.
+    ///
+    /// ```text
+    ///             mov    %address, %rax ; shr $25, %rax ; and $0x1fffc, %eax
+    ///             mov    table(%rax), %eax              the leaf
+    ///             mov    %address, %page ; shr $12, %page ; and $0x7fff, %page
+    ///             cmpb   $0, clean(%rax,%page)          the page's mark
+    ///             jne    look
+    ///     back:   ...
+    ///     look:   movzbl clean(%rax,%page), %page
+    ///             cmp    $BELOW_STACK, %page ; jne 1f
+    ///             lea    N(%rsp), %rax                  the site's: what is above is there
+    ///             cmp    %rax, %address ; jae back ; jmp leave
+    ///     1:      cmp    $BEFORE_OURS, %page ; jne leave
+    ///             lea    size-1(%address), %rax ; xor %address, %rax ; shr $12, %rax
+    ///             je     back                           it ends in the same page
+    ///             jmp    leave
+    /// ```
+    pub(crate) fn memory_at(&mut self, below: usize, size: usize, page: Option<Reg>) -> (Rm, Label) {
+        let number = match self.operand(below) {
+            Operand::Number(address) if address < LOW_END => Some(address as u32),
+            _ => None,
+        };
+        // An element in a register stays where it is while another is taken.
+        let address = if number.is_none() { self.in_register(below) } else { RAX };
+        let memory = number.map_or(Rm::At(address, 0), Rm::Absolute);
+        let table = self.environment.hidden;
+        if table == 0 {
+            return (memory, self.leave_here());
         }
+        let page = page.unwrap_or_else(|| self.take());
+        let leave = self.leave_here();
+        let (look, further, back) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
+        let clean = |index: Reg| Rm::Indexed(RAX, index, 0, (table + hidden::CLEAN as u32) as i32);
+        let operand = number.map_or(Operand::Register(address), |number| Operand::Number(number.into()));
+        self.frame.change(RAX);
+        self.set(page, operand);
+        self.set(RAX, operand);
+        self.emitter.shift(Shift::Right, RAX, hidden::LEAF_BITS as u8 - 2);
+        self.emitter.alu32_number(Alu::And, RAX, (hidden::INDEX << 2) as i32);
+        self.emitter.load32(RAX, Rm::At(RAX, table as i32));
+        self.emitter.shift(Shift::Right, page, hidden::PAGE_BITS as u8);
+        self.emitter.alu32_number(Alu::And, page, hidden::INDEX as i32);
+        self.emitter.compare_byte(clean(page), 0);
+        self.emitter.jump_if(Condition::NotEqual, look);
+        self.emitter.bind(back);
+        let aside = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(look);
+        if number.is_none() {
+            self.emitter.load_sized(1, page, clean(page));
+            self.emitter.alu32_number(Alu::Cmp, page, hidden::BELOW_STACK.into());
+            self.emitter.jump_if(Condition::NotEqual, further);
+            self.site_rsp(RAX);
+            self.emitter.alu(Alu::Cmp, address, RAX);
+            self.emitter.jump_if(Condition::AboveOrEqual, back);
+            self.emitter.jump(leave);
+            self.emitter.bind(further);
+            self.emitter.alu32_number(Alu::Cmp, page, hidden::BEFORE_OURS.into());
+            self.emitter.jump_if(Condition::NotEqual, leave);
+            self.emitter.address(RAX, Rm::At(address, size.saturating_sub(1) as i32));
+            self.emitter.alu(Alu::Xor, RAX, address);
+            self.emitter.shift(Shift::Right, RAX, hidden::PAGE_BITS as u8);
+            self.emitter.jump_if(Condition::Equal, back);
+        }
+        self.emitter.jump(leave);
+        self.emitter.back(aside);
+        (memory, leave)
     }
 
     /// `push mem`: pops an address and pushes the bytes there.
     pub(crate) fn push_memory(&mut self, size: usize) {
-        let memory = self.memory_at(0);
-        // Where nothing else is in the address' register, the value can replace it: a load that faults changes nothing.
+        // The value has a register of its own before anything is compared, or it replaces the address where nothing else is in that
+        // register: a load that faults changes nothing.
+        if !matches!(self.operand(0), Operand::Number(address) if address < LOW_END) {
+            self.in_register(0);
+        }
         let to = match self.location(0) {
             Location::Register(number) if self.shape.holders(number) == 1 => Reg(number),
             _ => self.take(),
         };
-        let leave = self.leave_here();
+        let page = (self.location(0) != Location::Register(to.0)).then_some(to);
+        let (memory, leave) = self.memory_at(0, size, page);
         self.guard(leave);
         self.emitter.load_sized(size, to, memory);
         self.pop();
@@ -42,8 +110,7 @@ impl Compiler<'_> {
 
     /// `pop mem`: pops a value, then an address, and stores the value there.
     pub(crate) fn pop_memory(&mut self, size: usize) {
-        let memory = self.memory_at(1);
-        let leave = self.leave_here();
+        let (memory, leave) = self.memory_at(1, size, None);
         let value = self.whole(0);
         self.guard(leave);
         self.emitter.store_sized(size, memory, value);
@@ -53,12 +120,12 @@ impl Compiler<'_> {
 
     /// `vfyr`: pops an address and pushes 0 if a byte there can be read, else 1.
     pub(crate) fn verify(&mut self) {
-        let memory = self.memory_at(0);
         let to = self.take();
+        let (memory, _) = self.memory_at(0, 1, Some(to));
         let (cannot, done) = (self.emitter.label(), self.emitter.label());
         self.emitter.number(to, 0);
         self.guard(cannot);
-        self.with_rax().load_sized(1, crate::instructions::RAX, memory);
+        self.with_rax().load_sized(1, RAX, memory);
         self.emitter.bind(done);
         let aside = self.emitter.aside(Stream::Cold);
         self.emitter.bind(cannot);

@@ -9,19 +9,24 @@
 //!     begin:  processor, time, pid, tid, probe, rsp, site -> record
 //!     ...
 //!     end:    sizes, codes -> record ; lea SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
-//!             movl  $COMMITTED, (%record) ; add $size, head(%context) ; movl $0, (%context)
+//!             movl  $COMMITTED, (%record)
+//!             mov   head(%context), %rax ; add $size, %rax ; mov %rax, head(%context)
+//!             mov   control(%context), %record ; mov %rax, HEAD(%record) ; movl $FREE, (%context)
 //! ```
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, shifted};
+use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
-use agent::layout::{Context, HEADER, Header, Identity, SCRATCH, UNSET, state};
+use agent::layout::{Context, Control, HEADER, Header, Identity, SCRATCH, UNSET, claim, state};
 use core::mem::offset_of;
 
 /// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
 const PREFETCH: usize = 1536;
+
+/// Bytes of the program's stack that a call of the agent takes: the return address, flags and six registers, before it has its own.
+pub(crate) const AGENT: i32 = 8 * 8;
 
 /// The number of the system call `getpid`.
 const GETPID: u64 = 39;
@@ -30,6 +35,11 @@ const GETTID: u64 = 186;
 
 /// A field of the context in `register`.
 pub(crate) fn of_context(register: Reg, offset: usize) -> Rm {
+    Rm::At(register, offset as i32)
+}
+
+/// A field of the control line whose address is in `register`.
+fn of_control(register: Reg, offset: usize) -> Rm {
     Rm::At(register, offset as i32)
 }
 
@@ -76,17 +86,54 @@ impl Compiler<'_> {
 
     /// Says in the context which thread has it, and at which site. Changes rax.
     pub(crate) fn sign(&mut self, context: Reg) {
-        let (unknown, known) = (self.emitter.label(), self.emitter.label());
+        let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
+        let rseq = self.identity(offset_of!(Identity, rseq_offset));
+        let mark = self.environment.mark;
+        self.emitter.load(RAX, rseq);
+        self.emitter.test(RAX);
+        self.emitter.jump_if(Condition::Equal, by_itself);
+        self.guard(unknown);
+        self.emitter.alu32_number(Alu::Cmp, Rm::Thread(RAX, mark.at), mark.value.cast_signed());
+        self.emitter.jump_if(Condition::NotEqual, by_itself);
+        self.emitter.bind(own);
         self.emitter.load(RAX, offset);
         self.emitter.test(RAX);
         self.emitter.jump_if(Condition::Equal, unknown);
+        self.guard(unknown);
         self.emitter.load32(RAX, Rm::Thread(RAX, 0));
         self.emitter.bind(known);
+        // Without a mark, fs is the libc's if the word there is its own address, as the ABI has it.
+        let stream = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(by_itself);
+        self.emitter.read_fs_base(RAX);
+        self.guard(unknown);
+        self.emitter.compare_with_thread_word(RAX);
+        self.emitter.jump_if(Condition::Equal, own);
+        self.emitter.jump(unknown);
+        self.emitter.back(stream);
         self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
         let site = self.environment.site;
         self.emitter.store_number(of_context(context, offset_of!(Context, site)), site);
         self.system_call(unknown, GETTID, known);
+    }
+
+    /// Sets eax and edx to the halves of the time stamp counter, or of what stands for it.
+    pub(crate) fn time(&mut self) {
+        let (coarse, done) = (self.emitter.label(), self.emitter.label());
+        let clockless = self.identity(offset_of!(Identity, clockless));
+        let time = self.identity(offset_of!(Identity, time));
+        self.emitter.alu32_number(Alu::Cmp, clockless, 0);
+        self.emitter.jump_if(Condition::NotEqual, coarse);
+        self.emitter.time();
+        self.emitter.bind(done);
+        let stream = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(coarse);
+        self.emitter.load(RAX, time);
+        self.emitter.load(RDX, RAX);
+        self.emitter.shift(Shift::Right, RDX, 32);
+        self.emitter.jump(done);
+        self.emitter.back(stream);
     }
 
     /// Writes, in the cold stream, a system call without arguments: its result is in rax at `back`.
@@ -94,6 +141,7 @@ impl Compiler<'_> {
         let stream = self.emitter.aside(Stream::Cold);
         self.emitter.bind(at);
         let clobbered = [RCX, Reg(11)];
+        self.pushes(8 * clobbered.len() as i32);
         clobbered.iter().for_each(|register| self.emitter.push(*register));
         self.emitter.number(RAX, number);
         self.emitter.syscall();
@@ -146,7 +194,8 @@ impl Compiler<'_> {
         let full = self.emitter.label();
         let limit = self.environment.ring_size as i32 - self.most();
         self.emitter.bind(look);
-        self.emitter.load(RAX, of_context(self.context, offset_of!(Context, tail)));
+        self.emitter.load(RAX, of_context(self.context, offset_of!(Context, control)));
+        self.emitter.load(RAX, of_control(RAX, offset_of!(Control, tail)));
         self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
         self.emitter.load(RDX, self.record);
         self.emitter.alu(Alu::Sub, RDX, RAX);
@@ -169,9 +218,13 @@ impl Compiler<'_> {
         self.emitter.bind(wrap);
         self.emitter.number(RAX, self.environment.ring_size.into());
         self.emitter.alu32(Alu::Sub, RAX, record);
+        let seen = of_context(context, offset_of!(Context, seen_tail));
+        self.emitter.load(RDX, of_context(context, offset_of!(Context, control)));
+        self.emitter.load(RDX, of_control(RDX, offset_of!(Control, tail)));
+        self.emitter.store(seen, RDX);
         self.emitter.load(RDX, head);
         self.emitter.alu(Alu::Add, RDX, RAX);
-        self.emitter.alu(Alu::Sub, RDX, of_context(context, offset_of!(Context, tail)));
+        self.emitter.alu(Alu::Sub, RDX, seen);
         self.emitter.alu_number(Alu::Cmp, RDX, limit);
         self.emitter.jump_if(Condition::Above, full);
         self.emitter.alu(Alu::Add, record, ring);
@@ -197,6 +250,7 @@ impl Compiler<'_> {
         // What a function may change.
         let kept: Vec<Reg> = registers(0b0000_1111_1100_0110).collect();
         kept.iter().for_each(|register| self.emitter.push(*register));
+        self.pushes(8 * kept.len() as i32 + AGENT);
         // The context's register may be rsi, and the push has kept it.
         self.emitter.push(self.context);
         self.emitter.load(RSI, RAX);
@@ -219,7 +273,7 @@ impl Compiler<'_> {
         // map it alone. So each page is read first, behind the most that the record can be.
         self.emitter.load32(RAX, field(self.most() as usize - 8));
         self.emitter.store32(field(offset_of!(Header, processor)), processor);
-        self.emitter.time();
+        self.time();
         self.emitter.store32(field(offset_of!(Header, time)), RAX);
         self.emitter.store32(shifted(field(offset_of!(Header, time)), 4), RDX);
         self.process_id(RAX);
@@ -253,7 +307,8 @@ impl Compiler<'_> {
                 self.emitter.store_number(field(offset_of!(Header, log_length)), length as u64);
                 self.emitter.store32_number(field(offset_of!(Header, size)), size as u32);
                 self.emitter.store32_number(field(offset_of!(Header, state)), committed);
-                self.emitter.alu_number(Alu::Add, head, size as i32);
+                self.emitter.load(RAX, head);
+                self.emitter.alu_number(Alu::Add, RAX, size as i32);
             }
             Log::Cells => {
                 let cell = self.frame.cell(Cell::Logged);
@@ -264,14 +319,17 @@ impl Compiler<'_> {
                 self.emitter.alu32_number(Alu::And, RAX, -8);
                 self.emitter.store32(field(offset_of!(Header, size)), RAX);
                 self.emitter.store32_number(field(offset_of!(Header, state)), committed);
-                self.emitter.alu_store(Alu::Add, head, RAX);
+                self.emitter.alu(Alu::Add, RAX, head);
             }
         }
-        self.emitter.store32_number(of_context(context, offset_of!(Context, claim)), 0);
+        self.emitter.store(head, RAX);
         if self.environment.tentative {
             let cell = self.frame.commit_cell();
             self.emitter.store(cell, record);
         }
+        self.emitter.load(record, of_context(context, offset_of!(Context, control)));
+        self.emitter.store(of_control(record, offset_of!(Control, head)), RAX);
+        self.emitter.store32_number(of_context(context, offset_of!(Context, claim)), claim::FREE);
         let epilogue = self.epilogue;
         self.emitter.jump(epilogue);
         let stream = self.emitter.aside(Stream::Cold);
@@ -304,7 +362,7 @@ impl Compiler<'_> {
     pub(crate) fn end_without_record(&mut self) {
         if self.shape.claimed {
             let claim = of_context(self.context, offset_of!(Context, claim));
-            self.emitter.store32_number(claim, 0);
+            self.emitter.store32_number(claim, claim::FREE);
         }
         self.forget_record();
         let epilogue = self.epilogue;

@@ -98,10 +98,13 @@ pub(crate) struct Facts {
     pub(crate) targets: HashSet<usize>,
     /// The offset of an instruction that calls a debug facility.
     pub(crate) facility: Option<usize>,
+    /// Instructions that were followed: no fewer than a run that is not opaque executes from one jump that it takes to the
+    /// next.
+    pub(crate) steps: u32,
 }
 
 /// Instructions, on all paths together, that are followed.
-const STEPS: usize = 4096;
+pub(crate) const STEPS: u32 = 4096;
 
 /// A place on a path.
 struct Place {
@@ -118,15 +121,14 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     let mut facts = Facts::default();
     let mut seen: HashSet<(usize, i32, Vec<usize>)> = HashSet::new();
     let mut paths = vec![Place { offset: handler.entry, depth: 0, back: Vec::new(), pushed: None }];
-    let mut steps = 0;
     while let Some(mut place) = paths.pop() {
         while let Some(instruction) = Instruction::at(handler.code, place.offset) {
-            steps += 1;
-            // What is not followed any more could hold anything; nothing of it is compiled.
-            if steps > STEPS {
+            facts.steps += 1;
+            // Of what is not followed path by path nothing is compiled.
+            if facts.steps > STEPS {
                 facts.opaque = true;
                 facts.reads_flags = true;
-                facts.facility = facts.facility.or_else(|| facility(handler.code));
+                facts.reach(handler);
                 return facts;
             }
             if !facts.step(handler, &mut place, instruction, &mut paths, &mut seen) {
@@ -141,12 +143,47 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     facts
 }
 
-/// Any instruction that calls a debug facility, wherever it is.
-fn facility(code: &[u8]) -> Option<usize> {
-    code.windows(2).position(|bytes| bytes[0] == Op::ExitTo as u8 && (1..=3).contains(&bytes[1]))
-}
-
 impl Facts {
+    /// Instructions that a run executes at most, if it is not opaque. Between two jumps that it takes it never comes to the
+    /// same instruction in the same calls again, and without a jump backwards it never does so at all.
+    pub(crate) fn most_instructions(&self, jmpmax: u32) -> u64 {
+        let pieces = if self.cyclic { u64::from(jmpmax) + 1 } else { 1 };
+        pieces * u64::from(self.steps)
+    }
+
+    /// Looks at each instruction that can be reached, by whatever path, once: how the handler may end.
+    fn reach(&mut self, handler: &Handler<'_>) {
+        let mut seen = vec![false; handler.code.len()];
+        let mut places = vec![handler.entry];
+        while let Some(offset) = places.pop() {
+            let Some(instruction) = Instruction::at(handler.code, offset) else { continue };
+            if std::mem::replace(&mut seen[offset], true) {
+                continue;
+            }
+            let goes_on = match instruction.op {
+                Op::Jmp | Op::Ret | Op::Abort | Op::Exit => false,
+                Op::Remove => {
+                    self.removes = true;
+                    false
+                }
+                Op::ExitTo => {
+                    if (1..=3).contains(&instruction.operand) {
+                        self.facility = Some(self.facility.map_or(offset, |first| first.min(offset)));
+                    }
+                    // Another number is an exception, and a handler of exceptions is followed from where it is set.
+                    false
+                }
+                _ => true,
+            };
+            if goes_on {
+                places.push(instruction.next);
+            }
+            if matches!(instruction.op.row().operand, Operand::Label | Operand::Proc) {
+                places.extend(instruction.target(handler.code));
+            }
+        }
+    }
+
     /// Follows one instruction. Whether the path goes on at `place`.
     fn step(
         &mut self,

@@ -60,6 +60,8 @@ pub(crate) struct Shape {
     pub(crate) minor: Code,
     pub(crate) jumps: Count,
     pub(crate) calls_made: Count,
+    /// Instructions executed that their cell does not count yet; 0 where none are counted.
+    pub(crate) steps: u32,
 }
 
 impl Shape {
@@ -75,6 +77,7 @@ impl Shape {
             minor: if known { Code::Unset } else { Code::Cell },
             jumps: if known { Count::Known(0) } else { Count::Cell },
             calls_made: if known { Count::Known(0) } else { Count::Cell },
+            steps: 0,
         }
     }
 

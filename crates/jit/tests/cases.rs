@@ -96,6 +96,7 @@ impl Execution for Native {
             code: program.code,
             entry,
             jmpmax: program.jmpmax,
+            insmax: program.insmax,
             logmax: program.logmax,
             mask: program.mask,
             locals: program.locals.len() as u16,
@@ -175,7 +176,7 @@ impl Execution for Native {
         assert_eq!(self.arena.at(environment.missed).load(Relaxed), 0);
         assert!(self.arena.all_free(), "a context is still claimed");
         let records = self.arena.records();
-        let over = self.arena.at(environment.over).load(Relaxed) == 1;
+        let over = self.arena.at(environment.over).load(Relaxed) == 1 << 32 | 1;
         let log_record = records.iter().find(|record| record.trace.is_empty());
         if let Some(left) = left {
             self.left += 1;

@@ -51,9 +51,11 @@ fn a_count_is_one_restartable_sequence_for_the_hit_and_one_for_the_variable() {
     let number = |address: u32| format!("{address:X}h");
     let (hits, variable) = (number(environment.hits.address), number(counter.address));
     let identity = number(environment.identity + 16);
+    let mark = number(environment.mark.value);
     let cold = 0x7f00_0000_0040_u64;
     let at = |line: &str| {
-        line.replace("IDENTITY", &identity).replace("HITS", &hits).replace("VARIABLE", &variable)
+        let line = line.replace("IDENTITY", &identity).replace("HITS", &hits);
+        line.replace("VARIABLE", &variable).replace("MARK", &mark)
     };
     let expected = [
         "lea rsp,[rsp-80h]",
@@ -62,6 +64,10 @@ fn a_count_is_one_restartable_sequence_for_the_hit_and_one_for_the_variable() {
         "mov rcx,[IDENTITY]",
         "test rcx,rcx",
         "je NONE",
+        "cmp dword ptr fs:[rcx+1Ch],MARK",
+        "jne NONE",
+        "cmp qword ptr fs:[rcx+8],0",
+        "jne NONE",
         "rdpid rax",
         "and eax,0FFFh",
         "cmp eax,fs:[rcx+4]",
@@ -127,4 +133,25 @@ fn every_instruction_becomes_code_that_another_decoder_can_read() {
             arena.clear_code();
         }
     }
+}
+
+#[test]
+fn a_handler_takes_as_much_stack_as_the_documentation_says() {
+    /// What is not touched: the red zone.
+    const RED_ZONE: u32 = 128;
+    let mut arena = Arena::new();
+    let counter = arena.counter();
+    let counted = [(Variable::Local(0), counter)];
+    let count = [Op::IncLvImm as u8, 0, 0, Op::Abort as u8];
+    let log = [&[Op::PushLvImm as u8, 1, 0][..], &[Op::LogImm as u8, 1, 0], &[Op::Exit as u8]].concat();
+    let leave = [Op::Malloc as u8, Op::Exit as u8];
+    let mut taken = Vec::new();
+    for (code, live) in [(&count[..], false), (&count, true), (&log, false), (&log, true), (&leave, true)] {
+        let mut environment = environment(&mut arena);
+        environment.counted = &counted;
+        environment.flags_live = live;
+        let compiled = compile(&handler(code), &environment).expect("compiles");
+        taken.push(compiled.stack - RED_ZONE);
+    }
+    assert_eq!(taken, [16, 24, 64, 72, 216]);
 }

@@ -3,189 +3,24 @@
 mod support;
 
 use agent::layout::Registers as Shared;
-use dprobes_jit::{Handler, Variable, compile};
+use dprobes_jit::{Handler, Limits, Variable, compile};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 use support::arena::Arena;
 use support::interpreter::{LEFT, Native};
 use support::native::{Registers, enter, exclusive};
-use vm::{End, Op, Operand, Program, Register, State, Word};
-
-/// Local variables; the last is only counted.
-const LOCALS: usize = 4;
-const GLOBALS: usize = 3;
-/// Bytes of memory that programs use, at the end of a page behind which there is nothing.
-const MEMORY: usize = 256;
-
-/// One instruction; the operand of a jump is the number of the instruction it goes to.
-type Line = (Op, u64);
-
-/// Where the memory is.
-fn memory() -> u64 {
-    use std::sync::OnceLock;
-    static AT: OnceLock<u64> = OnceLock::new();
-    *AT.get_or_init(|| {
-        // SAFETY: a fresh mapping; its second page is given back at once, and so is what lies before it left alone.
-        unsafe {
-            let all = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let at = libc::mmap(std::ptr::null_mut(), 3 * 4096, all, flags, -1, 0) as u64;
-            libc::mprotect((at + 4096) as *mut _, 4096, libc::PROT_NONE);
-            libc::mprotect((at + 8192) as *mut _, 4096, libc::PROT_READ);
-            at + 4096 - MEMORY as u64
-        }
-    })
-}
-
-/// Words that matter.
-fn interesting() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        6 => 0..70_u64,
-        4 => (0..MEMORY as u64 + 8).prop_map(|offset| memory() + offset),
-        1 => (0..16_u64).prop_map(|offset| memory() + MEMORY as u64 + 4096 + offset),
-        1 => Just(u64::MAX),
-        1 => Just(1 << 63),
-        1 => Just(0x8000_0000),
-        1 => Just(0xffff_ffff_8000_0000),
-        2 => any::<u64>(),
-    ]
-}
-
-const REGISTERS: [Register; 20] = [
-    Register::Rax,
-    Register::Rcx,
-    Register::Rdx,
-    Register::Rbx,
-    Register::Rbp,
-    Register::Rsi,
-    Register::Rdi,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R15,
-    Register::Eax,
-    Register::Ecx,
-    Register::Edi,
-    Register::Rip,
-    Register::Eip,
-    Register::Rflags,
-    Register::Eflags,
-];
-
-/// What programs are made of, the more frequent ones several times.
-fn ops() -> Vec<Op> {
-    use Op::*;
-    let common = [
-        Push, Push, Push, Push, Push, PushR, PushR, PushR, PopR, Add, Sub, Mul, Neg, And, Or, Xor, RolImm,
-        Rol, RorImm, Ror, ShlImm, Shl, ShrImm, Shr, Div, Idiv, PblImm, PbrImm, PzlImm, PzrImm, Pbl, Pzr,
-        Xchg, DupImm, Ros, Jmp, Jlt, Jle, Jgt, Jge, Jz, Jnz, Jz, Jnz, Loop, LogImm, LogImm, Log, LogStr,
-        LogMrf, LogLv, LogGv, PushLvImm, PopLvImm, MoveLvImm, IncLvImm, DecLvImm, PushGvImm, PopGvImm,
-        MoveGvImm, IncGvImm, PushLv, PopLv, IncGv, MoveGv, PushMem8, PushMem16, PushMem32, PushMem64,
-        PopMem8, PopMem16, PopMem32, PopMem64, PushPid, PushProcid, SetMinImm, SetMajImm, SetMin, SetMaj,
-        PushLp, PushPlp, Vfyr, Nop, PushWid, Call, Call,
-    ];
-    let rare = [
-        Exit, Abort, Remove, Ret, PopLp, PushX, Malloc, LogSt, Ux, Rx, PushStp, SaveTsp, Vfyrw, Dup, PushU,
-        PopU, Exit, Ret, Ret,
-    ];
-    [&common[..], &common, &common, &rare].concat()
-}
-
-fn line() -> impl Strategy<Value = Line> {
-    let register = proptest::sample::select(&REGISTERS[..]);
-    (proptest::sample::select(ops()), interesting(), register, any::<u16>()).prop_map(
-        |(op, word, register, number)| {
-            let operand = match op.row().operand {
-                // A few would go beyond the last one.
-                Operand::Local => u64::from(number % 23 / 5),
-                Operand::Global => u64::from(number % 22 / 7),
-                Operand::Register => register as u64,
-                Operand::Bit => u64::from(number % 66),
-                Operand::U8 if op == Op::ExitTo => 9,
-                Operand::U8 => u64::from(number % 7),
-                Operand::U16 if op == Op::LogImm => u64::from(number % 5),
-                Operand::Label | Operand::Proc => number.into(),
-                _ => word,
-            };
-            // Nothing but counting is done to the last one.
-            let counts = matches!(op, Op::IncLvImm | Op::DecLvImm);
-            let counted = LOCALS as u64 - 1;
-            let operand =
-                if op.row().operand == Operand::Local && operand == counted && !counts { 0 } else { operand };
-            (op, operand)
-        },
-    )
-}
-
-/// A program: mostly forward jumps, or any.
-fn lines() -> impl Strategy<Value = Vec<Line>> {
-    let piece = prop_oneof![
-        8 => line().prop_map(|line| vec![line]),
-        // What would seldom come about by chance: a known address or count below an instruction.
-        1 => (0..MEMORY as u64, proptest::sample::select(vec![Op::PushMem8, Op::PushMem32, Op::PushMem64, Op::Vfyr]))
-            .prop_map(|(offset, op)| vec![(Op::Push, memory() + offset), (op, 0)]),
-        1 => (0..MEMORY as u64, interesting(), proptest::sample::select(vec![Op::PopMem8, Op::PopMem64]))
-            .prop_map(|(offset, value, op)| {
-                vec![(Op::Push, memory() + offset), (Op::Push, value), (op, 0)]
-            }),
-        1 => (0..MEMORY as u64 + 2, 0..40_u64, proptest::sample::select(vec![Op::LogStr, Op::LogMrf]))
-            .prop_map(|(offset, size, op)| {
-                vec![(Op::Push, size), (Op::Push, memory() + offset), (op, 0)]
-            }),
-        1 => (0..3_u64, 0..3_u64, proptest::sample::select(vec![Op::LogLv, Op::LogGv]))
-            .prop_map(|(first, count, op)| vec![(Op::Push, first), (Op::Push, count), (op, 0)]),
-        1 => (0..4_u64).prop_map(|count| vec![(Op::Push, count), (Op::Log, 0)]),
-        // It is no address to be used: what is there is the test's own, and not the same in both runs.
-        1 => proptest::sample::select(vec![Register::Rsp, Register::Esp])
-            .prop_map(|register| vec![(Op::PushR, register as u64), (Op::LogImm, 1)]),
-        1 => (1..5_u64, any::<u16>()).prop_map(|(count, to)| vec![(Op::Push, count), (Op::Loop, to.into())]),
-    ];
-    (vec(piece, 1..25), 0..4_u8).prop_map(|(pieces, backward)| {
-        let mut lines = pieces.concat();
-        let count = lines.len() as u64;
-        for (place, (op, operand)) in lines.iter_mut().enumerate() {
-            let place = place as u64;
-            match op.row().operand {
-                // Up to one beyond the end.
-                Operand::Label if backward > 0 => *operand = place + 1 + *operand % (count - place + 1),
-                Operand::Label | Operand::Proc => *operand %= count + 1,
-                _ => {}
-            }
-        }
-        lines.push((Op::Exit, 0));
-        lines
-    })
-}
-
-fn assemble(lines: &[Line]) -> Vec<u8> {
-    let size = |line: &Line| 1 + line.0.row().operand.size(8);
-    let mut starts = vec![0];
-    for line in lines {
-        starts.push(starts[starts.len() - 1] + size(line));
-    }
-    let mut code = Vec::new();
-    for (place, (op, operand)) in lines.iter().enumerate() {
-        let operand = match op.row().operand {
-            Operand::Label | Operand::Proc => {
-                let target = starts.get(*operand as usize).copied().unwrap_or(usize::MAX >> 1);
-                (target as u64).wrapping_sub(starts[place + 1] as u64)
-            }
-            _ => *operand,
-        };
-        code.push(*op as u8);
-        code.extend(&operand.to_le_bytes()[..op.row().operand.size(8)]);
-    }
-    code
-}
+use support::programs::{
+    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory_bytes, traces,
+};
+use vm::{End, Op, Program, State, Word};
 
 /// All that a run starts with.
 #[derive(Clone, Debug)]
 struct Start {
     lines: Vec<Line>,
     jmpmax: u32,
+    insmax: u32,
     logmax: usize,
     mask: u16,
     locals: [u64; LOCALS],
@@ -197,13 +32,18 @@ struct Start {
     tentative: bool,
     rdpid: bool,
     known: bool,
+    /// Whether it is the last run that `maxhits` allows.
+    last: bool,
+    excpt_log: usize,
+    autostacktrace: bool,
 }
 
 fn start() -> impl Strategy<Value = Start> {
     let limits = (
-        prop_oneof![0..12_u32, Just(256)],
+        jumps_and_instructions(),
         prop_oneof![0..60_usize, Just(1024)],
         prop_oneof![Just(0x0fff_u16), Just(0xffff), any::<u16>()],
+        traces(),
     );
     let words = (
         proptest::array::uniform4(interesting()),
@@ -211,10 +51,11 @@ fn start() -> impl Strategy<Value = Start> {
         proptest::array::uniform16(interesting()),
     );
     let memory = vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], MEMORY);
-    let site = (any::<u64>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let site = (any::<u64>(), any::<[bool; 5]>());
     (lines(), limits, words, memory, site).prop_map(|(lines, limits, words, memory, site)| Start {
         lines,
-        jmpmax: limits.0,
+        jmpmax: limits.0.0,
+        insmax: limits.0.1,
         logmax: limits.1,
         mask: limits.2,
         locals: words.0,
@@ -222,16 +63,14 @@ fn start() -> impl Strategy<Value = Start> {
         registers: words.2,
         flags: site.0,
         memory,
-        flags_live: site.1,
-        tentative: site.2,
-        rdpid: site.3,
-        known: site.4,
+        flags_live: site.1[0],
+        tentative: site.1[1],
+        rdpid: site.1[2],
+        known: site.1[3],
+        last: site.1[4],
+        excpt_log: limits.3.0,
+        autostacktrace: limits.3.1,
     })
-}
-
-fn memory_bytes() -> &'static mut [u8] {
-    // SAFETY: it is mapped for ever, and only the test that holds `exclusive` uses it.
-    unsafe { std::slice::from_raw_parts_mut(memory() as *mut u8, MEMORY) }
 }
 
 /// What can be seen of a run.
@@ -252,6 +91,7 @@ impl Start {
             code: &code,
             entry: 0,
             jmpmax: self.jmpmax,
+            insmax: self.insmax,
             logmax: self.logmax,
             mask: self.mask,
             locals: LOCALS as u16,
@@ -272,9 +112,13 @@ impl Start {
         environment.flags_live = self.flags_live;
         environment.tentative = self.tentative;
         environment.rdpid = self.rdpid;
-        environment.info = arena.info(&handler, &environment, |_| {});
-        // No program calls a facility; in one too long to be followed, bytes may look like it.
-        let Ok(compiled) = compile(&handler, &environment) else { return Err(TestCaseError::reject("long")) };
+        environment.info = arena.info(&handler, &environment, |info| {
+            (info.excpt_log, info.autostacktrace) = (self.excpt_log as u32, self.autostacktrace.into());
+            (info.heap, info.point) = (64, 7);
+        });
+        let turns = arena.word();
+        environment.limits = self.last.then_some(Limits { hits: turns, ignore: 0, maxhits: 1 });
+        let compiled = compile(&handler, &environment).expect("no program calls a facility");
         let at = arena.place(&compiled, &[]);
         arena.identity().pid.store(if self.known { std::process::id() } else { 0 }, Relaxed);
         for (shared, value) in arena.variables(environment.locals, LOCALS).iter().zip(self.locals) {
@@ -295,7 +139,8 @@ impl Start {
             prop_assert_eq!((registers.flags ^ self.flags) & Registers::FLAGS, 0, "flags");
         }
         prop_assert!(arena.all_free());
-        prop_assert_eq!(arena.sum(environment.hits), 1);
+        let turns = arena.at(turns).load(Relaxed);
+        prop_assert_eq!((arena.sum(environment.hits), turns), if self.last { (0, 1) } else { (1, 0) });
         prop_assert_eq!(arena.at(environment.missed).load(Relaxed), 0);
         prop_assert_eq!(arena.at(environment.dropped).load(Relaxed), 0);
         let values = |address, count| {
@@ -312,7 +157,14 @@ impl Start {
         }
         let compiled_seen = Seen {
             logs: records.into_iter().map(|it| (it.major, it.minor, it.log, it.trace)).collect(),
-            removed: arena.at(environment.over).load(Relaxed) == 1,
+            // Closed, and by whom.
+            removed: match (arena.at(environment.over).load(Relaxed), self.last) {
+                (0, false) | (1, true) => false,
+                (over, _) => {
+                    prop_assert_eq!(over, 1 << 32 | 1);
+                    true
+                }
+            },
             locals,
             globals: values(environment.globals, GLOBALS),
             registers: registers.general,
@@ -327,12 +179,15 @@ impl Start {
             word: Word::W8,
             code: &code,
             jmpmax: self.jmpmax,
+            insmax: self.insmax,
             logmax: self.logmax,
             mask: self.mask,
             locals: &locals,
             globals: &globals,
-            point: vm::Point { major: 5, minor: 6, ..vm::Point::default() },
-            ..Program::default()
+            excpt_log: self.excpt_log,
+            autostacktrace: self.autostacktrace,
+            heap: 64,
+            point: vm::Point { offset: 7, major: 5, minor: 6, ..vm::Point::default() },
         };
         let mut shared = Shared { general: self.registers, rip: environment.site, ..Shared::default() };
         shared.general[4] = registers.general[4];
@@ -396,7 +251,8 @@ fn all_agree() {
     let _one = exclusive();
     stay();
     let mut arena = Arena::new();
-    let cases = std::env::var("JIT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(4000);
+    arena.mark_pages();
+    let cases = std::env::var("JIT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(2500);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let (mut left, mut whole) = (0, 0);

@@ -2,10 +2,11 @@
 
 mod support;
 
+use agent::layout::claim::{FREE, TAKEN, UNUSABLE};
 use dprobes_jit::{Compiled, Environment, Limits, Variable, Waiting, compile};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use support::arena::{Arena, CONTEXTS, OWN};
+use support::arena::{Arena, CONTEXTS, OWN, RING_SIZE};
 use support::handler;
 use support::interpreter::DEAD;
 use support::native::{self, Registers, enter, exclusive};
@@ -276,13 +277,13 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     let _one = exclusive();
     let site = lossless();
     let claim = |number: u32| &site.arena.context(number).claim;
-    (0..CONTEXTS).for_each(|number| claim(number).store(1, Relaxed));
+    (0..CONTEXTS).for_each(|number| claim(number).store(TAKEN, Relaxed));
     let began = std::time::Instant::now();
     let pause = std::time::Duration::from_millis(300);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(pause);
-            claim(CONTEXTS - 1).store(0, Relaxed);
+            claim(CONTEXTS - 1).store(FREE, Relaxed);
         });
         site.hit();
     });
@@ -290,7 +291,7 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     assert_eq!(site.value(site.environment.missed), 0);
     assert_eq!(site.arena.records_of(CONTEXTS - 1).len(), 1);
     // All are taken for good, and the tracer says that nobody is to wait just now.
-    claim(CONTEXTS - 1).store(1, Relaxed);
+    claim(CONTEXTS - 1).store(TAKEN, Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(pause);
@@ -326,6 +327,7 @@ fn hits_of_many_threads_are_all_counted_and_logged() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                support::arena::mark_thread();
                 for _ in 0..hits {
                     let target = site.at + u64::from(site.compiled.entry());
                     // SAFETY: it is compiled code, with the way back behind it.
@@ -354,12 +356,21 @@ fn a_context_that_is_taken_is_passed_by() {
     // The thread may move in between: whichever processor's own is taken, a shared one is not.
     for free in OWN..CONTEXTS {
         for number in 0..CONTEXTS {
-            site.arena.context(number).claim.store((number != free).into(), Relaxed);
+            let value = if number == free { FREE } else { TAKEN };
+            site.arena.context(number).claim.store(value, Relaxed);
         }
         site.hit();
         assert_eq!(site.arena.records_of(free).len(), 1);
-        assert_eq!(site.arena.context(free).claim.load(Relaxed), 0);
+        assert_eq!(site.arena.context(free).claim.load(Relaxed), FREE);
     }
+    // Nor does a thread that has no mark, whatever is where its restartable sequences would be; and it counts by itself.
+    support::arena::unmark_thread();
+    site.arena.forget();
+    let spilled = site.value(site.environment.hits.spill);
+    (0..100).for_each(|_| site.hit());
+    let shared: usize = (OWN..CONTEXTS).map(|number| site.arena.records_of(number).len()).sum();
+    assert_eq!((shared, site.value(site.environment.hits.spill) - spilled), (100, 100));
+    support::arena::mark_thread();
     // A thread without restartable sequences takes no processor's own.
     let rseq = site.arena.identity().rseq_offset.swap(0, Relaxed);
     site.arena.forget();
@@ -368,8 +379,42 @@ fn a_context_that_is_taken_is_passed_by() {
     assert_eq!(shared, 100);
     site.arena.identity().rseq_offset.store(rseq, Relaxed);
     // None at all: the hit is missed, and says so.
-    (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(1, Relaxed));
+    (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(TAKEN, Relaxed));
     site.hit();
     assert_eq!(site.value(site.environment.missed), 1);
-    assert_eq!(site.arena.sum(site.environment.hits), u64::from(CONTEXTS - OWN) + 101);
+    assert_eq!(site.arena.sum(site.environment.hits), u64::from(CONTEXTS - OWN) + 201);
+}
+
+#[test]
+fn where_no_context_has_a_ring_a_hit_is_missed_at_once() {
+    let _one = exclusive();
+    // As a forked child finds them; whoever waits elsewhere does not wait here.
+    for site in [Site::new(&handlers()[2], |_, _| {}), lossless()] {
+        (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(UNUSABLE, Relaxed));
+        (0..100).for_each(|_| site.hit());
+        assert_eq!(site.value(site.environment.missed), 100);
+        assert!(site.arena.records().is_empty());
+        let claim = |number: u32| site.arena.context(number).claim.load(Relaxed);
+        assert!((0..CONTEXTS).all(|number| claim(number) == UNUSABLE));
+    }
+}
+
+#[test]
+fn no_number_of_the_readers_leads_out_of_the_ring() {
+    let _one = exclusive();
+    let site = Site::new(&handlers()[2], |_, _| {});
+    for tail in [u64::MAX, 1, 8, 1 << 63, u64::MAX - 7, RING_SIZE * 3 + 8] {
+        (0..CONTEXTS).for_each(|number| {
+            let context = site.arena.context(number);
+            site.arena.control(number).tail.0.store(tail, Relaxed);
+            context.seen_tail.store(tail, Relaxed);
+        });
+        // Twice around: what is around the rings would be written over, and the arena's own numbers with it.
+        (0..2 * RING_SIZE / 80).for_each(|_| site.hit());
+    }
+    assert!(site.arena.all_free());
+    for number in 0..CONTEXTS {
+        let first = site.arena.context(0).ring.load(Relaxed);
+        assert_eq!(site.arena.context(number).ring.load(Relaxed), first + u64::from(number) * RING_SIZE);
+    }
 }

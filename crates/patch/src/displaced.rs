@@ -160,6 +160,12 @@ impl Displaced {
         stack::falls_through(&self.decoded.instruction)
     }
 
+    /// Whether it is a call: its callee may go on a little behind it.
+    pub fn is_call(&self) -> bool {
+        let instruction = &self.decoded.instruction;
+        instruction.is_call_near() || instruction.is_call_near_indirect()
+    }
+
     /// Whether a copy of the instruction may follow another displaced one in its trampoline: it does in its slot nothing but what it
     /// does at its own place, in one instruction (and one more where it does not jump). Calls are not among them, nor what enters the kernel or deals with the flags as
     /// a whole.

@@ -35,6 +35,12 @@ pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
     found.into_iter().map(|target| address.wrapping_add(target as u64)).collect()
 }
 
+/// Bytes of the instruction of 64-bit code that `bytes` begin with, if they begin with one.
+pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then(|| instruction.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

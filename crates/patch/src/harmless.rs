@@ -67,6 +67,53 @@ pub(crate) fn may_fault_in_trampoline(
     }
 }
 
+/// Bytes below and above the stack pointer that are the program's stack.
+const NEAR: RangeInclusive<i64> = -128..=4096;
+
+/// Whether an instruction that is executed soon after a handler may raise a fault, and so show the registers to a signal handler, as far as
+/// the code alone tells. `has_frame`: rbp is the stack pointer, or was shortly before.
+pub(crate) fn may_show(instruction: &Instruction, has_frame: bool) -> bool {
+    use Mnemonic::{Call, Endbr64, Jmp, Leave, Nop, Pop, Popfq, Push, Pushfq, Ret, Syscall};
+    let register = |operand: u32| {
+        instruction.op_kind(operand) == OpKind::Register && instruction.op_register(operand).is_gpr()
+    };
+    match instruction.mnemonic() {
+        Nop | Endbr64 | Leave | Ret | Pushfq | Popfq | Syscall => return false,
+        Pop if register(0) => return false,
+        Push | Call | Jmp if instruction.op0_kind() != OpKind::Memory => return false,
+        _ => {}
+    }
+    // A jump that is taken or not.
+    if instruction.is_jcc_short_or_near() || is_harmless(instruction) {
+        return false;
+    }
+    let on_stack = match instruction.memory_base() {
+        Register::RSP => true,
+        Register::RBP => has_frame,
+        _ => false,
+    };
+    let displacement = instruction.memory_displacement64().cast_signed();
+    if on_stack
+        && instruction.memory_index() == Register::None
+        && !matches!(instruction.segment_prefix(), Register::FS | Register::GS)
+        && NEAR.contains(&displacement)
+    {
+        return !is_harmless_at(instruction);
+    }
+    !is_harmless_in_module(instruction, |_, _| true)
+}
+
+/// Whether the instruction would be harmless if its operand in memory were a register.
+fn is_harmless_at(instruction: &Instruction) -> bool {
+    // What is 16 bytes wide must be aligned for most instructions.
+    instruction.memory_size().size() < 16
+        && is_everywhere(instruction)
+        && is_listed(instruction.mnemonic())
+        && (0..instruction.op_count())
+            .filter(|operand| instruction.op_kind(*operand) != OpKind::Memory)
+            .all(|operand| is_plain(instruction, operand))
+}
+
 /// Whether the word that a jump, call or push goes through is the module's own.
 fn reads_module(instruction: &Instruction, accessible: impl Fn(RangeInclusive<u64>, bool) -> bool) -> bool {
     own_operand(instruction).is_some_and(|addresses| accessible(addresses, false))

@@ -1,15 +1,16 @@
 //! What a handler need not save, because the program overwrites it before it looks.
 //!
 //! Both questions are answered by reading the code from a site on, in a straight line, as far as the bytes go, nothing but the
-//! answer "dead" being a promise. It is a promise about what the program computes. What shows the registers at an instruction
-//! in between (a signal handler that looks at them, a core dump) sees what the handler left.
+//! answer "dead" being a promise. Of flags it is a promise about what anybody can see: an instruction that can fault shows them to a
+//! signal handler, or in a core dump. Of registers it is a promise about what the program computes; what shows them at an instruction
+//! in between sees what the handler left.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, RflagsBits,
 };
 
-use crate::Mode;
+use crate::{Mode, harmless};
 
 /// The arithmetic flags: carry, parity, auxiliary, zero, sign, overflow.
 const STATUS: u32 =
@@ -18,18 +19,25 @@ const STATUS: u32 =
 /// How many instructions are looked at, at most. Flags and registers that live longer are saved.
 const HORIZON: usize = 24;
 
-/// Whether the arithmetic flags (CF PF AF ZF SF OF) are dead at the site: whether each of them is written before it is read, on the
-/// straight line of `code`, which begins with the site's own instruction. Code that ends early, cannot be decoded or transfers
+/// Whether the arithmetic flags (CF PF AF ZF SF OF) are dead at the site: whether each of them is written before it is read or shown by a
+/// fault, on the straight line of `code`, which begins with the site's own instruction. Code that ends early, cannot be decoded or transfers
 /// control leaves them alive.
+///
+/// What is on the stack near the stack pointer does not fault: a handler has just written below it. Nor does what is relative to rip: it is the
+/// module's own.
 ///
 /// `at_function_entry` says that the site is the first instruction of a function that is called by the System V ABI, by which flags
 /// hold nothing at a call or a return. There they are dead unless the straight line reads them first.
 pub fn flags_are_dead(mode: Mode, code: &[u8], address: u64, at_function_entry: bool) -> bool {
     let mut pending = STATUS;
+    let mut has_frame = false;
     for instruction in straight(mode, code, address) {
-        if instruction.rflags_read() & pending != 0 {
+        if instruction.rflags_read() & pending != 0 || harmless::may_show(&instruction, has_frame) {
             return false;
         }
+        has_frame |= instruction.mnemonic() == Mnemonic::Mov
+            && instruction.op0_register() == Register::RBP
+            && instruction.op1_register() == Register::RSP;
         pending &= !overwritten(&instruction);
         if pending == 0 {
             return true;

@@ -11,14 +11,14 @@ use std::io;
 
 use libc::{c_int, c_long};
 
-use crate::{Error, Status, Stop, Stopped, memory};
+use crate::{Entrance, Error, Status, Stop, Stopped, memory};
 
 /// A stopped thread of a 64-bit process, with a place to enter the kernel.
 #[derive(Debug)]
 pub struct Caller {
     thread: Stopped,
     stop: Stop,
-    syscall: u64,
+    syscall: Entrance,
     /// Whether the thread's seccomp filters are suspended for it.
     suspended: bool,
 }
@@ -33,7 +33,7 @@ impl Caller {
     /// # Errors
     /// The thread runs 32-bit code, or is in a seccomp sandbox that the tracer may not suspend ([`Error::Unsuitable`]), or
     /// has been killed. The thread is given back as it was.
-    pub fn begin(mut thread: Stopped, stop: Stop, syscall: u64) -> Result<Caller, (Stopped, Error)> {
+    pub fn begin(mut thread: Stopped, stop: Stop, syscall: Entrance) -> Result<Caller, (Stopped, Error)> {
         let pid = thread.tid();
         let look = thread.registers().and_then(|registers| Ok((registers, Status::read(pid)?)));
         let (registers, status) = match look {

@@ -22,7 +22,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A command could not be started.
-    #[error("cannot run `{command}`: {cause}")]
+    #[error("cannot run `{}`: {cause}", printable::text(command))]
     Start {
         /// The command's name.
         command: String,

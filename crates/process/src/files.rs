@@ -1,4 +1,4 @@
-//! How many files this process may have open: each address space that is followed takes one.
+//! What files this process may have: how many open - each address space that is followed takes one - and how large.
 
 use std::sync::OnceLock;
 
@@ -24,4 +24,19 @@ pub fn allow_many_files() {
 /// The limit that commands get, if this process's own was changed.
 pub(crate) fn inherited() -> Option<&'static rlimit> {
     INHERITED.get()
+}
+
+/// Whether this process was started with SIGXFSZ ignored, once it is ignored.
+static IGNORED: OnceLock<bool> = OnceLock::new();
+
+/// Has the kernel refuse a write that would make a file larger than the limit (`ulimit -f`), where it would end this process by
+/// SIGXFSZ. Commands that it starts get the action that it was started with.
+pub fn ignore_file_size_limit() {
+    // SAFETY: a plain call; no handler is set.
+    IGNORED.get_or_init(|| unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) == libc::SIG_IGN });
+}
+
+/// Whether commands get SIGXFSZ as it is in this process.
+pub(crate) fn keeps_file_size_signal() -> bool {
+    *IGNORED.get().unwrap_or(&true)
 }

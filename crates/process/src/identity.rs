@@ -1,7 +1,5 @@
 //! How a thread can tell who it is and where it runs, without a system call: what its libc and the kernel keep for it.
 
-use std::fs;
-
 use crate::{Stopped, memory, ptrace};
 
 /// A thread's registration for restartable sequences (rseq(2)).
@@ -82,7 +80,7 @@ fn pointer(thread: &Stopped) -> Option<u64> {
 
 /// A thread's id as it sees it itself.
 fn own_id(tid: i32) -> Option<u32> {
-    let text = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let text = crate::procfs::read_piece(&format!("/proc/{tid}/status")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // In each namespace from ours to its own.
     let line = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;

@@ -4,8 +4,8 @@
 //!   letting it run consumes it.
 //! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write()`], which
 //!   honour the pages' protection as the process itself would.
-//! * System calls are made inside the process by its own threads ([`Stopped::call`]), on a `syscall` (or
-//!   `int 0x80`) instruction that it already has; what it was doing goes on as if nothing had happened. Several calls, to map
+//! * System calls are made inside the process by its own threads ([`Stopped::call`]); what a thread was doing goes on as if nothing
+//!   had happened, also if the tracer is killed meanwhile. Several calls, to map
 //!   memory that the tracer shares with the process, are made by a [`Caller`].
 //! * What is mapped are modules ([`modules()`]): ELF files ([`Image`]), of which is known what a probe needs - symbols, functions, where
 //!   instructions begin, where control is proven to come to.
@@ -19,14 +19,17 @@ mod error;
 mod executable;
 mod files;
 mod float;
+mod frame;
 mod identity;
 mod library;
 mod maps;
 mod memory;
 mod module;
+mod own;
 mod pages;
 mod pattern;
 mod processor;
+mod procfs;
 mod ptrace;
 mod registers;
 mod remote;
@@ -40,29 +43,30 @@ mod thread;
 
 pub use caller::{Caller, Step};
 pub use elf::{
-    Binding, ControlFlow, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings, Lookup,
-    Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version, hex,
+    Binding, ControlFlow, Doubt, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings,
+    Lookup, Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version, hex,
 };
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
-pub use files::allow_many_files;
+pub use files::{allow_many_files, ignore_file_size_limit};
 pub use float::FloatRegisters;
 pub use identity::{RseqRegistration, keeps_its_id, thread_id_offset};
 pub use library::find_library;
 pub use maps::{Mapping, Marked, maps, marked};
-pub use memory::{Memory, read, write};
+pub use memory::{Memory, read, write, write_each};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
+pub use own::fix_size;
 pub use pages::{Page, PageMap, Run};
 pub use pattern::Pattern;
 pub use processor::missing_instructions;
 pub use registers::Registers;
-pub use remote::find_syscall;
-pub use room::{low_gaps, low_places};
+pub use remote::{Entrance, Refuge, STUB, find_syscall};
+pub use room::{addresses_left, low_gaps, low_places};
 pub use share::shared_memory;
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, blocked_at, children, heap_start, is_traced_here, memory_sharers, name, processor, same_memory,
-    threads,
+    Status, blocked_at, check_proc, children, heap_start, is_traced_here, memory_sharers, name, processor,
+    same_memory, same_pid_namespace, stack_limit, threads,
 };
 pub use thread::{Birth, Event, Running, Stop, Stopped, look_at, wait};

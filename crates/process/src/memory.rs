@@ -74,6 +74,31 @@ pub fn write(tid: i32, address: u64, from: &[u8]) -> Result<(), usize> {
     complete(count, from.len())
 }
 
+/// Writes several pieces of data, each at its address, as [`write()`] does one. They are written in their order.
+///
+/// # Errors
+/// `Err(n)`: only the first `n` bytes of all were written.
+pub fn write_each(tid: i32, pieces: &[(u64, &[u8])]) -> Result<(), usize> {
+    /// What the kernel takes in one call (UIO_MAXIOV).
+    const MOST: usize = 1024;
+    let mut before = 0;
+    for pieces in pieces.chunks(MOST) {
+        let (mut local, mut remote) = (Vec::with_capacity(pieces.len()), Vec::with_capacity(pieces.len()));
+        for (address, bytes) in pieces {
+            local.push(iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            remote.push(iovec { iov_base: *address as usize as *mut libc::c_void, iov_len: bytes.len() });
+        }
+        let count = pieces.len() as libc::c_ulong;
+        // SAFETY: the local vectors describe bytes that are borrowed, and only read; the remote ones are checked by the kernel.
+        let written =
+            unsafe { libc::process_vm_writev(tid, local.as_ptr(), count, remote.as_ptr(), count, 0) };
+        let length = pieces.iter().map(|(_, bytes)| bytes.len()).sum();
+        complete(written, length).map_err(|count| before + count)?;
+        before += length;
+    }
+    Ok(())
+}
+
 /// Whether a transfer moved all of `length` bytes.
 fn complete(count: isize, length: usize) -> Result<(), usize> {
     match usize::try_from(count) {
@@ -114,6 +139,18 @@ mod tests {
         assert_eq!(read(pid, page + 4096 - 7, &mut bytes), Err(7));
         assert_eq!(read(pid, page + 4096, &mut bytes), Err(0));
         assert_eq!(write(pid, page + 4096 - 7, &bytes), Err(7));
+    }
+
+    #[test]
+    fn pieces_are_written_in_their_order_up_to_a_hole() {
+        let page = page_before_a_hole();
+        let pid = std::process::id() as i32;
+        let pieces: Vec<(u64, &[u8])> = (0..2000).map(|number| (page + 2 * number, &b"x"[..])).collect();
+        assert_eq!(write_each(pid, &pieces), Ok(()));
+        let mut bytes = [0; 4096];
+        assert_eq!(read(pid, page, &mut bytes), Ok(()));
+        assert!((0..2000).all(|number| bytes[2 * number..][..2] == *b"x\0"));
+        assert_eq!(write_each(pid, &[(page, b"abc"), (page + 4096, b"d"), (page + 8, b"e")]), Err(3));
     }
 
     #[test]

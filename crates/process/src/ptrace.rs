@@ -1,5 +1,6 @@
 //! The ptrace requests, each as one function. All of this crate's ptrace calls are here.
 
+use std::cell::Cell;
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};
 
@@ -15,6 +16,28 @@ const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
 /// The system calls stop with this bit set beside SIGTRAP, so that they cannot be mistaken for a signal.
 pub(crate) const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+
+thread_local! {
+    /// The thread whose last stop is known here, but not taken from the kernel yet, and the stop's wait status; 0: none.
+    static UNTAKEN: Cell<(pid_t, c_int)> = const { Cell::new((0, 0)) };
+}
+
+/// Notes that a thread's stop is known and not taken.
+pub(crate) fn set_untaken(tid: pid_t, status: c_int) {
+    UNTAKEN.set((tid, status));
+}
+
+/// The thread whose stop is known and still to be taken, and the stop's status. It is not noted any more.
+pub(crate) fn untaken() -> Option<(pid_t, c_int)> {
+    Some(UNTAKEN.replace((0, 0))).filter(|(tid, _)| *tid != 0)
+}
+
+/// A thread leaves its stop: there is nothing to be taken.
+fn leaves_its_stop(tid: pid_t) {
+    if UNTAKEN.get().0 == tid {
+        UNTAKEN.set((0, 0));
+    }
+}
 
 /// Makes one request whose result is only success or failure.
 fn request(
@@ -53,11 +76,13 @@ pub(crate) fn interrupt(tid: pid_t) -> Result<(), Error> {
 
 /// Lets a stopped thread run, with a signal or 0.
 pub(crate) fn resume(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    leaves_its_stop(tid);
     request("resuming", libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
 /// Lets a stopped thread execute one instruction, with a signal or 0.
 pub(crate) fn step(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    leaves_its_stop(tid);
     request("stepping", libc::PTRACE_SINGLESTEP, tid, 0, signal as usize)
 }
 
@@ -69,16 +94,19 @@ pub(crate) fn set_debug_register(tid: pid_t, number: usize, value: u64) -> Resul
 
 /// Lets a stopped thread run to the next entry or exit of a system call.
 pub(crate) fn resume_to_syscall(tid: pid_t) -> Result<(), Error> {
+    leaves_its_stop(tid);
     request("resuming", libc::PTRACE_SYSCALL, tid, 0, 0)
 }
 
 /// Leaves a thread in its job-control stop, while events go on being reported.
 pub(crate) fn listen(tid: pid_t) -> Result<(), Error> {
+    leaves_its_stop(tid);
     request("listening", libc::PTRACE_LISTEN, tid, 0, 0)
 }
 
 /// Ends the tracing of a stopped thread, delivering a signal or 0.
 pub(crate) fn detach(tid: pid_t, signal: c_int) -> Result<(), Error> {
+    leaves_its_stop(tid);
     request("detaching", libc::PTRACE_DETACH, tid, 0, signal as usize)
 }
 
@@ -95,7 +123,7 @@ pub(crate) fn registers(tid: pid_t) -> Result<Registers, Error> {
 }
 
 /// Room for a register set. The largest, the extended state with AMX tiles, has 11 KiB.
-const REGISTER_SET: usize = 1 << 16;
+const REGISTER_SET: usize = 1 << 14;
 
 /// A register set of a stopped thread, named by the type of the note that holds it in a core file, in the layout
 /// that it has there.
@@ -117,6 +145,13 @@ pub(crate) fn register_set(tid: pid_t, note: c_int) -> Result<Vec<u8>, Error> {
     }
     bytes.truncate(place.iov_len);
     Ok(bytes)
+}
+
+/// Whether a stopped thread has a shadow stack, on which a return address must be that it returns to.
+pub(crate) fn has_shadow_stack(tid: pid_t) -> bool {
+    /// The shadow stack's pointer; only a thread that has one has the set.
+    const NT_X86_SHSTK: c_int = 0x204;
+    register_set(tid, NT_X86_SHSTK).is_ok_and(|bytes| !bytes.is_empty())
 }
 
 /// The floating-point and SSE registers of a stopped thread.
@@ -165,7 +200,21 @@ pub(crate) fn set_registers(tid: pid_t, registers: &Registers) -> Result<(), Err
     let result = unsafe {
         libc::ptrace(libc::PTRACE_SETREGS, tid, null_mut::<c_void>(), std::ptr::from_ref(registers.raw()))
     };
-    if result == -1 { Err(Error::last("setting the registers", tid)) } else { Ok(()) }
+    if result == 0 {
+        return Ok(());
+    }
+    let refused = std::io::Error::last_os_error().raw_os_error() == Some(libc::EIO);
+    let error = Error::last("setting the registers", tid);
+    if !refused {
+        return Err(error);
+    }
+    // A program may set the bases of fs and gs (`wrfsbase`) to what ptrace takes from nobody. All before them can be set without them.
+    const BEFORE_BASES: usize = std::mem::offset_of!(user_regs_struct, fs_base);
+    let mut part =
+        iovec { iov_base: std::ptr::from_ref(registers.raw()).cast_mut().cast(), iov_len: BEFORE_BASES };
+    // SAFETY: the kernel reads the first bytes of one user_regs_struct.
+    let result = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, libc::NT_PRSTATUS, &raw mut part) };
+    if result == -1 { Err(error) } else { Ok(()) }
 }
 
 /// What the signal at whose delivery a thread is stopped carries.

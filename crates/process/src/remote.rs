@@ -1,10 +1,23 @@
 //! System calls made inside the traced process, by one of its own threads.
 //!
 //! The thread is settled (see [`Stopped::settle`]), its signals are blocked, and it is sent to a `syscall`
-//! instruction that the process already has; it stops on entering the call and on leaving it, so that no byte
-//! of the process is changed and no instruction after the `syscall` runs. Then its registers and signal mask
+//! instruction; it stops on entering the call and on leaving it. Then its registers and signal mask
 //! are put back, and it is settled again, so that a system call that was interrupted restarts as if nothing
 //! had happened.
+//!
+//! The tracer may be killed at any moment of this. So the thread is sent to a *stub*, with its stack pointer at a frame of its own
+//! state ([`crate::frame`]): alone, it makes the call and returns from there to where it was, its signal mask included.
+//!
+//! ```text
+//! stub:  0f 05            syscall              the call
+//!        b8 0f 00 00 00   mov    $15, %eax     rt_sigreturn
+//!        0f 05            syscall              to the frame
+//! ```
+//!
+//! Stub and frame are in memory of the tracer's own ([`Refuge`]) as soon as there is some. For the calls before, which map it, the
+//! stub is written into the zeros that fill the last page of the vdso or of a file's code, and the frame below what the thread uses of
+//! its stack, where that certainly is one. Elsewhere, in 32-bit code and in threads with a shadow stack there is no frame: such a thread is
+//! where it should not be if the tracer dies in the middle of a call.
 //!
 //! A thread that runs 32-bit code makes its calls by `int 0x80`, under the numbers of i386 and with other registers; the
 //! vdso's `__kernel_vsyscall` has that instruction.
@@ -15,19 +28,60 @@ use libc::c_long;
 
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
-use crate::{Error, Machine, Mapping, Memory, Registers};
+use crate::{Error, Machine, Mapping, Memory, Registers, frame, maps, memory};
 
 /// The bytes of the `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// The bytes of `int 0x80`.
 const INT_80: [u8; 2] = [0xcd, 0x80];
 
+/// What a thread executes that makes a call for the tracer.
+pub const STUB: [u8; 9] = [0x0f, 0x05, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// Zeros that must be where the stub is put: more than that, since what uses the bytes before may end in some.
+const ZEROS: usize = 64;
+
 /// The largest piece of code searched at once.
 const CHUNK: usize = 1 << 16;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Bytes below the stack pointer that a program may use.
+const RED_ZONE: u64 = 128;
+/// Bytes that are left below a frame on a thread's own stack, for a signal that comes on its way back.
+const BELOW: u64 = 8192;
+
+/// How the threads of a process enter the kernel for the tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entrance {
+    /// The address of an instruction that enters the kernel.
+    pub instruction: u64,
+    /// Memory of the tracer's own for the way back.
+    pub refuge: Option<Refuge>,
+}
+
+/// Memory in a process that only its tracer uses, from which a thread finds back if the tracer dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refuge {
+    /// The address of the [`STUB`], which can be executed.
+    pub stub: u64,
+    /// The end of memory that the process can write, of at least [`Refuge::ROOM`] bytes.
+    pub end: u64,
+}
+
+impl Refuge {
+    /// Bytes for a frame with all the state that processors have, and for a signal's handler below it.
+    pub const ROOM: u64 = 48 << 10;
+}
 
 /// Finds an instruction in the process's executable mappings by which its programs, which are for `machine`, enter the
-/// kernel: its address.
-pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<u64> {
+/// kernel.
+pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<Entrance> {
+    let instruction = find_instruction(memory, mappings, machine)?;
+    Some(Entrance { instruction, refuge: None })
+}
+
+/// Its address.
+fn find_instruction(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<u64> {
     let wanted = if machine == Machine::I386 { INT_80 } else { SYSCALL };
     let mut bytes = vec![0; CHUNK];
     // The vdso and the dynamic linker are small and always have one: the last mappings are searched first.
@@ -48,10 +102,86 @@ pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> 
     None
 }
 
+/// A thread's way back to where it was, ready in its process.
+struct WayBack {
+    /// Where it makes its call.
+    stub: u64,
+    /// Its stack pointer there.
+    rsp: u64,
+    /// Where zeros are to be put back for the stub.
+    borrowed: Option<(Memory, u64)>,
+}
+
+impl WayBack {
+    /// Prepares it for a thread with these registers, which blocks these signals; without a place for it there is none.
+    fn prepare(
+        thread: &Stopped,
+        refuge: Option<Refuge>,
+        registers: &Registers,
+        mask: u64,
+    ) -> Option<WayBack> {
+        let tid = thread.tid();
+        if registers.is_32_bit() || ptrace::has_shadow_stack(tid) {
+            return None;
+        }
+        let state = thread.extended_state().ok()?;
+        let components = frame::components(&state)?;
+        let (stub, end, borrowed) = match refuge {
+            Some(refuge) => (refuge.stub, refuge.end, None),
+            None => {
+                let mappings = maps(tid).ok()?;
+                let end = free_stack(&mappings, registers.rsp(), frame::most(state.len()))?;
+                let memory = Memory::open(tid).ok()?;
+                let stub = free_code(&memory, &mappings)?;
+                (stub, end, Some((memory, stub)))
+            }
+        };
+        let (start, bytes) = frame::frame(registers, mask, &state, components, end)?;
+        memory::write(tid, start, &bytes).ok()?;
+        if let Some((memory, stub)) = &borrowed {
+            memory.poke(*stub, &STUB).ok()?;
+        }
+        // The kernel looks for the frame's first word below the stack pointer: a handler's return has taken it.
+        Some(WayBack { stub, rsp: start + 8, borrowed })
+    }
+
+    /// The thread is back.
+    fn end(self) {
+        if let Some((memory, stub)) = self.borrowed {
+            // It fails only if the process is gone.
+            let _ = memory.poke(stub, &[0; STUB.len()]);
+        }
+    }
+}
+
+/// The end of `size` unused bytes of a thread's stack, where its stack pointer is in a mapping that is a stack for certain: the first
+/// thread's, or one that ends in a guard.
+fn free_stack(mappings: &[Mapping], rsp: u64, size: u64) -> Option<u64> {
+    let number = mappings.partition_point(|mapping| mapping.end <= rsp);
+    let stack = mappings.get(number).filter(|stack| stack.start <= rsp && stack.writable)?;
+    let is_guard =
+        |other: &Mapping| other.end == stack.start && !(other.readable || other.writable || other.executable);
+    let guarded = stack.path.is_none() && number > 0 && is_guard(&mappings[number - 1]);
+    let end = rsp.checked_sub(RED_ZONE)?;
+    let is_stack = stack.label.as_deref() == Some("[stack]") || guarded;
+    (is_stack && end.checked_sub(size + BELOW)? >= stack.start).then_some(end)
+}
+
+/// Where a process has executable memory that nobody uses: zeros at the end of a mapping's last page, of the vdso if it has one.
+fn free_code(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
+    let code = || mappings.iter().rev().filter(|mapping| mapping.executable && mapping.readable);
+    let vdso = code().filter(|mapping| mapping.label.as_deref() == Some("[vdso]"));
+    let files = code().filter(|mapping| mapping.path.is_some() && !mapping.shared);
+    vdso.chain(files).find_map(|mapping| {
+        let mut bytes = [1; ZEROS];
+        memory.peek(mapping.end.checked_sub(PAGE.min(ZEROS as u64))?, &mut bytes).ok()?;
+        bytes.iter().all(|&byte| byte == 0).then(|| mapping.end - 16)
+    })
+}
+
 impl Stopped {
-    /// Makes one system call inside the process with this thread. `syscall` is the address of an instruction that
-    /// enters the kernel ([`find_syscall`]). Gives the settled thread back, with why it is stopped now, and the
-    /// call's result.
+    /// Makes one system call inside the process with this thread, by an entrance to the kernel ([`find_syscall`]). Gives the
+    /// settled thread back, with why it is stopped now, and the call's result.
     ///
     /// `number` is x86-64's. A thread that runs 32-bit code makes i386's call of the same meaning; there is one for
     /// mmap (of anonymous memory), munmap and mprotect.
@@ -60,35 +190,61 @@ impl Stopped {
     /// The thread has been killed. An error of the call itself is in the result.
     pub fn call(
         self,
-        syscall: u64,
+        entrance: Entrance,
         number: c_long,
         arguments: [u64; 6],
+    ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
+        self.call_through(entrance, number, arguments, &mut || ())
+    }
+
+    /// The same; `step` is called after each change of the thread's state.
+    fn call_through(
+        self,
+        entrance: Entrance,
+        number: c_long,
+        arguments: [u64; 6],
+        step: &mut dyn FnMut(),
     ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
         let (mut thread, _) = self.settle()?;
         let saved = thread.registers()?;
         let mask = ptrace::signal_mask(thread.tid())?;
-        ptrace::set_signal_mask(thread.tid(), !0)?;
+        let way_back = WayBack::prepare(&thread, entrance.refuge, &saved, mask);
+        step();
         let mut registers = saved;
-        registers.set_rip(syscall);
+        registers.set_rip(way_back.as_ref().map_or(entrance.instruction, |way| way.stub));
+        registers.set_rsp(way_back.as_ref().map_or(saved.rsp(), |way| way.rsp));
         registers.set_orig_rax(!0);
         prepare(&mut registers, number, arguments);
+        // In this order: as long as signals are blocked that the thread does not block, it is on its way back.
         thread.set_registers(&registers)?;
+        step();
+        ptrace::set_signal_mask(thread.tid(), !0)?;
+        step();
         let mut held_stop = false;
+        let mut faulted = false;
         let mut system_call_stops = 0;
-        while system_call_stops < 2 {
+        while system_call_stops < 2 && !faulted {
             ptrace::resume_to_syscall(thread.tid())?;
             let (stopped, stop) = thread.next_stop()?;
             thread = stopped;
+            step();
             match stop {
                 Stop::SystemCall => system_call_stops += 1,
                 // The one signal that cannot be blocked and does not kill: it is sent again below.
                 Stop::Signal(libc::SIGSTOP) => held_stop = true,
+                // It is blocked, so it is a fault: the process has changed or unmapped what the thread was to execute.
+                Stop::Signal(libc::SIGSEGV) if way_back.is_some() => faulted = true,
                 _ => {}
             }
         }
-        let value = result(&thread.registers()?);
-        thread.set_registers(&saved)?;
+        let value = if faulted { -i64::from(libc::EFAULT) } else { result(&thread.registers()?) };
         ptrace::set_signal_mask(thread.tid(), mask)?;
+        step();
+        thread.set_registers(&saved)?;
+        step();
+        if let Some(way_back) = way_back {
+            way_back.end();
+        }
         if held_stop {
             // SAFETY: a plain system call without pointers.
             unsafe { libc::syscall(libc::SYS_tkill, thread.tid(), libc::SIGSTOP) };
@@ -135,6 +291,9 @@ fn result(registers: &Registers) -> i64 {
     let value = registers.result();
     if registers.is_32_bit() && !(-4095..0).contains(&value) { value & 0xffff_ffff } else { value }
 }
+
+#[cfg(test)]
+mod deaths;
 
 #[cfg(test)]
 mod tests {

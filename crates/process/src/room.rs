@@ -10,10 +10,12 @@ use crate::Mapping;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// The end of the addresses that are wanted.
-const END: u64 = 1 << 31;
+/// The end of the addresses that are wanted: below 2 GiB, and below where AddressSanitizer has its shadow memory (0x7fff7000).
+const END: u64 = (1 << 31) - (1 << 20);
 /// The start of the addresses that the kernel gives where a program asks for low ones (`MAP_32BIT`).
 const ASKED_FOR: u64 = 1 << 30;
+/// Programs that map something at an address of their own choice below 2 GiB take a round one, from here on as a rule.
+const CHOSEN: u64 = 1 << 28;
 /// Addresses below this a program may reach from a null pointer, and expects to find nothing there.
 const NULL: u64 = 1 << 20;
 /// How far nothing is put above a heap or below a stack.
@@ -48,13 +50,27 @@ pub fn low_gaps(mappings: &[Mapping], heap_start: Option<u64>) -> Vec<Range<u64>
     gaps
 }
 
-/// Places for `size` bytes in gaps ([`low_gaps`]), at multiples of `align` (a power of two), one in each, the best first: below
-/// what programs ask the kernel for by `MAP_32BIT`, and at the end of a gap, away from what may grow up into it.
+/// Bytes of addresses that a process may still take (RLIMIT_AS); none if it has no limit.
+pub fn addresses_left(tid: i32) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the call writes to the structure, and changes nothing.
+    unsafe { libc::prlimit(tid, libc::RLIMIT_AS, std::ptr::null(), &mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        return None;
+    }
+    let sizes = fs::read_to_string(format!("/proc/{tid}/statm")).unwrap_or_default();
+    let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    Some(limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE)))
+}
+
+/// Places for `size` bytes in gaps ([`low_gaps`]), at multiples of `align` (a power of two), the best first: below the addresses that
+/// programs choose themselves, then below those that they ask the kernel for by `MAP_32BIT`, and at the end of a gap, away from what
+/// may grow up into it.
 pub fn low_places(gaps: &[Range<u64>], size: u64, align: u64) -> Vec<u64> {
     let parts = gaps.iter().flat_map(|gap| {
-        let (split, whole) = (ASKED_FOR.clamp(gap.start, gap.end), gap.start..gap.end);
-        // What fits only across the border is taken across it.
-        [gap.start..split, split..gap.end, whole]
+        let [chosen, asked] = [CHOSEN, ASKED_FOR].map(|border| border.clamp(gap.start, gap.end));
+        // What fits only across a border is taken across it.
+        [gap.start..chosen, gap.start..asked, asked..gap.end, gap.start..gap.end]
     });
     let mut places: Vec<u64> = parts
         .filter_map(|part| {
@@ -62,7 +78,7 @@ pub fn low_places(gaps: &[Range<u64>], size: u64, align: u64) -> Vec<u64> {
             (place >= part.start).then_some(place)
         })
         .collect();
-    places.sort_by_key(|&place| (place + size > ASKED_FOR, std::cmp::Reverse(place)));
+    places.sort_by_key(|&place| (place + size > ASKED_FOR, place + size > CHOSEN, std::cmp::Reverse(place)));
     places.dedup();
     places
 }
@@ -78,8 +94,9 @@ mod tests {
         assert_eq!(gaps.len(), 1);
         assert!(gaps[0].start >= NULL && gaps[0].end == END);
         let places = low_places(&gaps, 0x10_0000, 0x4_0000);
-        assert_eq!(places[0], ASKED_FOR - 0x10_0000);
-        assert_eq!(places[1], END - 0x10_0000);
+        assert_eq!(places, [CHOSEN, ASKED_FOR, END].map(|end| end - 0x10_0000));
+        // What is too much for the first is in the second.
+        assert_eq!(low_places(&gaps, CHOSEN, 0x4_0000)[0], ASKED_FOR - CHOSEN);
     }
 
     #[test]

@@ -168,13 +168,13 @@ impl Caller {
     }
 
     /// Closes a descriptor of the process.
-    fn close(self, descriptor: c_int) -> Result<Caller, Error> {
+    pub(crate) fn close(self, descriptor: c_int) -> Result<Caller, Error> {
         let (caller, _) = self.call("close", libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0])?;
         Ok(caller)
     }
 
     /// A copy of a descriptor that this thread has just opened.
-    fn copy_of(&self, descriptor: c_int) -> Result<OwnedFd, Error> {
+    pub(crate) fn copy_of(&self, descriptor: c_int) -> Result<OwnedFd, Error> {
         /// Names a thread, not its process; known since Linux 6.9.
         const PIDFD_THREAD: c_int = libc::O_EXCL;
         let tid = self.thread().tid();
@@ -189,10 +189,11 @@ impl Caller {
         // SAFETY: the kernel has just opened it, and nobody else knows it.
         let copy = unsafe { OwnedFd::from_raw_fd(copy as c_int) };
         // A thread may have descriptors of its own, not its process's: what was copied must be what it opened.
-        let link = fs::read_link(format!("/proc/{process}/task/{tid}/fd/{descriptor}")).map_err(refused)?;
+        let path = format!("/proc/{process}/task/{tid}/fd/{descriptor}");
         let copied = fs::File::from(copy);
-        let inode = copied.metadata().map_err(refused)?.ino();
-        if link.to_str() != Some(&format!("socket:[{inode}]")) {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let copy = copied.metadata().map(identity).map_err(refused)?;
+        if fs::metadata(path).map(identity).map_err(refused)? != copy {
             return Err(refused(io::Error::other("the thread's descriptors are not its process's")));
         }
         Ok(copied.into())

@@ -24,8 +24,8 @@ impl std::fmt::Debug for Surroundings {
 
 /// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
 /// returned thread is [`crate::Stop::Exec`]. The child gets the default action for SIGPIPE (which the Rust runtime
-/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores), and
-/// the limit of open files from before [`crate::allow_many_files`].
+/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores), for SIGXFSZ the caller's from before
+/// [`crate::ignore_file_size_limit`], and the limit of open files from before [`crate::allow_many_files`].
 ///
 /// # Errors
 /// The command cannot be executed ([`Error::Start`]), or tracing it is refused.
@@ -43,7 +43,7 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
 
-    let open_files = files::inherited();
+    let (open_files, keeps) = (files::inherited(), files::keeps_file_size_signal());
     let (go_read, go_write) = pipe().map_err(fail)?;
     let (error_read, error_write) = pipe().map_err(fail)?;
     // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
@@ -63,6 +63,9 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
             }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGTTOU, libc::SIG_DFL);
+            if !keeps {
+                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            }
             if let Some(group) = surroundings.group {
                 libc::setpgid(0, group);
             }

@@ -5,7 +5,7 @@
 //! id   name     state parent group session terminal foreground flags ...
 //! ```
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 
 use crate::Error;
@@ -40,7 +40,7 @@ impl Stat {
     /// It is gone.
     pub fn read(tid: i32) -> Result<Stat, Error> {
         let path = format!("/proc/{tid}/stat");
-        let text = fs::read(&path).map_err(|cause| Error::Proc { path, cause })?;
+        let text = crate::procfs::read_piece(&path).map_err(|cause| Error::Proc { path, cause })?;
         // SAFETY: a plain call without pointers.
         let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         Ok(Stat::parse(&String::from_utf8_lossy(&text), u64::try_from(ticks).unwrap_or(0)))

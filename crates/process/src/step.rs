@@ -6,8 +6,8 @@ use crate::thread::{Stop, Stopped};
 
 /// The debug register that says which of the others are watched.
 const CONTROL: usize = 7;
-/// In it: the first register is watched, for execution of the byte there.
-const FIRST: u64 = 1;
+/// The debug registers that hold addresses.
+const ADDRESSES: usize = 4;
 
 impl Stopped {
     /// The signals it blocks, as a set: signal 1 is bit 0.
@@ -47,19 +47,19 @@ impl Stopped {
         self.next_stop_while(&mut meanwhile)
     }
 
-    /// Makes it stop, as after [`Stopped::step`], whenever it is about to execute the instruction at this address; with `None`
-    /// no more. No byte is changed: a debug register of the thread is used, which nobody else may use.
+    /// Makes it stop, as after [`Stopped::step`], whenever it is about to execute the instruction at one of these addresses (four at
+    /// most); with none no more. No byte is changed: debug registers of the thread are used, which nobody else may use.
     ///
     /// # Errors
     /// The thread has been killed, or the machine has no debug registers to spare ([`Error::Refused`]).
-    pub fn stop_at(&mut self, address: Option<u64>) -> Result<(), Error> {
-        match address {
-            Some(address) => {
-                ptrace::set_debug_register(self.tid(), 0, address)?;
-                ptrace::set_debug_register(self.tid(), CONTROL, FIRST)
-            }
-            None => ptrace::set_debug_register(self.tid(), CONTROL, 0),
+    pub fn stop_at(&mut self, addresses: impl IntoIterator<Item = u64>) -> Result<(), Error> {
+        let mut control = 0;
+        for (register, address) in addresses.into_iter().take(ADDRESSES).enumerate() {
+            ptrace::set_debug_register(self.tid(), register, address)?;
+            // Watched in this thread, for execution of the byte there.
+            control |= 1 << (2 * register);
         }
+        ptrace::set_debug_register(self.tid(), CONTROL, control)
     }
 }
 
@@ -95,13 +95,13 @@ mod tests {
         assert!(seen.windows(2).all(|pair| pair[0].rip() != pair[1].rip()), "{seen:x?}");
         // Once more, in one go.
         thread.set_registers(&seen[0]).expect("alive");
-        thread.stop_at(Some(seen[4].rip())).expect("debug registers");
+        thread.stop_at([seen[4].rip()]).expect("debug registers");
         let (mut thread, stop) = thread.run_while(0, || {}).expect("alive");
         assert_eq!(
             (stop, thread.registers().expect("alive").rip()),
             (Stop::Signal(libc::SIGTRAP), seen[4].rip())
         );
-        thread.stop_at(None).expect("debug registers");
+        thread.stop_at([]).expect("debug registers");
         let (thread, _) = thread.step(0).expect("alive");
         assert_eq!(thread.registers().expect("alive").rip(), seen[5].rip());
         // SAFETY: a plain system call on a child that was not waited for.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use crate::Error;
+use crate::procfs::read_piece;
 
 /// The ids of a process's threads.
 ///
@@ -57,7 +58,7 @@ impl Status {
     /// It is gone.
     pub fn read(tid: i32) -> Result<Status, Error> {
         let path = format!("/proc/{tid}/status");
-        let text = fs::read(&path).map_err(|cause| match cause.raw_os_error() {
+        let text = read_piece(&path).map_err(|cause| match cause.raw_os_error() {
             Some(libc::ESRCH | libc::ENOENT) => Error::Gone { pid: tid },
             _ => Error::Proc { path, cause },
         })?;
@@ -143,6 +144,19 @@ pub fn children(tid: i32) -> Vec<i32> {
     children
 }
 
+/// Checks that /proc shows this process and its like, by the numbers that it knows them by.
+///
+/// # Errors
+/// It is not mounted, or shows another process namespace.
+pub fn check_proc() -> Result<(), Error> {
+    let wrong = |path: &str, cause| Error::Proc { path: path.to_owned(), cause };
+    let own = fs::read_link("/proc/self").map_err(|cause| wrong("/proc/self", cause))?;
+    if own.to_str().and_then(|own| own.parse().ok()) == Some(std::process::id()) {
+        return Ok(());
+    }
+    Err(wrong("/proc", io::Error::other("it shows the processes of another namespace; mount it anew")))
+}
+
 /// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.
 ///
 /// # Errors
@@ -162,13 +176,30 @@ pub fn blocked_at(tid: i32) -> Result<Option<u64>, Error> {
 
 /// A thread's name.
 pub fn name(tid: i32) -> String {
-    let text = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let text = read_piece(&format!("/proc/{tid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(text.strip_suffix(b"\n").unwrap_or(&text)).into_owned()
+}
+
+/// Whether a process is in the pid namespace of the caller. Where that cannot be told, it is.
+pub fn same_pid_namespace(pid: i32) -> bool {
+    let of = |path: String| fs::read_link(path).ok();
+    match (of(format!("/proc/{pid}/ns/pid")), of("/proc/self/ns/pid".to_owned())) {
+        (Some(other), Some(own)) => other == own,
+        _ => true,
+    }
 }
 
 /// The processor a thread ran on last.
 pub fn processor(tid: i32) -> Option<u32> {
     stat(tid, 39)?.parse().ok()
+}
+
+/// How large the stack of a process may grow, in bytes; 0 where that cannot be told.
+pub fn stack_limit(pid: i32) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is set, and the limit lives through the call that fills it in.
+    let result = unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &mut limit) };
+    if result == 0 { limit.rlim_cur } else { 0 }
 }
 
 /// Where the heap of a process begins, which grows up from there, also if it has none yet (brk(2)).
@@ -178,7 +209,7 @@ pub fn heap_start(tid: i32) -> Option<u64> {
 
 /// A field of a thread's stat file, by its number in proc_pid_stat(5), from 3 on.
 fn stat(tid: i32, field: usize) -> Option<String> {
-    let text = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let text = read_piece(&format!("/proc/{tid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The name, in parentheses, may hold anything; it is field 2.
     let after = text.get(text.rfind(')')? + 1..)?;

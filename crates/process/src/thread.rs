@@ -26,13 +26,13 @@ const SUSPEND_SECCOMP: c_int = 1 << 21;
 /// A traced thread that runs.
 #[derive(Debug)]
 pub struct Running {
-    tid: pid_t,
+    pub(crate) tid: pid_t,
 }
 
 /// A traced thread that is stopped.
 #[derive(Debug)]
 pub struct Stopped {
-    tid: pid_t,
+    pub(crate) tid: pid_t,
 }
 
 /// Why a thread stopped.
@@ -365,18 +365,53 @@ pub fn look_at(tid: pid_t) -> Result<Option<Event>, Error> {
     wait_for(tid, libc::__WALL | libc::WNOHANG)
 }
 
+/// The codes of stops from here on are of events, with the event in the second byte.
+const EVENT: c_int = 1 << 8;
+
 /// News of one traced thread, or with -1 of any.
+///
+/// A stop by a signal is not taken from the kernel before the thread goes on, or the next news is asked for: the signal is
+/// delivered then if the tracer dies, where it would be lost.
 fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
-    let mut status = 0;
-    // SAFETY: `status` is valid for the call.
-    let tid = unsafe { libc::waitpid(wanted, &mut status, flags) };
-    match tid {
-        0 => Ok(None),
-        -1 => match io::Error::last_os_error().raw_os_error() {
+    if let Some((tid, stop)) = ptrace::untaken() {
+        let mut status = 0;
+        // SAFETY: `status` is valid for the call.
+        let taken = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
+        if taken == tid && status != stop {
+            // It has been killed in its stop.
+            return event(tid, status).map(Some);
+        }
+    }
+    let (kind, id) = if wanted == -1 { (libc::P_ALL, 0) } else { (libc::P_PID, wanted as libc::id_t) };
+    let flags = flags | libc::WEXITED | libc::WNOWAIT;
+    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a child are filled.
+    let (result, what, tid, code) = unsafe {
+        let mut info: siginfo_t = std::mem::zeroed();
+        let result = libc::waitid(kind, id, &mut info, flags);
+        (result, info.si_code, info.si_pid(), info.si_status())
+    };
+    if result != 0 {
+        return match io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => Ok(None),
             _ => Err(Error::Gone { pid: wanted }),
-        },
-        tid => event(tid, status).map(Some),
+        };
+    }
+    match (tid, what) {
+        (0, _) => Ok(None),
+        // An event has no signal, and the kernel wants that of an exec to be taken before anything is asked of its thread.
+        (tid, libc::CLD_TRAPPED | libc::CLD_STOPPED) if code < EVENT => {
+            let status = code << 8 | 0x7f;
+            ptrace::set_untaken(tid, status);
+            event(tid, status).map(Some)
+        }
+        (tid, _) => {
+            let mut status = 0;
+            // SAFETY: `status` is valid for the call.
+            match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
+                0 | -1 => Ok(None),
+                tid => event(tid, status).map(Some),
+            }
+        }
     }
 }
 

@@ -194,6 +194,28 @@ guarded:
         .cfi_endproc
         .size   guarded, . - guarded
 
+        .globl  switched
+        .type   switched, @function
+switched:
+        .cfi_startproc
+        cmp     $1, %edi
+        ja      2f
+        mov     %edi, %edi
+        lea     places(%rip), %rax
+        movslq  (%rax,%rdi,4), %rdx
+        add     %rax, %rdx
+        jmp     *%rdx
+        .balign 4
+places: .long   behind - places, 2f - places
+        .byte   0x06, 0x06
+behind: cmpl    $0, %fs:24
+        je      1f
+        lock
+1:      cmpxchg %rdx, (%rdi)
+2:      ret
+        .cfi_endproc
+        .size   switched, . - switched
+
         .type   numbers, @object
 numbers: .quad  0x9090909090909090
         .size   numbers, 8
@@ -245,6 +267,15 @@ fn data_among_code() {
     };
     assert_eq!((before, after), (lock, lock + 5));
     assert!(text.contains("cmpxchg"), "{text}");
+
+    // The same where only a table leads.
+    let (branch, lock) = (at("behind") + 9, at("behind") + 11);
+    [branch, lock, lock + 5].into_iter().for_each(ok);
+    let misplaced = image.check_boundary(lock + 1).unwrap_err();
+    assert!(
+        matches!(misplaced, Misplaced::InsideInstruction { before, after, .. } if (before, after) == (lock, lock + 5)),
+        "{misplaced}"
+    );
 
     // Bytes that would decode as nops, but a symbol says they are data.
     let numbers = at("numbers");

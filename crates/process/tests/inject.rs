@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::{Scratch, have, run};
 use dprobes_process::{
-    Birth, Caller, Error, Event, Machine, Memory, Stop, Stopped, find_syscall, heap_start, keeps_its_id,
-    look_at, low_gaps, low_places, maps, read, shared_memory, thread_id_offset, write,
+    Birth, Caller, Entrance, Error, Event, Machine, Memory, Refuge, Stop, Stopped, find_syscall, heap_start,
+    keeps_its_id, look_at, low_gaps, low_places, maps, read, shared_memory, thread_id_offset, write,
 };
 
 /// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f` forks, `t` makes a thread,
@@ -205,7 +205,7 @@ impl Target {
     }
 
     /// Where a low mapping may go, and where the process enters the kernel.
-    fn room(&self, size: u64) -> (u64, u64) {
+    fn room(&self, size: u64) -> (u64, Entrance) {
         let mappings = maps(self.pid).expect("its mappings");
         let gaps = low_gaps(&mappings, heap_start(self.pid));
         let place = *low_places(&gaps, size, 0x4_0000).first().expect("there is room below 2 GiB");
@@ -258,9 +258,35 @@ fn programs(scratch: &Scratch) -> Vec<(&'static str, PathBuf)> {
 
 const SIZE: u64 = 0x8_0000;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+/// Private memory at an address where nothing is.
+const MAP_LOW: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
-fn begin(thread: Stopped, stop: Stop, syscall: u64) -> Caller {
+fn begin(thread: Stopped, stop: Stop, syscall: Entrance) -> Caller {
     Caller::begin(thread, stop, syscall).unwrap_or_else(|(_, error)| panic!("{error}"))
+}
+
+/// A process can take away what its threads make calls by, at any moment.
+#[test]
+fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
+    let scratch = Scratch::new("inject-gone");
+    for (kind, program) in programs(&scratch) {
+        let target = Target::start(&program);
+        let (place, syscall) = target.room(SIZE);
+        let (thread, _) = target.stop(target.pid);
+        let before = thread.registers().expect("its registers").words();
+        let arguments = [place, SIZE, READ_WRITE as u64, MAP_LOW, !0, 0];
+        let (thread, _, mapped) = thread.call(syscall, libc::SYS_mmap, arguments).expect("it lives");
+        assert_eq!(mapped.expect("there is room"), place, "{kind}");
+        // What can be written cannot be executed; and there is nothing but zeros.
+        let gone = Entrance { refuge: Some(Refuge { stub: place, end: place + SIZE }), ..syscall };
+        let (thread, _, failed) = thread.call(gone, libc::SYS_getpid, [0; 6]).expect("it lives");
+        assert_eq!(failed.expect_err("nothing can be called").raw_os_error(), Some(libc::EFAULT), "{kind}");
+        assert_eq!(thread.registers().expect("its registers").words(), before, "{kind}");
+        let (thread, _, pid) = thread.call(syscall, libc::SYS_getpid, [0; 6]).expect("it lives");
+        assert_eq!(pid.expect("a plain call"), target.pid as u64, "{kind}");
+        thread.resume(0);
+        target.quit();
+    }
 }
 
 #[test]

@@ -160,6 +160,7 @@ impl<'a> Statements<'a> {
             id: self.unsigned(Key::Id, u32::MAX.into()),
             logmax: self.unsigned_or(Key::Logmax, vm::LOG_LIMIT as i128, LOGMAX),
             jmpmax: self.unsigned_or(Key::Jmpmax, u16::MAX.into(), JMPMAX),
+            insmax: self.unsigned_or(Key::Insmax, vm::INSTRUCTION_LIMIT.into(), vm::INSTRUCTIONS),
             excpt_log: self.unsigned_or(Key::ExcptLog, vm::TRACE_LIMIT as i128, EXCPT_LOG),
             autostacktrace: self.yes(Key::Autostacktrace).unwrap_or(false),
             heapmax: self.unsigned_or(Key::Heapmax, vm::HEAP_LIMIT as i128, HEAPMAX),

@@ -122,7 +122,7 @@ impl Diagnostic {
             group = group.element(Level::HELP.message(help.as_str()));
         }
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        renderer.decor_style(DecorStyle::Ascii).render(&[group])
+        printable::laid_out(&renderer.decor_style(DecorStyle::Ascii).render(&[group]))
     }
 
     /// The lines of the places concerned: those of one source together, the primary one's first.
@@ -147,7 +147,7 @@ impl Diagnostic {
             marks = rest;
             if window.len() > MOST_SHOWN {
                 let Position { line, column } = sources.position(first);
-                let origin = Origin::path(source.name.as_str()).line(line).char_column(column);
+                let origin = Origin::path(printable::text(&source.name)).line(line).char_column(column);
                 elements.push(origin.into());
                 for (_, label, _) in here {
                     elements
@@ -157,7 +157,7 @@ impl Diagnostic {
             }
             let start = Span { start: u32::try_from(window.start).unwrap_or(u32::MAX), ..first };
             let mut snippet = Snippet::source(&source.text[window.clone()])
-                .path(source.name.as_str())
+                .path(printable::text(&source.name))
                 .line_start(sources.line(start));
             for (span, label, kind) in here {
                 let clip = |at: u32| (at as usize).clamp(window.start, window.end) - window.start;
@@ -202,14 +202,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// Text from the program without what a terminal would obey.
 pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\'' | '"' | '\\' => shown.push(character),
-            _ => shown.extend(character.escape_debug()),
-        }
-    }
-    shown
+    printable::text(text).into_owned()
 }
 
 /// The messages of one compilation, as they come up.
@@ -298,7 +291,7 @@ mod tests {
 
     #[test]
     fn quoted_text_is_short_and_printable() {
-        assert_eq!(quote("a\u{1b}[31m"), "`a\\u{1b}[31m`");
+        assert_eq!(quote("a\u{1b}[31m"), "`a\\x1b[31m`");
         assert_eq!(quote("say \"it's\""), "`say \"it's\"`");
         assert!(quote(&"x".repeat(500)).len() < 70);
     }

@@ -77,6 +77,7 @@ fn file_header(object: &Object) -> Vec<Statement> {
         (Key::Id, object.id.into(), 0),
         (Key::Logmax, object.logmax as u64, LOGMAX as u64),
         (Key::Jmpmax, object.jmpmax.into(), JMPMAX.into()),
+        (Key::Insmax, object.insmax.into(), vm::INSTRUCTIONS.into()),
         (Key::ExcptLog, object.excpt_log as u64, EXCPT_LOG as u64),
         (Key::Heapmax, object.heapmax as u64, HEAPMAX as u64),
     ];

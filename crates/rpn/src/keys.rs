@@ -73,6 +73,7 @@ keys! {
     Id "id" Place::File, Takes::Number, "a number";
     Logmax "logmax" Place::File, Takes::Number, "a number of bytes";
     Jmpmax "jmpmax" Place::File, Takes::Number, "a number of jumps";
+    Insmax "insmax" Place::File, Takes::Number, "a number of instructions";
     ExcptLog "excpt_log" Place::File, Takes::Number, "a number of bytes";
     Autostacktrace "autostacktrace" Place::File, Takes::Word(&["yes", "no"]), "`yes` or `no`";
     Heapmax "heapmax" Place::File, Takes::Number, "a number of bytes";

@@ -107,7 +107,7 @@ impl Failure {
 ///
 /// # Errors
 ///
-/// [`Failure`] with all that is wrong: a file that cannot be read, is larger than 1 MiB or is not UTF-8, or
+/// [`Failure`] with all that is wrong: a file that cannot be read, is larger than 8 MiB or is not UTF-8, or
 /// what the program has wrong.
 pub fn compile(path: &Path, options: &Options) -> Result<Compiled, Failure> {
     compile_with(&DiskFiles, path, options)

@@ -51,6 +51,8 @@ pub struct Object {
     pub logmax: usize,
     /// Jumps a handler may take in one run, at most 65535.
     pub jmpmax: u32,
+    /// Instructions a handler may execute in one run, at most 2^30.
+    pub insmax: u32,
     /// Bytes of stack traces that a handler may collect in one run (`excpt_log =`), at most 32 KiB.
     pub excpt_log: usize,
     /// Whether every exception leaves a stack trace.

@@ -30,6 +30,7 @@ fn pieces() -> impl Strategy<Value = String> {
         "major",
         "logmax",
         "jmpmax",
+        "insmax",
         "offset",
         "address",
         "main",
@@ -237,13 +238,13 @@ fn object() -> impl Strategy<Value = Object> {
         prop::sample::select(vec![ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule]),
         prop::sample::select(Arch::ALL),
         (any::<u16>(), any::<u16>(), 0..=65535u32, any::<u32>(), 0..=32768usize, 0..=65535u32),
-        (0..=32768usize, any::<bool>(), 0..=16384usize),
+        (0..=32768usize, any::<bool>(), 0..=16384usize, 0..=1_073_741_824u32),
     );
     let bodies =
         prop::collection::vec((prop::option::of(probe()), prop::collection::vec(draft(), 0..20)), 1..6);
     (header, probe(), bodies).prop_map(|((module, kind, arch, numbers, more), first, mut bodies)| {
         let (vars, gvars, major, id, logmax, jmpmax) = numbers;
-        let (excpt_log, autostacktrace, heapmax) = more;
+        let (excpt_log, autostacktrace, heapmax, insmax) = more;
         bodies.push((Some(first), Vec::new()));
         let mut object = Object {
             module,
@@ -255,6 +256,7 @@ fn object() -> impl Strategy<Value = Object> {
             id,
             logmax,
             jmpmax,
+            insmax,
             excpt_log,
             autostacktrace,
             heapmax,

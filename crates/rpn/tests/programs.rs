@@ -116,9 +116,26 @@ fn a_file_that_is_not_there_or_is_no_text_is_said_to_be_so() {
     let path = directory.path().join("a.rpn");
     fs::write(&path, b"name = a \xff").expect("it can be written");
     assert!(message(&path).is_err_and(|text| text.contains("its byte 9 is not UTF-8")));
-    fs::write(&path, vec![b' '; (1 << 20) + 1]).expect("it can be written");
-    assert!(message(&path).is_err_and(|text| text.contains("it is larger than 1048576 bytes")));
+    fs::write(&path, vec![b' '; (8 << 20) + 1]).expect("it can be written");
+    assert!(message(&path).is_err_and(|text| text.contains("it is larger than 8388608 bytes")));
     assert!(message(directory.path()).is_err());
+}
+
+/// One for each function of a large module, each with a handler and a comment: more than a megabyte of text.
+#[test]
+fn twenty_thousand_probes_are_one_program() {
+    let probe = |number: u64| {
+        format!(
+            "// function number {number}, called by whoever\noffset = {number:#x}\n  push r, rdi\n  push r, rsi\n  log 2\n"
+        )
+    };
+    let text: String = std::iter::once("name = a\n".to_owned()).chain((0..20_000).map(probe)).collect();
+    assert!(text.len() > 1 << 20);
+    let compiled = dprobes_rpn::compile_text("a.rpn", &text, &Options::default());
+    assert_eq!(
+        compiled.map_err(|failure| failure.render(false)).map(|it| it.object.probes.len()),
+        Ok(20_000)
+    );
 }
 
 /// Colour is for terminals; it changes nothing of the text.

@@ -27,7 +27,7 @@ pub(crate) fn place(items: Items, record: &Record, out: &mut Vec<u8>) {
     }
     if items.contains(Items::PROCNAME) {
         out.extend_from_slice(b" name=");
-        out.extend(record.name.chars().flat_map(char::escape_default).map(|shown| shown as u8));
+        out.extend_from_slice(printable::text(&record.name).as_bytes());
     }
     if items.contains(Items::PID) {
         out.extend_from_slice(b" pid=");
@@ -56,7 +56,9 @@ pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
     }
     if items.contains(Items::TSC) {
         out.extend_from_slice(b" tsc=");
-        hexadecimal(record.seconds(), word, out);
+        // Eight digits for each, whatever the word: later than 2106 the seconds have more.
+        let width = if record.seconds() > u64::from(u32::MAX) { 8 } else { 4 };
+        hexadecimal(record.seconds(), width, out);
         out.push(b':');
         hexadecimal(record.microseconds().into(), 4, out);
     }

@@ -1,7 +1,7 @@
 //! A record as the original wrote it to the kernel log.
 //!
 //! ```text
-//! DProbes(1,2) cpu=0 name=ls pid=4711 uid=0 cs=33 eip=00007f0012345678 ss=2b esp=00007ffc00001000 tsc=00000000672f0a10:0003c1b2
+//! DProbes(1,2) cpu=0 name=ls pid=4711 uid=0 cs=33 eip=00007f0012345678 ss=2b esp=00007ffc00001000 tsc=672f0a10:0003c1b2
 //! DProbes(1,2)  0x00000000 : 10270000 00000000 61620a             : .'......ab.
 //! ```
 //!
@@ -163,8 +163,8 @@ mod tests {
         };
         assert_eq!(
             text(&record, Items::ALL),
-            "DProbes(1,2) cpu=3 name=a b\\n pid=4711 uid=1000 cs=33 eip=00007f0012345678 ss=2b \
-             esp=00007ffc00001000 tsc=00000000672f0a10:0003c1b2\n\
+            "DProbes(1,2) cpu=3 name=a b\\x0a pid=4711 uid=1000 cs=33 eip=00007f0012345678 ss=2b \
+             esp=00007ffc00001000 tsc=672f0a10:0003c1b2\n\
              DProbes(1,2)  0x00000000 : 30313233 34353637 38396162 63646566 : 0123456789abcdef\n\
              DProbes(1,2)  0x00000010 : 6700ff                              : g..\n"
         );

@@ -2,6 +2,13 @@
 
 use crate::{Exception, Op, Word};
 
+/// What leaves the loop before an instruction when it is time to see whether the run may go on. No program can raise it:
+/// codes that the interpreter raises have no upper half, and `rx` does not come this way.
+pub(crate) const PAUSE: Exception = Exception { code: u64::MAX, parm1: 1, parm2: 0 };
+
+/// Instructions between two pauses.
+const PAUSE_EVERY: u32 = 4096;
+
 /// The bytecode of a program and the place in it.
 pub(crate) struct Code<'a> {
     bytes: &'a [u8],
@@ -9,18 +16,25 @@ pub(crate) struct Code<'a> {
     next: usize,
     /// The offset of the current instruction.
     start: usize,
+    /// Instructions that may be executed before the next pause.
+    left: u32,
+    /// Instructions that may be executed after it.
+    later: u32,
     /// Instructions read.
     #[cfg(test)]
     pub(crate) count: u64,
 }
 
 impl<'a> Code<'a> {
-    /// The code `bytes`, to be run from `entry` on.
-    pub(crate) fn new(bytes: &'a [u8], entry: usize) -> Code<'a> {
+    /// The code `bytes`, to be run from `entry` on, for so many instructions.
+    pub(crate) fn new(bytes: &'a [u8], entry: usize, instructions: u32) -> Code<'a> {
+        let left = instructions.min(PAUSE_EVERY);
         Code {
             bytes,
             next: entry,
             start: entry,
+            left,
+            later: instructions - left,
             #[cfg(test)]
             count: 0,
         }
@@ -46,11 +60,19 @@ impl<'a> Code<'a> {
         if crate::stopped::is_due(self.count) {
             return Err(crate::stopped::STOPPED);
         }
+        self.left = self.left.checked_sub(1).ok_or(PAUSE)?;
         let [byte] = self.bytes()?;
         let op = Op::from_byte(byte).ok_or_else(|| self.invalid())?;
         #[cfg(test)]
         (self.count += 1);
         Ok(op)
+    }
+
+    /// After a pause: whether any instruction may still be executed.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.left = self.later.min(PAUSE_EVERY);
+        self.later -= self.left;
+        self.left > 0
     }
 
     /// Reads `N` bytes.

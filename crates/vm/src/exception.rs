@@ -28,15 +28,15 @@ impl Exception {
     pub const INVALID_ADDR: u16 = 0x0001;
     /// A selector that `seg2lin` could not use. `parm1`: the selector.
     pub const SEG_FAULT: u16 = 0x0002;
-    /// One jump more than allowed. `parm1`: `jmpmax`.
+    /// One jump more than allowed (`parm1`: `jmpmax`), or one instruction (`parm1`: `insmax`, `parm2`: 1).
     pub const JMP_MAX: u16 = 0x0004;
     /// A call nested too deep (`parm1`: [`crate::CALL_DEPTH`]), a `ret` without a call (`parm1`: 0), or one call
     /// more than a run may make (`parm1`: [`crate::CALL_LIMIT`]). The manual's table calls it CALL_MAX too.
     pub const CALL_STACK_OVERFLOW: u16 = 0x0010;
     /// A division by zero.
     pub const DIVIDE_BY_ZERO: u16 = 0x0020;
-    /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4 exit facility;
-    /// `parm2`: the operand.
+    /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4 exit facility,
+    /// 5 segment register; `parm2`: the operand.
     pub const INVALID_OPERAND: u16 = 0x0040;
     /// Not an instruction, or one that the machine refuses. `parm1`: the opcode, or 0 past the end of the code;
     /// `parm2`: its offset in the code.
@@ -63,7 +63,7 @@ impl Exception {
     /// No exception: what `push x` pushes where none was raised.
     pub(crate) const NONE: Exception = Exception { code: 0, parm1: 0, parm2: 0 };
 
-    /// An operand out of range: of kind `kind` (1 to 4), with that value.
+    /// An operand out of range: of kind `kind` (1 to 5), with that value.
     #[cold]
     pub(crate) const fn operand(kind: u64, value: u64) -> Exception {
         Exception::new(Exception::INVALID_OPERAND, kind, value)

@@ -4,7 +4,7 @@ use crate::code::Code;
 use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
 use crate::resume::Middle;
 use crate::stack::Stack;
-use crate::{CALL_LIMIT, Exception, JUMP_LIMIT, Program, Register, RegisterSet, Word};
+use crate::{CALL_LIMIT, Exception, INSTRUCTION_LIMIT, JUMP_LIMIT, Program, Register, RegisterSet, Word};
 
 /// `parm1` of INVALID_OPERAND: a bit position.
 const POSITION: u64 = 3;
@@ -40,6 +40,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         frames: &'s mut Frames,
     ) -> Flow<'a, 's, WIDE> {
         let jmpmax = program.jmpmax.min(JUMP_LIMIT);
+        let insmax = program.insmax.min(INSTRUCTION_LIMIT);
         // Stack traces show nothing else of the outermost level.
         frames[0].set_handler(None);
         let calls = middle.calls();
@@ -47,7 +48,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
             *frame = Frame::new(call.callee as usize, call.back as usize, 0);
         }
         Flow {
-            code: Code::new(program.code, middle.offset),
+            code: Code::new(program.code, middle.offset, insmax.saturating_sub(middle.instructions)),
             stack,
             frames,
             depth: calls.len(),

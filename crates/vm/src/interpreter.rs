@@ -5,12 +5,13 @@
 //! until it is dealt with.
 
 use crate::arithmetic as bits;
+use crate::code::PAUSE;
 use crate::flow::Flow;
 use crate::frame::slot;
 use crate::hit::Hit;
 use crate::log::{Log, Token};
 use crate::machine::Machine;
-use crate::outside::outside;
+use crate::outside::{outside, spent};
 use crate::resume::{Middle, resume};
 use crate::stack::Stack;
 use crate::state::State;
@@ -19,6 +20,8 @@ use crate::{End, Exception, Op, Outcome, Program, Register, RegisterSet, Word};
 
 /// `parm1` of INVALID_OPERAND: an exit facility.
 const FACILITY: u64 = 4;
+/// `parm1` of INVALID_OPERAND: what a segment register does not take.
+const SELECTOR: u64 = 5;
 
 /// The most jumps that one run can take, whatever `jmpmax` says.
 pub const JUMP_LIMIT: u32 = 65_535;
@@ -31,12 +34,22 @@ pub const CALL_LIMIT: u32 = 65_535;
 /// ends the run even where a handler is set.
 pub const HANDLER_LIMIT: u32 = 1024;
 
+/// The most instructions that one run can execute, whatever `insmax` says.
+pub const INSTRUCTION_LIMIT: u32 = 1 << 30;
+
+/// Instructions that one run may execute where a program does not say: far more than a handler is meant to take, and
+/// done in a fraction of a second.
+pub const INSTRUCTIONS: u32 = 1 << 24;
+
 /// Runs the handler that begins at `entry` in the program's code, for one hit.
 ///
-/// Whatever the code holds, it ends after at most
-/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()` instructions: between two jumps, calls,
+/// Whatever the code holds, it ends after at most `insmax` instructions. It does so after at most
+/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()` anyway: between two jumps, calls,
 /// returns or exceptions the offset only grows, and there are no more returns than calls. An instruction takes a
 /// bounded time: at most 1024 words of the stack, or the whole of the log, the heap or the stack trace buffer.
+///
+/// A run that takes long asks the machine now and then whether it is to end ([`Machine::is_over`]); then it ends as if
+/// `insmax` were reached.
 ///
 /// The handler's log is [`State::log`] afterwards, its stack traces are [`State::trace`].
 pub fn run<M: Machine>(program: &Program<'_>, entry: usize, state: &mut State, machine: &mut M) -> Outcome {
@@ -68,6 +81,12 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
             Err(exception) if exception == crate::stopped::STOPPED => {
                 crate::stopped::capture(&mut flow, &mut hit);
                 break End::Abort;
+            }
+            Err(exception) if exception == PAUSE => {
+                if flow.code.go_on() && !hit.machine.is_over() {
+                    continue;
+                }
+                break spent(program, &mut flow, &mut hit);
             }
             Err(exception) => Stop::Exception(exception),
         };
@@ -280,8 +299,11 @@ fn execute<M: Machine, const WIDE: bool>(
                 if !register.can_pop() {
                     return Err(flow.code.invalid());
                 }
-                let value = flow.stack.pop();
-                hit.machine.set_register(register, cut(register, value));
+                let value = cut(register, flow.stack.pop());
+                if !hit.machine.takes(register, value) {
+                    return Err(Exception::operand(SELECTOR, value));
+                }
+                hit.machine.set_register(register, value);
             }
 
             // Data.

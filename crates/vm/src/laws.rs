@@ -3,8 +3,8 @@
 use crate::machine::Machine;
 use crate::test_machine::{Region, TestMachine};
 use crate::{
-    CALL_LIMIT, End, Exception, HANDLER_LIMIT, JUMP_LIMIT, LOG_LIMIT, Op, Operand, Outcome, Point, Program,
-    Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
+    CALL_LIMIT, End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, JUMP_LIMIT, LOG_LIMIT, Op, Operand,
+    Outcome, Point, Program, Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,6 +17,7 @@ pub(crate) struct Start {
     code: Vec<u8>,
     pub(crate) entry: usize,
     jmpmax: u32,
+    insmax: u32,
     logmax: usize,
     mask: u16,
     excpt_log: usize,
@@ -58,6 +59,7 @@ impl Start {
             word: self.word,
             code: &self.code,
             jmpmax: self.jmpmax,
+            insmax: self.insmax,
             logmax: self.logmax,
             mask: self.mask,
             locals: &locals,
@@ -85,7 +87,8 @@ impl Start {
         let has = |op: Op| self.code.contains(&(op as u8));
         let calls = if has(Op::Call) { u64::from(CALL_LIMIT) } else { 0 };
         let handlers = if has(Op::Sx) { u64::from(HANDLER_LIMIT) } else { 0 };
-        (jumps + 2 * calls + handlers + 1) * self.code.len() as u64
+        let all = (jumps + 2 * calls + handlers + 1) * self.code.len() as u64;
+        all.min(self.insmax.min(INSTRUCTION_LIMIT).into())
     }
 }
 
@@ -143,8 +146,14 @@ fn interesting(word: Word) -> impl Strategy<Value = u64> {
 pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
     let distance = -40..40_i64;
     let register = proptest::sample::select(Register::ALL);
-    // Pushes are as frequent as all else, so that the stack holds something.
-    let row = prop_oneof![Just(*Op::Push.row()), proptest::sample::select(TABLE)];
+    // Pushes are as frequent as all else, so that the stack holds something. Stack traces are written and dropped often
+    // enough for the buffer to be in any state.
+    let tracing = [Op::LogSt, Op::PopStp, Op::PushStp, Op::Call].map(|op| *op.row());
+    let row = prop_oneof![
+        9 => Just(*Op::Push.row()),
+        9 => proptest::sample::select(TABLE),
+        2 => proptest::sample::select(tracing.to_vec()),
+    ];
     (row, interesting(word), distance, register, any::<u8>()).prop_map(
         move |(row, value, distance, register, byte)| {
             let operand = match row.operand {
@@ -169,15 +178,23 @@ pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strat
         // Mostly what is not masked, so that handlers are called.
         let mask = prop_oneof![3 => Just(0xffff), 1 => any::<u16>()];
         let excpt_log = prop_oneof![0..200_usize, 0..2 * TRACE_LIMIT];
-        let limits = (entry, 0..300_u32, logmax, mask, excpt_log, any::<bool>(), 0..100_usize);
+        // Around the first pauses, too few, and enough.
+        let insmax = prop_oneof![
+            1 => 0..60_u32,
+            1 => (1..3_u32, 0..3_u32).prop_map(|(pauses, more)| 4096 * pauses + more - 1),
+            2 => Just(20_000),
+        ];
+        let jumps = prop_oneof![7 => 0..300_u32, 1 => Just(JUMP_LIMIT)];
+        let limits = (entry, (jumps, insmax), logmax, mask, excpt_log, any::<bool>(), 0..100_usize);
         (code(word), limits, variables(), variables(), machine(word)).prop_map(
             move |(code, limits, locals, globals, machine)| {
-                let (entry, jmpmax, logmax, mask, excpt_log, autostacktrace, heap) = limits;
+                let (entry, (jmpmax, insmax), logmax, mask, excpt_log, autostacktrace, heap) = limits;
                 Start {
                     word,
                     code,
                     entry,
                     jmpmax,
+                    insmax,
                     logmax,
                     mask,
                     excpt_log,
@@ -198,7 +215,7 @@ fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
     prop_assert!(state.steps <= start.bound(), "{} instructions", state.steps);
     prop_assert!(finish.log.len() <= start.logmax.min(LOG_LIMIT));
     prop_assert!(finish.trace.len() <= start.excpt_log.min(TRACE_LIMIT));
-    if !start.code.contains(&(Op::PopStp as u8)) && !finish.trace.is_empty() {
+    if !finish.trace.is_empty() {
         let read = read_traces(&finish.trace, start.word);
         prop_assert!(read.is_some(), "{:02x?}", finish.trace);
     }
@@ -332,7 +349,7 @@ proptest! {
         code.extend(&address.to_le_bytes()[..word.bytes()]);
         code.extend([if string { Op::LogStr } else { Op::LogMrf } as u8, Op::Exit as u8]);
         let start = Start {
-            word, code, entry: 0, jmpmax: 0, logmax, mask: 0xffff, excpt_log: 0, autostacktrace: false, heap: 0,
+            word, code, entry: 0, jmpmax: 0, insmax: 4, logmax, mask: 0xffff, excpt_log: 0, autostacktrace: false, heap: 0,
             locals: Vec::new(), globals: Vec::new(), machine,
         };
         let (bytes, exception, fault) =

@@ -10,7 +10,7 @@
 //!
 //! * `no_std`, no allocation, no `unsafe`: the same code runs in the tracer and inside a probed process.
 //! * Any byte string is a valid input: the interpreter is safe and bounded on random bytecode.
-//! * A handler's run time is bounded: jumps by `jmpmax`, calls by [`CALL_DEPTH`] and [`CALL_LIMIT`], exceptions that
+//! * A handler's run time is bounded: instructions by `insmax`, jumps by `jmpmax`, calls by [`CALL_DEPTH`] and [`CALL_LIMIT`], exceptions that
 //!   are taken by [`HANDLER_LIMIT`], the log by `logmax`; every other instruction moves forward. [`run`] states the
 //!   bound.
 //! * The word is that of the probed program: 8 bytes for x86-64, 4 for i386 ([`Word`]). In a word of 4 bytes
@@ -63,18 +63,22 @@
 //!   masked has not. The offset of a handler is looked at by `sx`.
 //! * `rx` of a masked code, or of none, does nothing; of a masked code that is not maskable it ends the run. What is on
 //!   the stack stays, and nothing is pushed: it is what the handler finds.
+//! * An instruction counts towards `insmax` when it is begun, whether it then raises an exception or not. One more than
+//!   `insmax` raises JMP_MAX, whose second parameter is 1 then, and ends the run: no handler takes it.
 //! * Going to a handler is no jump: `jmpmax` does not count it, [`HANDLER_LIMIT`] does. After JMP_MAX no jump is left.
 //! * A logging succeeds when all of its record fits and nothing faults; only then the previous log pointer follows. All
 //!   loggings move it alike. `pop lp` sets both pointers.
-//! * `pop lp` and `pop stp` beyond the end add zeros, as far as `logmax` (then LOG_OVERFLOW) and `excpt_log` reach:
-//!   nothing of an earlier run, and nothing that was dropped, comes back.
+//! * `pop lp` beyond the end adds zeros, as far as `logmax` (then LOG_OVERFLOW) reaches: nothing of an earlier run, and
+//!   nothing that was dropped, comes back.
+//! * `pop stp` drops the traces that end behind the value, whole: the stack trace pointer is always at the end of the
+//!   header or of a trace. A value beyond it changes nothing.
 //! * Stack registers are slots, 0 to 1023; both start at 0, the slot above 1023. What sets them is taken modulo 1024.
 //! * A trace shows the last exception and the handler that is set when it is written: with `autostacktrace` before the
 //!   handler is called, its information being on the stack already. `rx` is traced too. Of a masked exception that
 //!   ends the run the trace shows the one before. Variables that there are not are not shown. The outermost level is
 //!   no frame.
-//! * Once a trace did not fit, none is written until `purge st` or `pop stp`. The count of traces in the header is of
-//!   those that have been begun; `pop stp` does not lower it. Numbers in the header are cut to 16 bits.
+//! * Once a trace did not fit, none is written until `purge st`, or until `pop stp` drops something. The count of traces in
+//!   the header is of those that have been begun and not dropped. Numbers in the header are cut to 16 bits.
 //! * A heap block's handle is the number of its `malloc`; there are [`HEAP_BLOCKS`] at most. Values move one by one: what
 //!   came before one that is outside of the block stays moved, and that one is not popped.
 //! * What a machine refuses is not an instruction: a register, a port, `cpuid`, `push task`, `callk`. The leaf, number or
@@ -108,7 +112,7 @@ mod word;
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
 pub use frame::CALL_DEPTH;
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
-pub use interpreter::{CALL_LIMIT, HANDLER_LIMIT, JUMP_LIMIT, run};
+pub use interpreter::{CALL_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT, run};
 pub use log::LOG_LIMIT;
 pub use machine::{Fault, Lent, Machine};
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};

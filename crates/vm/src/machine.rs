@@ -38,6 +38,12 @@ pub trait Machine {
         None
     }
 
+    /// Whether a register that may be popped can be set to a value: a segment register takes 0, and selectors of segments that are
+    /// there. What it does not take raises [`crate::Exception::INVALID_OPERAND`].
+    fn takes(&mut self, _register: Register, _value: u64) -> bool {
+        true
+    }
+
     /// Sets a register that may be popped ([`Register::can_pop`]). The value is already cut to the register's
     /// name: an i386 name carries 32 bits, and in a 64-bit program the register's upper half becomes 0.
     fn set_register(&mut self, register: Register, value: u64);
@@ -77,6 +83,11 @@ pub trait Machine {
 
     /// Writes the low `size` bytes, 1, 2 or 4, of a value to a port. Whether it did.
     fn write_port(&mut self, _port: u16, _size: usize, _value: u32) -> bool {
+        false
+    }
+
+    /// Whether the run is to end, since its probe is taken out. A run that takes long asks every few thousand instructions.
+    fn is_over(&mut self) -> bool {
         false
     }
 

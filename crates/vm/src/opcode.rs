@@ -277,7 +277,7 @@ instructions! {
     0x80 CopySbpImm "copy sbp" S16 0 0 Internal "Sets the element n from the stack base to the top.";
     0x81 CopyTspImm "copy tsp" S16 0 0 Internal "Sets the element n from the top to the top.";
     0x82 PushStp "push stp" None 0 1 Tracing "Pushes the stack trace pointer: bytes in the stack trace buffer.";
-    0x83 PopStp "pop stp" None 1 0 Tracing "Pops the stack trace pointer. What is behind it is dropped; what it passes is zeros.";
+    0x83 PopStp "pop stp" None 1 0 Tracing "Pops the stack trace pointer. Traces that end behind it are dropped.";
     0x84 SaveSbp "save sbp" None 0 1 Internal "Pushes the stack base pointer: a slot.";
     0x85 RestoreSbp "restore sbp" None 1 0 Internal "Pops the stack base pointer.";
     0x86 SaveTsp "save tsp" None 0 1 Internal "Pushes the slot of the top before.";

@@ -11,7 +11,9 @@ use crate::log::Log;
 use crate::machine::{Lent, Machine};
 use crate::trace::View;
 use crate::variables::{GLOBAL, LOCAL, Variables};
-use crate::{End, Exception, HANDLER_LIMIT, NON_MASKABLE, Op, Program, Register, Shape, Word};
+use crate::{
+    End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, NON_MASKABLE, Op, Program, Register, Shape, Word,
+};
 
 /// Does what the loop was left for. Gives the flow back and, if the handler has ended, how.
 #[cold]
@@ -36,6 +38,31 @@ pub(crate) fn outside<'a, 's, M: Machine, const WIDE: bool>(
     (flow, end)
 }
 
+/// Ends a run that may execute no more instructions. No handler takes the exception: it could not run.
+#[cold]
+#[inline(never)]
+pub(crate) fn spent<M: Machine, const WIDE: bool>(
+    program: &Program<'_>,
+    flow: &mut Flow<'_, '_, WIDE>,
+    hit: &mut Hit<'_, '_, M, WIDE>,
+) -> End {
+    let insmax = program.insmax.min(INSTRUCTION_LIMIT);
+    let exception = Exception::new(Exception::JMP_MAX, insmax.into(), 1);
+    if hit.mask & Exception::JMP_MAX != 0 {
+        tell(exception, flow);
+        hit.aside().last = exception;
+    }
+    trace_automatically(program, flow, hit);
+    End::Exception(exception)
+}
+
+/// Pushes what there is to know of an exception.
+fn tell<const WIDE: bool>(exception: Exception, flow: &mut Flow<'_, '_, WIDE>) {
+    for value in [exception.parm2, exception.parm1, exception.code] {
+        flow.stack.push(value);
+    }
+}
+
 /// Raises an exception of the interpreter's own. One that is masked ends the handler: those that are maskable come
 /// here only where nothing else is left to do.
 fn raise<M: Machine, const WIDE: bool>(
@@ -53,9 +80,7 @@ fn raise<M: Machine, const WIDE: bool>(
         }
         return Some(End::Exception(exception));
     }
-    for value in [exception.parm2, exception.parm1, exception.code] {
-        flow.stack.push(value);
-    }
+    tell(exception, flow);
     dispatch(program, exception, flow, hit)
 }
 
@@ -138,12 +163,12 @@ fn instruction<M: Machine, const WIDE: bool>(
 
         // Stack tracing.
         Op::LogSt => trace(program, flow, hit),
-        Op::PurgeSt => hit.aside().trace.set_length(0, 0),
+        Op::PurgeSt => hit.aside().trace.clear(),
         Op::TraceLv => flow.frame().locals = pop_range(flow),
         Op::TraceGv => flow.frame().globals = pop_range(flow),
         Op::TracePv => flow.frame().elements = pop_range(flow),
         Op::PushStp => flow.stack.push(hit.aside().trace.length() as u64),
-        Op::PopStp => hit.aside().trace.set_length(flow.stack.pop(), program.excpt_log),
+        Op::PopStp => hit.aside().trace.set_length(word, flow.stack.pop()),
 
         // The heap.
         Op::Malloc => {

@@ -1,6 +1,6 @@
 //! What every handler of a program shares, and how one of them can end.
 
-use crate::{DEFAULT_MASK, Exception, Word};
+use crate::{DEFAULT_MASK, Exception, INSTRUCTIONS, Word};
 use core::sync::atomic::AtomicU64;
 
 /// A program, ready to run. Any bytecode and any limits are safe.
@@ -15,6 +15,9 @@ pub struct Program<'a> {
     pub code: &'a [u8],
     /// Jumps that one run may take; above [`crate::JUMP_LIMIT`] it means that limit.
     pub jmpmax: u32,
+    /// Instructions that one run may execute; above [`crate::INSTRUCTION_LIMIT`] it means that limit. The next one ends the
+    /// run as one jump too many does.
+    pub insmax: u32,
     /// Bytes that one run may log; above [`crate::LOG_LIMIT`] it means that limit.
     pub logmax: usize,
     /// The exceptions that are raised: the bits of their x-fields. [`crate::DEFAULT_MASK`] where none is set.
@@ -41,6 +44,7 @@ impl Default for Program<'_> {
             word: Word::default(),
             code: &[],
             jmpmax: 256,
+            insmax: INSTRUCTIONS,
             logmax: 1024,
             mask: DEFAULT_MASK,
             locals: &[],
@@ -74,7 +78,7 @@ pub enum End {
     /// `exit`: the log is kept.
     Exit,
     /// `exit 1`, `2` or `3`: the log is kept and a debug facility is called: the kernel's debugger, a crash dump,
-    /// a core dump of the process.
+    /// a core dump of the process. Before the first two the probe is removed.
     ExitTo(u8),
     /// `abort`: the log is dropped, the hit counts.
     Abort,

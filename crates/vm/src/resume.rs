@@ -25,6 +25,8 @@ pub struct Middle<'a> {
     pub calls_made: u32,
     /// Jumps that were taken.
     pub jumps: u32,
+    /// Instructions that were executed. 0 will do where a run cannot reach `insmax`.
+    pub instructions: u32,
     /// What has been logged.
     pub log: &'a [u8],
     /// Bytes logged when the last logging that succeeded had ended: the previous log pointer.

@@ -47,7 +47,7 @@ impl Aside {
     pub(crate) fn clear(&mut self) {
         (self.last, self.handled) = (Exception::NONE, 0);
         self.heap.clear();
-        self.trace.set_length(0, 0);
+        self.trace.clear();
     }
 }
 

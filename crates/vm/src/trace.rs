@@ -1,4 +1,7 @@
 //! Stack traces: what a handler was doing, written for whoever debugs it. The layout: [`crate::State::trace`].
+//!
+//! Whatever a handler does, the buffer is laid out like that: it is empty, or a header and the traces that the header
+//! counts. So the stack trace pointer is only ever at an end: of the header or of a trace.
 
 use crate::frame::{Frame, Range};
 use crate::stack::STACK_WORDS;
@@ -73,14 +76,26 @@ impl Trace {
         self.length
     }
 
-    /// Sets the stack trace pointer, at most to `limit`, the buffer's end. What is behind is dropped; what it passes is
-    /// zeros.
-    pub(crate) fn set_length(&mut self, length: u64, limit: usize) {
-        let length = length.min(limit.min(TRACE_LIMIT) as u64) as usize;
-        if length > self.length {
-            self.bytes[self.length..length].fill(0);
+    /// Empties the buffer.
+    pub(crate) fn clear(&mut self) {
+        (self.length, self.full) = (0, false);
+    }
+
+    /// Sets the stack trace pointer. Traces that end behind it are dropped, and so is the header where it does. A
+    /// pointer behind the last trace changes nothing.
+    pub(crate) fn set_length(&mut self, word: Word, length: u64) {
+        if length >= self.length as u64 {
+            return;
         }
-        (self.length, self.full) = (length, false);
+        let kept = ends(word, self.bytes()).take_while(|&end| end as u64 <= length);
+        let (traces, end) = kept.enumerate().last().unwrap_or((0, 0));
+        if end != 0
+            && let Some([.., low, high]) =
+                header_of(self.bytes()).and_then(|header| self.bytes.get_mut(..header))
+        {
+            [*low, *high] = (traces as u16).to_le_bytes();
+        }
+        (self.length, self.full) = (end, false);
     }
 
     /// Writes a trace, behind a header if it is the first. What does not fit is left out, from its first part on; after
@@ -119,7 +134,7 @@ impl Writer<'_> {
             self.word(word, value)?;
         }
         self.prefix(Token::Frames, view.calls.len())?;
-        self.count_trace(&view.point);
+        self.count_trace();
         view.calls.iter().rev().try_for_each(|frame| self.frame(word, frame, view))
     }
 
@@ -138,12 +153,9 @@ impl Writer<'_> {
         self.prefix(Token::Traces, 0)
     }
 
-    /// Counts one more trace in the header, unless the stack trace pointer was set so that there is none.
-    fn count_trace(&mut self, point: &Point<'_>) {
-        let header = HEADER + name(point).len();
-        if self.length >= header
-            && let [.., low, high] = &mut self.bytes[..header]
-        {
+    /// Counts one more trace in the header.
+    fn count_trace(&mut self) {
+        if let Some([.., low, high]) = header_of(self.bytes).and_then(|header| self.bytes.get_mut(..header)) {
             let count = u16::from_le_bytes([*low, *high]).saturating_add(1);
             [*low, *high] = count.to_le_bytes();
         }
@@ -210,4 +222,36 @@ impl Writer<'_> {
 /// The module's name as the header has it: no more of it than the buffer could hold.
 fn name<'a>(point: &Point<'a>) -> &'a [u8] {
     &point.module[..point.module.len().min(TRACE_LIMIT)]
+}
+
+/// The number in the prefix at `offset`.
+fn number(bytes: &[u8], offset: usize) -> Option<usize> {
+    match bytes.get(offset..)? {
+        [_, low, high, ..] => Some(u16::from_le_bytes([*low, *high]).into()),
+        _ => None,
+    }
+}
+
+/// The end of the header that `bytes` begin with, if they do.
+fn header_of(bytes: &[u8]) -> Option<usize> {
+    let end = HEADER + number(bytes, 0)?;
+    (end <= bytes.len()).then_some(end)
+}
+
+/// Where what is in the buffer ends: the header, then each whole trace.
+fn ends(word: Word, bytes: &[u8]) -> impl Iterator<Item = usize> {
+    core::iter::successors(header_of(bytes), move |&end| trace_end(word, bytes, end))
+}
+
+/// The end of the trace that begins at `start`, if all of it is there.
+fn trace_end(word: Word, bytes: &[u8], start: usize) -> Option<usize> {
+    let frames = start + 4 * word.bytes();
+    let mut end = frames + PREFIX;
+    for _ in 0..number(bytes, frames)? {
+        end += 2 * word.bytes();
+        for _ in [Token::Elements, Token::Locals, Token::Globals] {
+            end += PREFIX + number(bytes, end)? * word.bytes();
+        }
+    }
+    (end <= bytes.len()).then_some(end)
 }

@@ -21,12 +21,14 @@ const EXCEPTIONS: [&str; 11] = [
 ];
 
 /// The boundaries of the language, each of which a case says (`SHOWS`) that it is there for.
-const BOUNDARIES: [&str; 14] = [
+const BOUNDARIES: [&str; 16] = [
     "the stack wraps at 1024",
     "32 nested calls",
     "more than 32 nested calls",
     "jmpmax reached",
     "jmpmax passed",
+    "insmax reached",
+    "insmax passed",
     "logmax reached",
     "logmax passed",
     "the highest index",

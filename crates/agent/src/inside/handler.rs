@@ -5,11 +5,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use vm::{End, Middle, Outcome, Point, Program, State, Word};
 
+use super::hidden::Hidden;
 use super::machine::Thread;
 use super::ring::{Ring, record_size};
 use super::{kernel, settings};
 use crate::layout::{
-    Context, HandlerInfo, Header, NO_LOG, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved, UNSET, state,
+    Context, HandlerInfo, Header, NO_LOG, Over, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved, UNSET,
+    state,
 };
 
 /// Goes on with the run in a context to its end, and makes its record: the address of its state where it is tentative, else a
@@ -34,8 +36,14 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // SAFETY: the tracer has set it up.
     let handler = unsafe { &*handler };
     let (rsp, site) = (registers.general[4], registers.rip);
-    let mut thread =
-        Thread { registers, vectors: &saved.vectors, descriptor: &mut saved.descriptor, float: None };
+    let mut thread = Thread {
+        registers,
+        vectors: &saved.vectors,
+        descriptor: &mut saved.descriptor,
+        hidden: Hidden::at(handler.hidden),
+        float: None,
+        over: over(handler),
+    };
     // SAFETY: the description leads to memory that is there.
     let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
     // SAFETY: as above; its registers are not used any more.
@@ -72,6 +80,7 @@ unsafe fn interpret(
         word: Word::W8,
         code: bytes(handler.code.into(), handler.code_length),
         jmpmax: handler.jmpmax,
+        insmax: handler.insmax,
         logmax: handler.logmax as usize,
         mask: handler.mask as u16,
         locals: words(handler.locals, handler.local_count),
@@ -94,6 +103,7 @@ unsafe fn interpret(
         calls: &resume.calls[..(resume.call_count as usize).min(resume.calls.len())],
         calls_made: resume.calls_made,
         jumps: resume.jumps,
+        instructions: resume.instructions,
         log: bytes(resume.log, resume.log_length),
         complete: resume.complete as usize,
         major: code(resume.major),
@@ -131,7 +141,9 @@ impl Record<'_> {
         }
         let data = log.unwrap_or(&[]);
         let size = record_size(data.len() + trace.len());
-        let Some((place, head)) = Ring::of(context).room(size, handler.lossless != 0) else {
+        // SAFETY: as above.
+        let ring = unsafe { Ring::of(context) };
+        let Some((place, head)) = ring.room(size, handler.lossless != 0) else {
             if log.is_some() {
                 count(handler.dropped);
             }
@@ -159,16 +171,24 @@ impl Record<'_> {
             body.copy_from_nonoverlapping(data.as_ptr(), data.len());
             body.add(data.len()).copy_from_nonoverlapping(trace.as_ptr(), trace.len());
         }
-        context.head.store(head, Ordering::Release);
+        ring.publish(head);
         (handler.record == state::TENTATIVE).then_some(place as u64)
     }
 
     /// Notes that the handler has removed its probe, and says whether one had before.
     fn is_removed(&self) -> bool {
-        let word = self.handler.removed as usize as *const AtomicU32;
-        // SAFETY: an address that is not 0 is that of a word which the tracer has put there.
-        unsafe { word.as_ref() }.is_some_and(|word| word.swap(1, Ordering::Relaxed) != 0)
+        over(self.handler).is_some_and(|over| {
+            let before = over.removed.swap(Over::BY_HANDLER, Ordering::Relaxed);
+            over.closed.store(1, Ordering::Relaxed);
+            before != 0
+        })
     }
+}
+
+/// Whether the probe of a handler is over.
+fn over(handler: &HandlerInfo) -> Option<&Over> {
+    // SAFETY: an address that is not 0 is that of words which the tracer has put there, and which stay there.
+    unsafe { (handler.over as usize as *const Over).as_ref() }
 }
 
 /// Counts in a counter that processes share.

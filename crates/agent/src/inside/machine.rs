@@ -2,11 +2,14 @@
 //!
 //! It answers as the tracer's own machine does (crate `engine`), which looks at the same thread from outside.
 
+use core::sync::atomic::Ordering;
+
 use vm::{Fault, Machine, Register, RegisterSet, Shape};
 
 use super::float::FloatRegisters;
+use super::hidden::Hidden;
 use super::{guarded, kernel, segment, settings};
-use crate::layout::Registers;
+use crate::layout::{Over, Registers};
 
 /// The thread's registers as compiled code has stored them, and its memory.
 pub(super) struct Thread<'a> {
@@ -15,8 +18,12 @@ pub(super) struct Thread<'a> {
     pub(super) vectors: &'a [u128; 16],
     /// Memory below 4 GiB that the kernel may write a description of a segment to.
     pub(super) descriptor: &'a mut [u32; 4],
+    /// What of the memory it does not see.
+    pub(super) hidden: Hidden,
     /// The floating-point registers, once a handler has asked for one. No handler can change them.
     pub(super) float: Option<FloatRegisters>,
+    /// Whether the probe is over.
+    pub(super) over: Option<&'a Over>,
 }
 
 /// Where a register's name stands in the order of [`Registers::general`].
@@ -63,6 +70,11 @@ impl Machine for Thread<'_> {
         }
     }
 
+    fn takes(&mut self, register: Register, value: u64) -> bool {
+        let is_segment = matches!(register, Register::Ds | Register::Es | Register::Fs | Register::Gs);
+        !is_segment || u16::try_from(value).is_ok_and(segment::can_be_loaded)
+    }
+
     fn set_register(&mut self, register: Register, value: u64) {
         if let Some(place) = general(register) {
             self.registers.general[place] = value;
@@ -79,15 +91,15 @@ impl Machine for Thread<'_> {
     }
 
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
-        guarded::read(address, into).map_err(|address| Fault { address })
+        self.hidden.read(address, into, self.registers.general[4]).map_err(|address| Fault { address })
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
-        guarded::write(address, from).map_err(|address| Fault { address })
+        self.hidden.write(address, from, self.registers.general[4]).map_err(|address| Fault { address })
     }
 
     fn verify(&mut self, address: u64, write: bool) -> bool {
-        guarded::verify(address, write)
+        self.hidden.verify(address, write, self.registers.general[4])
     }
 
     fn pid(&mut self) -> u64 {
@@ -122,6 +134,10 @@ impl Machine for Thread<'_> {
             // The others are the kernel's.
             _ => return None,
         })
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.over.is_some_and(|over| over.removed.load(Ordering::Relaxed) != 0)
     }
 
     fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {

@@ -9,7 +9,8 @@
 //! | `entry` | where compiled code comes in: registers saved, the stack changed |
 //! | `handler`, `ring` | a run of the interpreter, and its record |
 //! | `machine` | the thread, as the interpreter sees it |
-//! | `guarded`, `segment`, `float` | its memory and its rarer registers |
+//! | `guarded`, `hidden` | its memory; what of that handlers do not see |
+//! | `segment`, `float` | its rarer registers |
 //! | `kernel`, `settings` | the few system calls; what it is told of the process |
 //! | `memory` | what the compiler takes for granted |
 
@@ -17,6 +18,7 @@ pub mod entry;
 mod float;
 mod guarded;
 mod handler;
+mod hidden;
 mod kernel;
 mod machine;
 #[cfg(dprobes_image)]

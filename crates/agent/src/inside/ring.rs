@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{kernel, settings};
-use crate::layout::{ABANDONED, Context, HEADER, Header, state};
+use crate::layout::{ABANDONED, Context, Control, HEADER, Header, state};
 
 /// Looks at the reader's progress that a thread takes before it sleeps.
 const LOOKS: u32 = 200;
@@ -18,16 +18,29 @@ const PATIENCE: u64 = 1 << 35;
 /// The ring, behind the records that are in it.
 pub(super) struct Ring<'a> {
     context: &'a Context,
+    control: &'a Control,
     head: u64,
     /// Bytes of it: a power of two.
     size: u64,
 }
 
 impl Ring<'_> {
-    /// The ring of a context that this thread has claimed.
-    pub(super) fn of(context: &Context) -> Ring<'_> {
+    /// The ring of a context.
+    ///
+    /// # Safety
+    /// This thread has claimed the context, and its ring is there.
+    pub(super) unsafe fn of(context: &Context) -> Ring<'_> {
         let size = context.ring_size.load(Ordering::Relaxed);
-        Ring { context, head: context.head.load(Ordering::Relaxed), size }
+        let control = context.control.load(Ordering::Relaxed) as *const Control;
+        // SAFETY: a context that can be claimed has the address of its ring's, which stays as long as the ring.
+        let control = unsafe { &*control };
+        Ring { context, control, head: context.head.load(Ordering::Relaxed), size }
+    }
+
+    /// The records end at `head` now: the reader may have them.
+    pub(super) fn publish(&self, head: u64) {
+        self.context.head.store(head, Ordering::Relaxed);
+        self.control.head.0.store(head, Ordering::Release);
     }
 
     /// Finds room for a record of `size` bytes, a multiple of 8: its place, and the value of `head` behind it. `None`: there is
@@ -63,7 +76,7 @@ impl Ring<'_> {
         if free(self.context.seen_tail.load(Ordering::Relaxed)) {
             return true;
         }
-        let tail = self.context.tail.0.load(Ordering::Acquire);
+        let tail = self.control.tail.0.load(Ordering::Acquire);
         self.context.seen_tail.store(tail, Ordering::Relaxed);
         free(tail)
     }
@@ -79,7 +92,7 @@ impl Ring<'_> {
                 return true;
             }
             let gives_up = settings::identity().gives_up.load(Ordering::Relaxed) != 0;
-            if gives_up || self.context.tail.0.load(Ordering::Relaxed) == ABANDONED {
+            if gives_up || self.control.tail.0.load(Ordering::Relaxed) == ABANDONED {
                 return false;
             }
             let sleeps = settings::yields() && look >= LOOKS;
@@ -135,8 +148,8 @@ fn counter() -> u64 {
 
 /// Waits for room: what [`super::entry::dprobes_wait`] does.
 pub(super) unsafe extern "C" fn wait(context: *mut Context, bytes: u64) -> u64 {
-    // SAFETY: compiled code passes the context that this thread has claimed.
-    Ring::of(unsafe { &*context }).wait(bytes).into()
+    // SAFETY: compiled code passes the context that this thread has claimed, which has a ring then.
+    unsafe { Ring::of(&*context) }.wait(bytes).into()
 }
 
 /// Bytes of a record with so many of data.

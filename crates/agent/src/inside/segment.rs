@@ -99,6 +99,17 @@ pub(super) fn base(selector: u16, scratch: &mut [u32; 4]) -> Option<u64> {
     }
 }
 
+/// Whether a segment register takes a selector: 0, or that of one of the flat segments or of the thread's own, as user code names it. Those
+/// of a local table it does not, since they cannot be looked at from outside.
+pub(super) fn can_be_loaded(selector: u16) -> bool {
+    match (selector & 7, selector >> 3) {
+        (0, 0) => true,
+        (3, 4..=6) => true,
+        (3, 12..=14) => is_present(selector),
+        _ => false,
+    }
+}
+
 /// Whether there is a segment that a selector names.
 fn is_present(selector: u16) -> bool {
     let present: u8;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use dprobes_agent::layout::{
-    CONTEXT_SIZE, Context, HandlerInfo, Header, Identity, LOW_END, RESUME, RING_SIZE, Resume, SCRATCH,
-    SCRATCH_SIZE, STATE, UNSET, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, HandlerInfo, Header, Identity, LOW_END, RESUME, RING_SIZE,
+    Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, state,
 };
 use libc::{c_int, c_void, siginfo_t};
 use vm::{Program, State};
@@ -113,9 +113,9 @@ pub struct Bench {
     pub context: u64,
     pub ring: u64,
     info: u64,
-    /// The counter of dropped records, and the word that `remove` sets.
+    /// The counter of dropped records, and the word that says whether the probe is over (`Over`).
     pub dropped: &'static AtomicU64,
-    pub removed: &'static AtomicU64,
+    pub over: &'static AtomicU64,
     /// Room for bytecode, a name, and variables.
     room: u64,
 }
@@ -150,17 +150,24 @@ impl Bench {
             // SAFETY: the words are there as long as the process is.
             dropped: unsafe { &*((info + 2048) as *const AtomicU64) },
             // SAFETY: likewise.
-            removed: unsafe { &*((info + 2056) as *const AtomicU64) },
+            over: unsafe { &*((info + 2056) as *const AtomicU64) },
             room: low(ROOM, 4096),
         };
         bench.context().ring.store(ring, Ordering::Relaxed);
         bench.context().ring_size.store(RING_SIZE, Ordering::Relaxed);
+        bench.context().control.store(low(CONTROL, 4096), Ordering::Relaxed);
         bench
     }
 
     pub fn context(&self) -> &Context {
         // SAFETY: fresh memory of that size.
         unsafe { &*(self.context as *const Context) }
+    }
+
+    /// What the writer and the reader of the ring tell each other.
+    pub fn control(&self) -> &Control {
+        // SAFETY: the memory that `new` has made for it.
+        unsafe { &*(self.context().control.load(Ordering::Relaxed) as *const Control) }
     }
 
     pub fn registers(&mut self) -> &mut dprobes_agent::layout::Registers {
@@ -192,11 +199,13 @@ impl Bench {
             copy(at, &values)
         };
         HandlerInfo {
+            hidden: 0,
             point: program.point.offset,
             code: copy(0, program.code),
             code_length: program.code.len() as u32,
             entry: entry as u32,
             jmpmax: program.jmpmax,
+            insmax: program.insmax,
             logmax: program.logmax.min(u32::MAX as usize) as u32,
             excpt_log: program.excpt_log.min(u32::MAX as usize) as u32,
             heap: program.heap.min(u32::MAX as usize) as u32,
@@ -215,7 +224,7 @@ impl Bench {
             record: state::COMMITTED,
             lossless: 0,
             dropped: std::ptr::from_ref(self.dropped) as u32,
-            removed: std::ptr::from_ref(self.removed) as u32,
+            over: std::ptr::from_ref(self.over) as u32,
         }
     }
 
@@ -237,6 +246,7 @@ impl Bench {
         let resume = self.resume();
         (resume.time, resume.log, resume.log_length, resume.complete) = (99, 0, 0, 0);
         (resume.offset, resume.top, resume.jumps, resume.calls_made) = (info.entry, 0, 0, 0);
+        resume.instructions = 0;
         (resume.major, resume.minor) = (UNSET, UNSET);
         (resume.element_count, resume.call_count) = (0, 0);
         self.info

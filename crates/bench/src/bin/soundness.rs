@@ -19,7 +19,7 @@
 //! The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.
 
 use dprobes_bench::soundness::{Head, MODULES, Plan, Runner, Scale, Workload, report, run};
-use dprobes_bench::{build, cleanup};
+use dprobes_bench::{build, cleanup, machine};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,18 +62,6 @@ fn options() -> io::Result<Options> {
         }
     }
     Ok(options)
-}
-
-fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{count} x {}", name.map_or("unknown processor", |(_, name)| name))
-}
-
-fn kernel() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", text.trim())
 }
 
 fn work(options: &Options) -> io::Result<bool> {
@@ -132,8 +120,8 @@ fn work(options: &Options) -> io::Result<bool> {
         command: format!("cargo run --release -p dprobes-bench --bin soundness -- {}", words.join(" "))
             .trim()
             .to_owned(),
-        kernel: kernel(),
-        processor: processor(),
+        kernel: machine::kernel(),
+        processor: machine::processor(),
         batch: plan.batch,
         seed,
         maxhits,

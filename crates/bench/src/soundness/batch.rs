@@ -128,7 +128,7 @@ impl Runner {
 }
 
 /// What dprobes says of sites of the module, by their offsets: lines with `MODULE:0xOFFSET: REASON`.
-fn reasons(stderr: &str, module: &Path) -> HashMap<u64, String> {
+pub(crate) fn reasons(stderr: &str, module: &Path) -> HashMap<u64, String> {
     let start = format!("{}:0x", module.display());
     let told = stderr.lines().filter_map(|line| {
         let after = &line[line.find(&start)? + start.len()..];

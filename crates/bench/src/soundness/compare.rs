@@ -1,26 +1,27 @@
 //! Counts of hits beside callgrind's counts of the same run.
 //!
 //! Callgrind simulates a processor of its own, in another place of memory. So both runs get a C library that is told which
-//! processor it has and what its caches are, and fixed addresses; callgrind runs twice, the second time with
-//! a stack that starts elsewhere. Instructions that run equally often in both are compared; the others depend on
-//! addresses, and are counted and left out. So are those of which probed runs elsewhere in memory count something else
+//! processor it has and what its caches are, and fixed addresses; where it still chooses other functions for the two (see
+//! `choices`), those are left out. Callgrind runs twice, the second time with a stack that starts elsewhere. Instructions
+//! that run equally often in both are compared; the others depend on addresses, and are counted and left out. So are those of which probed runs elsewhere in memory count something else
 //! each. Both must write the same, since valgrind does not compute everything as the processor does.
 
 use super::batch::{Fate, Runner};
-use super::callgrind;
 use super::drive::{Conditions, run};
 use super::outcome::Outcome;
 use super::random::Random;
 use super::sites::{Site, Sites};
 use super::workload::Workload;
+use super::{callgrind, choices};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// What makes the C library pick the same functions everywhere.
-const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-AVX512ER,-AVX512PF,-AVX2,-AVX,-ERMS,-FSRM,-RTM,-BMI1,-BMI2,-LZCNT,-MOVBE,-FMA,-FMA4,-XSAVE,-XSAVEC,-Prefer_No_VZEROUPPER,-AVX_Fast_Unaligned_Load:glibc.cpu.x86_non_temporal_threshold=0xc0000:glibc.cpu.x86_rep_movsb_threshold=0x800:glibc.cpu.x86_rep_stosb_threshold=0x800:glibc.cpu.x86_data_cache_size=0x8000:glibc.cpu.x86_shared_cache_size=0x100000";
+/// What makes the C library pick the same functions everywhere: neither what processors have, nor what its authors know of
+/// makers and models.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-Fast_Unaligned_Load,-Fast_Unaligned_Copy,-Fast_Copy_Backward,-Fast_Rep_String,-Slow_BSF,-Slow_SSE4_2,-Prefer_PMINUB_for_stringop,-Prefer_ERMS,-Prefer_FSRM,-Prefer_No_AVX512_Probing,-SSSE3,-SSE4_1,-SSE4_2,-POPCNT,-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-AVX512ER,-AVX512PF,-AVX2,-AVX,-ERMS,-FSRM,-RTM,-BMI1,-BMI2,-LZCNT,-MOVBE,-FMA,-FMA4,-XSAVE,-XSAVEC,-Prefer_No_VZEROUPPER,-AVX_Fast_Unaligned_Load:glibc.cpu.x86_non_temporal_threshold=0xc0000:glibc.cpu.x86_rep_movsb_threshold=0x800:glibc.cpu.x86_rep_stosb_threshold=0x800:glibc.cpu.x86_data_cache_size=0x8000:glibc.cpu.x86_shared_cache_size=0x100000";
 
 /// What the comparison has shown.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct Comparison {
     pub ran: usize,
     /// Those whose number of executions depends on addresses.
     pub unsteady: usize,
+    /// Instructions of functions that the C library chooses on one of the two processors only.
+    pub otherwise_chosen: usize,
     /// Instructions compared.
     pub compared: usize,
     /// Those that never ran, of those compared.
@@ -100,11 +103,14 @@ pub(super) fn compare(
     let (second, _) = simulated(runner, workload, &"x".repeat(1234), limit)?;
     let mut comparison = Comparison { ran: first.len(), ..Comparison::default() };
     let mut candidates: Vec<(&Site, u64)> = Vec::new();
+    let not_shared = choices::not_shared(workload, sites, TUNABLES, &runner.directory)?;
     for site in &sites.sites {
         let counts = [&first, &second].map(|counts| counts.get(&site.address).copied().unwrap_or(0));
         // Callgrind counts each iteration of a repeated instruction, and what `apart` says.
         let otherwise = site.text.starts_with("rep") || site.apart;
-        if counts[0] != counts[1] {
+        if not_shared.iter().any(|function| function.contains(&site.address)) {
+            comparison.otherwise_chosen += 1;
+        } else if counts[0] != counts[1] {
             comparison.unsteady += 1;
         } else if !otherwise {
             candidates.push((site, counts[0]));

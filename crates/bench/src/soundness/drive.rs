@@ -3,6 +3,7 @@
 use super::outcome::{Outcome, timeless};
 use super::workload::{Driver, Workload};
 use crate::cleanup::Started;
+use crate::family::kill;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -44,39 +45,6 @@ fn told(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "no status".to_owned(),
-    }
-}
-
-/// The process and all that descend from it, the youngest first.
-fn family(pid: u32) -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything.
-        let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-        if let Some(parent) = after.split(' ').nth(1).and_then(|word| word.parse::<u32>().ok()) {
-            parents.push((number, parent));
-        }
-    }
-    let mut family = vec![pid];
-    let mut next = 0;
-    while next < family.len() {
-        let parent = family[next];
-        family.extend(parents.iter().filter(|(_, its)| *its == parent).map(|(child, _)| *child));
-        next += 1;
-    }
-    family.reverse();
-    family
-}
-
-/// Kills a process and its descendants, each by its number.
-fn kill(pid: u32) {
-    for each in family(pid) {
-        // SAFETY: kill takes no pointers. The numbers are of our own child, not reaped yet, and of its descendants.
-        unsafe { libc::kill(each as i32, libc::SIGKILL) };
     }
 }
 

@@ -6,17 +6,19 @@
 //! random     in batches                           drive      running it
 //! batch      one batch: probes, run, counts       outcome    what must be equal
 //! minimize   which sites are to blame             callgrind, compare   are the counts right?
-//! module     all of that                          tally, report        what is told in the end
+//! choices    what only one processor runs         tally, report        what is told in the end
+//! module     all of that
 //! ```
 
-mod batch;
+pub(crate) mod batch;
 mod callgrind;
+mod choices;
 mod compare;
 mod drive;
 mod minimize;
 mod module;
 mod outcome;
-mod random;
+pub(crate) mod random;
 mod report;
 mod sites;
 mod tally;

@@ -76,6 +76,13 @@ fn module(shown: &Shown, text: &mut String) -> std::fmt::Result {
                 "| not compared: their count depends on addresses | {} of {} |",
                 found.unsteady, found.ran
             )?;
+            if found.otherwise_chosen > 0 {
+                let count = found.otherwise_chosen;
+                writeln!(
+                    text,
+                    "| not compared: of functions that the C library chooses on one of the two processors only | {count} |"
+                )?;
+            }
         }
     }
     writeln!(text, "\n| engine, tactic | sites | function entries |\n|---|---:|---:|")?;

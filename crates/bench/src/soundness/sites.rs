@@ -76,6 +76,13 @@ fn functions(module: &Path, file: &object::File) -> io::Result<Vec<Range<u64>>> 
 }
 
 impl Sites {
+    /// Where the function that starts at an address ends: where the next one starts, or behind the last instruction.
+    pub(super) fn end_of(&self, start: u64) -> u64 {
+        let next = self.sites.partition_point(|site| site.address <= start);
+        let last = self.sites.last().map_or(start, |site| site.address);
+        self.sites[next..].iter().find(|site| site.entry).map_or(last + 1, |site| site.address)
+    }
+
     /// Lists them.
     ///
     /// # Errors
@@ -133,6 +140,20 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::Sites;
+
+    #[test]
+    fn a_function_ends_where_the_next_one_starts() {
+        let site = |address, entry| super::Site {
+            address,
+            offset: address,
+            text: "nop".into(),
+            entry,
+            apart: false,
+        };
+        let sites = vec![site(4, true), site(5, false), site(9, true), site(12, false)];
+        let sites = Sites { sites, ..Sites::default() };
+        assert_eq!((sites.end_of(4), sites.end_of(9)), (9, 13));
+    }
 
     #[test]
     fn this_test_has_functions_and_they_have_instructions() {

@@ -25,7 +25,7 @@ use trace::template::{Template, Value};
 use crate::event::{Event, Form};
 use crate::known::{Known, Side};
 use crate::map::Map;
-use crate::spans::{Spans, Step};
+use crate::spans::{Losses, Spans, Step};
 use annotate::{annotations, flag};
 use field::{defaults, event, packet, snapshot, trace as whole};
 use names::{Kind, Names};
@@ -84,9 +84,9 @@ impl<W: Write> Perfetto<W> {
             out,
             packets: Vec::with_capacity(2 * FULL),
             functions: known.function_names().to_vec(),
-            tracks: Tracks::default(),
+            tracks: Tracks::new(known.processes.clone()),
             names: Names::default(),
-            spans: Spans::default(),
+            spans: Spans::with(Losses::of(&known.losses)),
             counters,
             counted: Map::default(),
             cleared: true,

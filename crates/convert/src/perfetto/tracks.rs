@@ -17,6 +17,8 @@ pub(super) const OTHERS: u64 = 1;
 pub(super) struct Tracks {
     /// By process.
     processes: Map<u32, u64>,
+    /// The names of processes, where they are known: a thread may have a name of its own.
+    names: Map<u32, String>,
     /// By process and thread: the track, and the thread's name.
     threads: Map<(u32, u32), (u64, String)>,
     /// By process and name.
@@ -30,6 +32,11 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
+    /// With the names of processes that are known.
+    pub(super) fn new(names: Map<u32, String>) -> Tracks {
+        Tracks { names, ..Tracks::default() }
+    }
+
     fn next(&mut self) -> u64 {
         self.count += 1;
         OTHERS + self.count
@@ -54,7 +61,7 @@ impl Tracks {
                 if record.tid == record.pid
                     && let Some(&process) = self.processes.get(&record.pid)
                 {
-                    self.new.push(self::process(process, record));
+                    self.new.push(self::process(process, record.pid, &record.name));
                 }
             }
             return own;
@@ -84,7 +91,9 @@ impl Tracks {
         }
         let own = self.next();
         self.processes.insert(record.pid, own);
-        self.new.push(process(own, record));
+        let is_first = record.tid == record.pid && !record.name.is_empty();
+        let known = if is_first { Some(&record.name) } else { self.names.get(&record.pid) };
+        self.new.push(process(own, record.pid, known.map_or("", String::as_str)));
         own
     }
 
@@ -113,13 +122,13 @@ impl Tracks {
     }
 }
 
-fn process(own: u64, record: &Record) -> Vec<u8> {
+fn process(own: u64, pid: u32, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     number(track::UUID, own, &mut out);
     message(track::PROCESS, &mut out, |out| {
-        number(track::PROCESS_PID, id(record.pid), out);
-        if !record.name.is_empty() {
-            text(track::PROCESS_NAME, record.name.as_bytes(), out);
+        number(track::PROCESS_PID, id(pid), out);
+        if !name.is_empty() {
+            text(track::PROCESS_NAME, name.as_bytes(), out);
         }
     });
     out
@@ -157,4 +166,23 @@ fn counter(own: u64, parent: Option<u64>, name: &str) -> Vec<u8> {
     let mut out = plain(own, parent, name.as_bytes());
     message(track::COUNTER, &mut out, |_| {});
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_not_named_after_one_of_its_threads() {
+        let named = |bytes: &[u8], name: &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+        let record = |pid, tid, name: &str| Record { pid, tid, name: name.to_owned(), ..Record::default() };
+        let mut tracks = Tracks::new(Map::from_iter([(10, "server".to_owned())]));
+        tracks.thread(&record(10, 11, "worker"));
+        tracks.thread(&record(20, 21, "other"));
+        tracks.thread(&record(30, 30, "first"));
+        let [known, _, unknown, _, first, _] = tracks.new.as_slice() else { panic!("{tracks:?}") };
+        assert!(named(known, "server") && !named(known, "worker"));
+        assert!(!named(unknown, "other"), "nobody has said how the process is called");
+        assert!(named(first, "first"));
+    }
 }

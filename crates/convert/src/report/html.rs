@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::{Series, lengths, over_time, spark};
-use super::numbers::{clean, duration, grouped, percent, rate};
+use super::numbers::{duration, grouped, percent, rate};
 use super::page::STYLE;
 use super::plain::summary;
 use super::timeline::Timeline;
@@ -24,8 +24,9 @@ pub(super) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
-            letter if letter.is_control() => out.push('.'),
-            letter => out.push(letter),
+            letter if printable::is_plain(letter) => out.push(letter),
+            // Seen as what it is, wherever the page is shown.
+            letter => out.push_str(&printable::text(letter.encode_utf8(&mut [0; 4]))),
         }
     }
     out
@@ -320,7 +321,7 @@ fn notes(out: &mut String, found: &Findings, most: usize) {
         let _ = write!(out, "<p>{}</p>", escape(remark));
     }
     for (time, note) in found.notes.iter().take(most) {
-        let _ = write!(out, "<p><code>+{}</code> {}</p>", escape(&duration(*time)), escape(&clean(note)));
+        let _ = write!(out, "<p><code>+{}</code> {}</p>", escape(&duration(*time)), escape(note));
     }
     more(out, found.notes.len(), most, "messages");
     out.push_str("</section>\n");

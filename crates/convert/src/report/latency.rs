@@ -4,7 +4,7 @@ use super::histogram::Histogram;
 use crate::event::Event;
 use crate::known::Side;
 use crate::map::{Map, Set};
-use crate::spans::{Spans, Step};
+use crate::spans::{Losses, Spans, Step};
 
 /// Functions whose times are counted.
 const MOST_FUNCTIONS: usize = 4096;
@@ -52,10 +52,12 @@ pub(super) struct Latencies {
     pairs: Vec<Pair>,
     /// Calls of functions that are too many.
     uncounted: u64,
+    /// Times between two points that records may have been lost in.
+    unsure: u64,
 }
 
 impl Latencies {
-    pub(super) fn new(between: Vec<Between>) -> Latencies {
+    pub(super) fn new(between: Vec<Between>, losses: Losses) -> Latencies {
         let pair = |between: Between| Pair {
             name: between.name,
             from: between.from.into_iter().collect(),
@@ -64,7 +66,8 @@ impl Latencies {
             started: Map::default(),
             open: 0,
         };
-        Latencies { pairs: between.into_iter().map(pair).collect(), ..Latencies::default() }
+        let pairs = between.into_iter().map(pair).collect();
+        Latencies { pairs, spans: Spans::with(losses), ..Latencies::default() }
     }
 
     pub(super) fn record(&mut self, event: &Event<'_>) {
@@ -90,7 +93,10 @@ impl Latencies {
             if pair.to.contains(&probe)
                 && let Some(start) = pair.started.remove(&thread)
             {
-                pair.times.add(record.time.saturating_sub(start));
+                match self.spans.losses.any(start, record.time) {
+                    true => self.unsure += 1,
+                    false => pair.times.add(record.time.saturating_sub(start)),
+                }
             }
             if pair.from.contains(&probe) {
                 let is_full = pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread);
@@ -120,6 +126,10 @@ impl Latencies {
         for (count, what) in [
             (self.spans.entries, "calls were left without a return that was seen, and have no time"),
             (open, "calls had not returned when the trace ended"),
+            (
+                self.spans.unsure + self.unsure,
+                "times span a loss of records, and are not counted: their ends may be of different calls",
+            ),
             (self.spans.returns, "returns are of calls whose entries were not seen, and have no time"),
             (
                 self.spans.beyond + self.uncounted,

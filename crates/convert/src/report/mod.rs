@@ -22,10 +22,12 @@ use crate::known::Known;
 use crate::map::Map;
 pub use html::html;
 pub use latency::Between;
-pub use numbers::{clean, grouped, rate};
+pub use numbers::{grouped, rate};
 pub use plain::text;
 
 use latency::{Latencies, Latency};
+
+use crate::spans::Losses;
 use talkers::{Process, Talkers};
 use timeline::{Axis, Timeline};
 
@@ -153,7 +155,7 @@ impl Report {
             functions: known.function_names().to_vec(),
             numbers,
             places: Vec::new(),
-            latencies: Latencies::new(between),
+            latencies: Latencies::new(between, Losses::of(&info.losses)),
             talkers: Talkers::default(),
         }
     }

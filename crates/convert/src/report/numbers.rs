@@ -58,11 +58,6 @@ pub(super) fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }
 
-/// Text without what a terminal might obey.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '.' } else { letter }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

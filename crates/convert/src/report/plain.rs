@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::histogram::Histogram;
-use super::numbers::{clean, duration, grouped, percent, power, rate};
+use printable::text as clean;
+
+use super::numbers::{duration, grouped, percent, power, rate};
 use super::{Findings, Latency, Probe};
 use crate::text::Clock;
 
@@ -275,7 +277,7 @@ mod tests {
                 "  gv[1] = 42 (0x2a)",
                 "  and 1 more variable",
                 "",
-                "+1.50 µs: a.message",
+                "+1.50 µs: a\\x1bmessage",
                 "+1 ns:",
                 "  and 1 more message",
             ]

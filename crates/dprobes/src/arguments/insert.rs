@@ -13,8 +13,8 @@ use super::values::{kept_target, plugin, range};
 /// Put probes in and return; a background session keeps them
 ///
 /// Without -p they are for every process of yours that maps the module, now or later: children of probed processes at
-/// once, others within a tenth of a second of their start (a second, if they load the module late). Records go to the
-/// kernel log, or where --log-target and -o say.
+/// once, others within a tenth of a second of their start (a second, if they load the module late). Records go to a
+/// file that is told, or where --log-target and -o say.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -70,7 +70,7 @@ pub(crate) struct Placing {
     #[command(flatten)]
     pub(crate) shown: Shown,
     /// Where records go, several with commas between them or one after the other: KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL,
-    /// ctf:DIR, file:PATH, store:PATH.dpt [default: KLOG]
+    /// ctf:DIR, file:PATH, store:PATH.dpt [default: a file, which is told]
     ///
     /// docs/targets.md has what each of them is, and what it promises.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = kept_target)]

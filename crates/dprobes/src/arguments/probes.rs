@@ -17,8 +17,8 @@ pub(crate) struct Probes {
     /// Probe points of functions, as DTrace's pid provider names them; may be given several times
     ///
     /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself. POINT is entry,
-    /// return, * for every instruction, or an offset in hexadecimal. MODULE and FUNCTION may be patterns with * ? [ ],
-    /// and empty for any. Without --do, hits are counted by function.
+    /// return, * for every instruction, or an offset in hexadecimal. All may be patterns with * ? [ ] (of POINT for entry and return), and
+    /// empty for any. pidPID: before them names the process of -p. Without --do, hits are counted by function.
     #[arg(long, value_name = "MODULE:FUNCTION:POINT", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
     /// What to do at each hit of --at: instructions of the probe language, with ; between them

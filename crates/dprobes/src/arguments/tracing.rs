@@ -37,6 +37,11 @@ pub(crate) struct Tracing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
+    /// Fail if anything was lost: a hit without a run of the handler, a record that was dropped, or that a target has lost
+    ///
+    /// What was lost is told in any case. The status is 125 of `run` and 1 of `attach` and `top`, whatever the command's was.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,

@@ -179,6 +179,10 @@ impl<O: Observer> Observer for Hooked<O> {
         });
     }
 
+    fn begun(&mut self) {
+        self.inner.begun();
+    }
+
     fn placed(&mut self, placed: &Placed<'_>) {
         self.inner.placed(placed);
     }

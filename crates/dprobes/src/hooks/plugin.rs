@@ -34,7 +34,7 @@ impl Plugins {
 
     /// Loads one more. One that is there already, with the same argument, is not loaded again.
     pub(crate) fn add(&mut self, plugin: &Plugin) -> Result<(), Failure> {
-        let failed = |what: &str| Failure::new(format!("plugin {}: {what}", plugin.file.display()));
+        let failed = |what: &str| Failure::new(format!("plugin {}: {what}", printable::path(&plugin.file)));
         // A name without a slash would be looked for among the system's libraries.
         let path = std::path::absolute(&plugin.file).map_err(|error| failed(&error.to_string()))?;
         if let Some(loaded) = self.0.iter().find(|loaded| loaded.path == path) {

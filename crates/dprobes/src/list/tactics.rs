@@ -87,11 +87,10 @@ fn tell(found: &[Found], json: bool, out: &mut dyn Write) -> Result<usize, Failu
     let text = match json {
         true => {
             let modules: Vec<Module<'_>> = found.iter().map(Module::of).collect();
-            serde_json::to_string_pretty(&Report { modules })
-                .map_err(|error| Failure::new(error.to_string()))?
-                + "\n"
+            let text = serde_json::to_string_pretty(&Report { modules });
+            crate::stats::plain(&text.map_err(|error| Failure::new(error.to_string()))?) + "\n"
         }
-        false => found.iter().map(text).collect::<Vec<_>>().join("\n"),
+        false => printable::lines(&found.iter().map(text).collect::<Vec<_>>().join("\n")).into_owned(),
     };
     // It fails where nobody reads it any more.
     let _ = out.write_all(text.as_bytes());
@@ -102,7 +101,7 @@ fn tell(found: &[Found], json: bool, out: &mut dyn Write) -> Result<usize, Failu
 fn text(found: &Found) -> String {
     let coverage = &found.coverage;
     let share = |number: usize| number as f64 * 100.0 / coverage.sites.max(1) as f64;
-    let mut text = format!("{}:{}, {}\n", found.module, found.points, found.ground);
+    let mut text = format!("{}:{}, {}\n", printable::text(&found.module), found.points, found.ground);
     let mut line = |number: usize, what: &str| {
         text += &format!("{number:>10} {:>8.3} %  {what}\n", share(number));
     };
@@ -138,8 +137,10 @@ fn text(found: &Found) -> String {
     );
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (vaddr, function, why) in &flow.skipped {
-        let place =
-            if function.is_empty() { format!("{vaddr:#x}") } else { format!("{function} ({vaddr:#x})") };
+        let place = match function.is_empty() {
+            true => format!("{vaddr:#x}"),
+            false => format!("{} ({vaddr:#x})", printable::text(function)),
+        };
         reasons.entry(why.to_string()).or_default().push(place);
     }
     for (why, places) in reasons {

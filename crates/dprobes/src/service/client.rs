@@ -30,6 +30,7 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
             "`{module}` is a module of every process; name it, or give -p PID"
         )));
     }
+    points::are_for(&arguments.probes.at, &arguments.placing.pid)?;
     for &pid in &arguments.placing.pid {
         points::check(&arguments.probes.at, pid)?;
     }
@@ -52,7 +53,7 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
     if program.file.is_file() && ppdf::load(&program)?.is_none() {
         return Err(Failure::new(format!(
             "{} is no PPDF; `dprobes insert` takes programs, and `dprobes build-ppdf` makes PPDFs of them",
-            program.file.display()
+            printable::path(&program.file)
         )));
     }
     program::load_to_insert(&program, &arguments.placing.select, None)?;
@@ -61,14 +62,20 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
 
 fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| {
-        std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+        std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))
     };
-    let targets = targets::named(
-        &arguments.log_target,
-        arguments.output.as_deref(),
-        arguments.format,
-        Target::KernelLog(None),
-    );
+    let targets = targets::named(&arguments.log_target, arguments.output.as_deref(), arguments.format, None);
+    let is_usual = targets.is_empty();
+    let targets = match is_usual {
+        true => {
+            let failed = |error| {
+                Failure::new(format!("the file for records: {error}; -o or --log-target says where they go"))
+            };
+            vec![Target::File(socket::records().map_err(failed)?)]
+        }
+        false => targets,
+    };
+    let usual = is_usual.then(|| targets[0].path().map(|path| printable::path(path).to_string())).flatten();
     targets::suit(&targets, &arguments.shown)?;
     let targets = targets.into_iter().map(|target| match target.path().map(absolute).transpose()? {
         Some(path) => Ok(target.with_path(path).to_string()),
@@ -118,7 +125,11 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         Some(stream) => stream,
         None => begin()?,
     };
-    show(ask(&stream, &request)?)
+    let mut reply = ask(&stream, &request)?;
+    if let (Some(path), true) = (usual, reply.done) {
+        reply.text.push_str(&format!("its records go to {path}; -o or --log-target names another place\n"));
+    }
+    show(reply)
 }
 
 /// Takes programs out.
@@ -184,7 +195,7 @@ fn begin() -> Result<UnixStream, Failure> {
         0 => {
             let ended = daemon::become_session();
             if let Err(failure) = &ended {
-                eprintln!("{failure}");
+                crate::output::tell(failure.message());
             }
             std::process::exit(i32::from(ended.is_err()));
         }
@@ -217,6 +228,6 @@ fn show(reply: Reply) -> Result<ExitCode, Failure> {
     if !reply.done {
         return Err(Failure::new(reply.text.trim_end()));
     }
-    let _ = std::io::stdout().write_all(reply.text.as_bytes());
+    let _ = std::io::stdout().write_all(printable::lines(&reply.text).as_bytes());
     Ok(ExitCode::SUCCESS)
 }

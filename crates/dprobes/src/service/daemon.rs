@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables, Versions};
@@ -34,8 +35,8 @@ const SETTLING: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the session rests where it follows nothing.
-const REST: Duration = Duration::from_millis(10);
+/// How long the session rests where it follows nothing and looks for nothing.
+const REST: Duration = Duration::from_millis(200);
 
 /// A request, and where its answer goes.
 type Call = (Request, Sender<Reply>);
@@ -60,20 +61,21 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();
-    let watch = Watch::start(None, front.ledger.pulse());
-    let listener = home.listener.try_clone().map_err(failed)?;
     let clients = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&clients);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (calls, counted) = (calls.clone(), Arc::clone(&counted));
-            counted.fetch_add(1, Ordering::SeqCst);
-            std::thread::spawn(move || {
-                take(&stream, &calls);
-                counted.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
+    let begun = Watch::start(None, front.ledger.pulse()).and_then(|watch| {
+        let listener = home.listener.try_clone().map_err(failed)?;
+        listen(listener, calls, counted).map_err(failed)?;
+        Ok(watch)
     });
+    let watch = match begun {
+        Ok(watch) => watch,
+        Err(failure) => {
+            // Nobody would answer at its socket.
+            home.close();
+            return Err(failure);
+        }
+    };
     let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
     let mut observer = Hooked::new(shared.clone());
     let events = observer.events.clone();
@@ -99,9 +101,34 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     drop(requests);
     let end = Instant::now() + PATIENCE;
     while clients.load(Ordering::SeqCst) > 0 && Instant::now() < end {
-        std::thread::sleep(REST);
+        std::thread::sleep(scan::INTERVAL / 10);
     }
     std::process::exit(0)
+}
+
+/// Takes clients in a thread of its own, and each in another.
+fn listen(listener: UnixListener, calls: Sender<Call>, clients: Arc<AtomicUsize>) -> std::io::Result<()> {
+    let thread = Builder::new().name("clients".to_owned());
+    let listening = move || {
+        for stream in listener.incoming().flatten() {
+            let serve = {
+                let (stream, calls, clients) = (stream.try_clone(), calls.clone(), Arc::clone(&clients));
+                clients.fetch_add(1, Ordering::SeqCst);
+                move || {
+                    if let Ok(stream) = stream {
+                        take(&stream, &calls);
+                    }
+                    clients.fetch_sub(1, Ordering::SeqCst);
+                }
+            };
+            // Where there can be no more threads, the clients are served one after another.
+            if Builder::new().name("client".to_owned()).spawn(serve).is_err() {
+                take(&stream, &calls);
+                clients.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    };
+    thread.spawn(listening).map(drop)
 }
 
 /// Takes one client's request and brings it the answer.
@@ -140,14 +167,17 @@ struct Session<'a> {
 impl Session<'_> {
     fn serve(&mut self, requests: &Receiver<Call>) {
         while !self.over && !self.watch.control.stop.load(Ordering::Relaxed) {
-            for (request, answer) in requests.try_iter() {
+            let first = match self.tracer.follows_any() {
+                true => requests.try_recv().ok(),
+                // There is nothing else to wait for.
+                false if self.tracer.serves_all() => requests.recv_timeout(scan::INTERVAL).ok(),
+                false => requests.recv_timeout(REST).ok(),
+            };
+            for (request, answer) in first.into_iter().chain(requests.try_iter()) {
                 let reply = self.answer(request);
                 let _ = answer.send(reply);
             }
             self.look_for_processes();
-            if self.tracer.followed().is_empty() {
-                std::thread::sleep(REST);
-            }
             let control = Arc::clone(&self.watch.control);
             self.tracer.turn(&control);
         }
@@ -384,6 +414,7 @@ impl Session<'_> {
         self.tracer.complete(&control, COMPLETION);
         self.end_sink(number);
         self.refused.forget(number);
+        self.tracer.forget(number);
     }
 
     /// Ends the output of a program: a store is told what was counted.
@@ -435,6 +466,11 @@ impl Session<'_> {
         let mut text = String::new();
         for program in wanted {
             text.push_str(&summary::program(program));
+            for target in self.sinks.0.borrow().taken(program.number) {
+                if target.written + target.lost > 0 {
+                    text.push_str(&format!("  {}", summary::target(&target)));
+                }
+            }
             for line in self.refused.lines(program.number) {
                 text.push_str(&format!("  {line}\n"));
             }
@@ -487,7 +523,7 @@ impl Session<'_> {
     /// Follows processes of the user that map a probed module and are not followed, but not those that no program there is
     /// for.
     fn look_for_processes(&mut self) {
-        if !self.tracer.inserted().iter().any(|program| program.is_for_all) {
+        if !self.tracer.serves_all() {
             return;
         }
         for pid in self.scanner.due(&self.tracer.followed()) {

@@ -4,7 +4,7 @@
 //! that is young may be about to execute another program, and is looked at each time; an older one is looked at every
 //! [`OLD_INTERVAL`], since it may load the module yet. Children of followed processes need no looking for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,17 +34,21 @@ impl Scanner {
             return Vec::new();
         }
         self.last = Some(now);
-        let processes = own_processes();
+        let processes: HashSet<i32> = numbers().collect();
+        let follows: HashSet<i32> = follows.iter().copied().collect();
         self.seen.retain(|pid, _| processes.contains(pid));
         let mut due = Vec::new();
-        for pid in processes.into_iter().filter(|pid| !follows.contains(pid)) {
+        for pid in processes.difference(&follows).copied() {
             let (first, looked) = self.seen.entry(pid).or_insert((now, now - OLD_INTERVAL));
             let interval = if now - *first < YOUTH { Duration::ZERO } else { OLD_INTERVAL };
+            // Only those are asked whose they are, and what they have mapped.
             if now - *looked >= interval {
                 *looked = now;
                 due.push(pid);
             }
         }
+        due.retain(|&pid| is_followable(pid, |uid| uid == own_user()));
+        due.sort_unstable();
         due
     }
 }
@@ -52,34 +56,41 @@ impl Scanner {
 /// The user's processes that could be followed: not this one, not its front, none that is traced already, no thread of
 /// the kernel.
 pub(crate) fn own_processes() -> Vec<i32> {
-    // SAFETY: a call without arguments that cannot fail.
-    let user = unsafe { libc::getuid() };
-    processes(|uid| uid == user)
+    processes(|uid| uid == own_user())
 }
 
 /// The same of all other users.
 pub(crate) fn processes_of_others() -> Vec<i32> {
+    processes(|uid| uid != own_user())
+}
+
+fn own_user() -> u32 {
     // SAFETY: a call without arguments that cannot fail.
-    let user = unsafe { libc::getuid() };
-    processes(|uid| uid != user)
+    unsafe { libc::getuid() }
+}
+
+/// The numbers of all processes.
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a process of a user that is wanted could be followed.
+fn is_followable(pid: i32, is_wanted: impl Fn(u32) -> bool) -> bool {
+    // SAFETY: calls without arguments that cannot fail.
+    let (own, front) = unsafe { (libc::getpid(), libc::getppid()) };
+    pid != own
+        && pid != front
+        && Status::read(pid).is_ok_and(|status| {
+            is_wanted(status.uid)
+                && !status.kernel
+                && status.tracer == 0
+                && !matches!(status.state, 'Z' | 'X')
+        })
 }
 
 fn processes(is_wanted: impl Fn(u32) -> bool) -> Vec<i32> {
-    // SAFETY: calls without arguments that cannot fail.
-    let (own, front) = unsafe { (libc::getpid(), libc::getppid()) };
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    processes
-        .filter(|&pid| pid != own && pid != front)
-        .filter(|&pid| {
-            Status::read(pid).is_ok_and(|status| {
-                is_wanted(status.uid)
-                    && !status.kernel
-                    && status.tracer == 0
-                    && !matches!(status.state, 'Z' | 'X')
-            })
-        })
-        .collect()
+    numbers().filter(|&pid| is_followable(pid, &is_wanted)).collect()
 }
 
 /// Whether a process maps the code of a module of this name: its path, file name, or a link to it.
@@ -104,7 +115,8 @@ fn is_among(mappings: &[Mapping], name: &str, root: &str) -> bool {
     }
     let pattern = Pattern::new(name).ok().filter(|_| Pattern::is_one(name));
     let is_called = |file: &str| {
-        let versioned = |rest: &str| rest.is_empty() || rest == ".so" || rest.starts_with(".so.");
+        // `libc`, `libc.so` and `libc.so.6` may be what it is called.
+        let versioned = |rest: &str| rest.is_empty() || rest == ".so" || rest.starts_with('.');
         file.strip_prefix(name).is_some_and(versioned)
             || pattern.as_ref().is_some_and(|pattern| pattern.matches(file))
     };

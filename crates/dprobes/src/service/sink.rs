@@ -11,7 +11,7 @@ use trace::Record;
 use trace::sink::Target;
 
 use crate::recording::Recording;
-use crate::targets::{How, Open, Refused, several};
+use crate::targets::{How, Open, Refused, Taken, several};
 
 /// A target, which several programs may have.
 struct Filled {
@@ -176,6 +176,12 @@ impl Sinks {
         self.programs.get(&program).map(|program| program.places.clone()).unwrap_or_default()
     }
 
+    /// What the targets of a program have made of their records so far, of all programs that have them.
+    pub(crate) fn taken(&self, program: usize) -> Vec<Taken> {
+        let places = self.programs.get(&program).map_or(&[][..], |program| &program.places);
+        places.iter().filter_map(|&place| Some(self.targets[place].as_ref()?.open.taken())).collect()
+    }
+
     /// Does something with each target of a program.
     pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Recording)) {
         for place in self.places(program) {
@@ -223,7 +229,7 @@ impl Sinks {
     /// Writes a line to the session's own log.
     pub(crate) fn tell(&mut self, text: &str) {
         // There is nobody to tell that it failed.
-        let _ = writeln!(self.log, "{text}");
+        let _ = writeln!(self.log, "{}", printable::lines(text));
     }
 }
 

@@ -40,11 +40,25 @@ fn private_directory() -> io::Result<PathBuf> {
     if !metadata.is_dir() || metadata.uid() != user() || metadata.mode() & 0o077 != 0 {
         return Err(io::Error::other(format!(
             "{} is not a directory that belongs to user {} alone (mode 700)",
-            directory.display(),
+            printable::path(&directory),
             user()
         )));
     }
     Ok(directory)
+}
+
+/// The file that records go to where nobody says another place: beside the logs of the system, or among what programs of the user keep. Its
+/// directory is made.
+pub(crate) fn records() -> io::Result<PathBuf> {
+    let home = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let kept = || home("XDG_STATE_HOME").or_else(|| Some(home("HOME")?.join(".local/state")));
+    let directory = match std::env::var_os(DIRECTORY) {
+        Some(_) => private_directory()?,
+        None if user() == 0 => "/var/log/dprobes".into(),
+        None => kept().map_or_else(directory, |kept| kept.join("dprobes")),
+    };
+    DirBuilder::new().mode(0o700).recursive(true).create(&directory)?;
+    Ok(directory.join("records"))
 }
 
 /// The place of the socket.

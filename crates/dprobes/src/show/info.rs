@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use printable::text as clean;
 use trace::store::{Counts, Info, Lookup, Probe};
 
 use crate::summary;
@@ -50,8 +51,9 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
     } else {
         let processors = summary::count(about.processors.into(), "processor");
         line("made by", format!("dprobes {}, process {}", clean(&about.version), about.pid));
-        line("on", clean(&format!("{}, {}, {}, {processors}", about.host, about.kernel, about.machine)));
-        line("command", clean(&about.command.join(" ")));
+        let on = format!("{}, {}, {}, {processors}", about.host, about.kernel, about.machine);
+        line("on", clean(&on).into_owned());
+        line("command", clean(&about.command.join(" ")).into_owned());
         line("began", date(about.start));
     }
     if let Some((least, greatest)) = info.times {
@@ -79,7 +81,7 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
 
 /// The probepoints, with what was counted.
 fn probes(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
-    let name = |probe: &Probe| clean(&lookup.probe_name(probe));
+    let name = |probe: &Probe| clean(&lookup.probe_name(probe)).into_owned();
     let width = info.probes.iter().map(|probe| name(probe).chars().count()).max().unwrap_or(0).max(10);
     let mut line = |cells: [String; 8]| {
         let [point, codes, hits, runs, missed, logged, dropped, state] = cells;
@@ -108,7 +110,7 @@ fn probes(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
             told(|counts| counts.missed),
             told(|counts| counts.logged),
             told(|counts| counts.dropped),
-            counts.map_or_else(String::new, |counts| clean(&counts.state)),
+            counts.map_or_else(String::new, |counts| clean(&counts.state).into_owned()),
         ]);
     }
 }
@@ -129,10 +131,11 @@ fn sites(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
             "" => site.engine.clone(),
             tactic => format!("{}, {tactic}", site.engine),
         };
-        clean(&format!(
+        let line = format!(
             "{:#018x}  process {}  {module}+{:#x}  {}{source}  {engine}",
             site.address, site.pid, site.offset, site.symbol
-        ))
+        );
+        clean(&line).into_owned()
     });
 }
 
@@ -150,7 +153,7 @@ fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
 /// Who has logged.
 fn threads(text: &mut String, info: &Info) {
     some(text, "thread", &info.threads, |thread| {
-        clean(&format!("pid {} tid {} uid {}  {}", thread.pid, thread.tid, thread.uid, thread.name))
+        format!("pid {} tid {} uid {}  {}", thread.pid, thread.tid, thread.uid, clean(&thread.name))
     });
 }
 
@@ -181,13 +184,4 @@ fn since(info: &Info, time: u64) -> String {
 fn date(time: u64) -> String {
     // Later than year 9999 no date can be shown, and the largest number of nanoseconds is long before.
     humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(time)).to_string()
-}
-
-/// Text without control characters.
-fn clean(text: &str) -> String {
-    let shown = |letter: char| match letter.is_control() {
-        true => letter.escape_default().collect::<String>(),
-        false => letter.to_string(),
-    };
-    text.chars().map(shown).collect()
 }

@@ -18,6 +18,7 @@ pub(crate) fn record<'a>(
 ) -> io::Result<()> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     for target in targets {
+        target.given += 1;
         match target.recording.record(program, record) {
             Ok(()) => result = Ok(()),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! The view, drawn.
 
-use convert::report::{clean, grouped, rate};
+use convert::report::{grouped, rate};
+use printable::text as clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -117,7 +118,11 @@ fn row(line: &Line, greatest: f64) -> Row<'static> {
     };
     let quiet = if line.rate > 0.0 { Style::new() } else { Style::new().fg(Color::DarkGray) };
     // The functions of a probe stand beside the probe itself.
-    let name = if counts.is_some() { clean(&line.row.name) } else { format!("  {}", clean(&line.row.name)) };
+    let name = if counts.is_some() {
+        clean(&line.row.name).into_owned()
+    } else {
+        format!("  {}", clean(&line.row.name))
+    };
     Row::new(vec![
         right(rate(line.rate), quiet.add_modifier(Modifier::BOLD)),
         Cell::from(Text::styled(bar(eighths), Style::new().fg(Color::Cyan))),
@@ -188,7 +193,7 @@ mod tests {
                 "   hits/s                     hits        logged    missed   dropped engine             probe",
                 "   20.0 k ██████████     1,220,000     1,220,000         0         0 jump punned        a.out:mem*:entry",
                 "   16.4 k ████████▎      1,000,000                                   jump punned          libc.so.6:memcpy",
-                "        0                        0             0         7         3 jump punned        a.out:quiet.:entry",
+                "        0                        0             0         7         3 jump punned        a.out:quiet\\x1b:entry",
                 "",
                 " q  quit   s  sort (by hits/s)   p  pause   ↑↓  move",
             ]

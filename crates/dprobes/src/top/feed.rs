@@ -138,6 +138,12 @@ impl Observer for Feed {
         self.notes.push(text(note));
     }
 
+    fn begun(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.begun();
+        }
+    }
+
     fn placed(&mut self, placed: &Placed<'_>) {
         if let Some(output) = &mut self.output {
             output.placed(placed);

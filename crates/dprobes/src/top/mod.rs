@@ -97,6 +97,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         Some(pid) => process::machine_of_process(*pid),
         None => arguments.command.first().and_then(|command| process::machine_of_command(command)),
     };
+    points::are_for(&probes.at, pid.as_slice())?;
     let programs = session::load(probes, select, tracing, machine)?;
     if let Some(pid) = *pid {
         session::is_not_itself(pid)?;
@@ -123,7 +124,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     drop(said);
     let plugins = Plugins::load(&tracing.plugin)?;
     let mut feed = session::behind_hooks(Feed::new(output, counts, arguments.interval), &programs);
-    let watch = Watch::start(arguments.limit, front.ledger.pulse());
+    let watch = Watch::start(arguments.limit, front.ledger.pulse())?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut feed);
     tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     for Loaded { program, options, .. } in programs {

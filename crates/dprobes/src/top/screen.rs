@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
 use ratatui::Terminal;
@@ -82,23 +82,34 @@ pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: 
         ended: AtomicBool::new(false),
     });
     let own = Arc::clone(&shared);
-    thread::spawn(move || take(counts, &own));
+    let taker = Builder::new().spawn(move || take(counts, &own));
     let own = Arc::clone(&shared);
-    let listener = thread::spawn(move || listen(said, &own));
+    let listener = Builder::new().spawn(move || listen(said, &own));
     let own = Arc::clone(&shared);
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         restore();
         before(panic);
     }));
-    let screen = thread::spawn(move || {
-        if let Err(error) = run(&own, tracer) {
-            let text = format!("dprobes: error: the terminal: {error}\n");
-            lock(&own.said).extend_from_slice(text.as_bytes());
-            end(tracer);
-        }
+    let begun = taker.and(listener).and_then(|listener| {
+        let screen = Builder::new().spawn(move || {
+            if let Err(error) = run(&own, tracer) {
+                let text = format!("dprobes: error: the terminal: {error}\n");
+                lock(&own.said).extend_from_slice(text.as_bytes());
+                end(tracer);
+            }
+        });
+        Ok((screen?, listener))
     });
-    Box::new(move || finish(&shared, screen, listener))
+    match begun {
+        Ok((screen, listener)) => Box::new(move || finish(&shared, screen, listener)),
+        Err(error) => {
+            end(tracer);
+            Box::new(move || {
+                crate::output::tell(&format!("error: a thread cannot be started: {error}"));
+            })
+        }
+    }
 }
 
 /// Ends the screen, and shows what was said meanwhile.

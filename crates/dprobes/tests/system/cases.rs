@@ -134,6 +134,7 @@ impl Place {
         let text = number_after(&text, "cpu=", "N");
         let text = number_after(&text, "pid=", "N");
         let text = number_after(&text, "pid ", "N");
+        let text = number_after(&text, "`dprobes list -p ", "N");
         // The summary's columns are as wide as the paths in them.
         let mut in_summary = false;
         let mut line_of = |line: &str| {

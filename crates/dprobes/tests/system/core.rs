@@ -276,7 +276,7 @@ fn a_dump_that_cannot_be_written_is_told_and_the_program_goes_on() {
 }
 
 #[test]
-fn the_facilities_of_the_kernel_are_told_once_for_a_probe_and_the_handler_ends() {
+fn before_the_facilities_of_the_kernel_the_probe_is_removed() {
     let program = need!("core", target("core"), "gcc");
     let probes = format!(
         "name = \"{}\"\nmodtype = user\nmajor = 3\nvars = 2\noffset = core_asks\nminor = 1\ninc lv, 0\nexit 1\n\
@@ -284,8 +284,13 @@ fn the_facilities_of_the_kernel_are_told_once_for_a_probe_and_the_handler_ends()
         program.display()
     );
     let outcome = dumped(&probes, &[program.as_os_str(), "3".as_ref()]);
-    assert_eq!(outcome.stats.locals, [3, 0], "{outcome:#?}");
-    assert_eq!(outcome.stats.logged(1), 3, "the records are kept: {outcome:#?}");
+    assert_eq!(outcome.stats.locals, [1, 0], "{outcome:#?}");
+    for minor in 1..=3 {
+        let counts = (outcome.stats.hits(minor), outcome.stats.runs(minor), outcome.stats.logged(minor));
+        assert_eq!(counts, (1, 1, 1), "the record is kept: {outcome:#?}");
+        let probe = outcome.stats.probes.iter().find(|probe| probe.minor == minor);
+        assert_eq!(probe.expect("it is told").state, "removed", "{outcome:#?}");
+    }
     let told = |head: &str| outcome.stderr.lines().filter(|line| line.starts_with(head)).count();
     assert_eq!(told("dprobes: DProbes(3,1) exit 1: "), 1, "{outcome:#?}");
     assert_eq!(told("dprobes: DProbes(3,2) exit 2: "), 1, "{outcome:#?}");

@@ -3,6 +3,7 @@
 use crate::support::{
     Attached, Server, attach, changed_text, counting, is_traced, need, target, text_differences,
 };
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 /// Attaches, kills the process that `victim` names, and checks that the program works on, unprobed.
@@ -37,4 +38,103 @@ fn the_process_that_the_user_started() {
 #[test]
 fn the_tracer_behind_it() {
     killed(Attached::tracer);
+}
+
+/// Sends a signal to a process that this test has started.
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: kill takes no pointers; the process is a child, or a child's, and was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// The signals that the first thread of a process blocks.
+fn blocked(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("every process has one");
+    u64::from_str_radix(line.trim(), 16).expect("a set")
+}
+
+/// Every breakpoint stays, and the program goes on: it answers them itself.
+#[test]
+fn both_processes_and_the_breakpoints_are_answered_all_the_same() {
+    let program = need!("death", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    let mut attached = attach(pid, &counting(&program, ["server_work"]), &["--engine", "trap"]);
+    attached.wait_for(pid, &program, "server_work");
+    assert_eq!(server.ask("call 50"), "done 50");
+    let tracer = attached.tracer();
+    // The front first: it is not to put anything back.
+    signal(attached.pid(), libc::SIGSTOP);
+    signal(tracer, libc::SIGKILL);
+    signal(attached.pid(), libc::SIGKILL);
+    attached.death();
+    while is_traced(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!changed_text(pid).is_empty(), "nobody has taken it out");
+    assert_eq!(server.ask("call 1000"), "done 1000");
+    assert_eq!(server.ask("exec 30"), "done 30");
+    assert_eq!(server.end().0.code(), Some(5));
+}
+
+#[test]
+fn a_signal_that_kills_does_so_under_probes_and_afterwards() {
+    let program = need!("death", target("server"), "gcc");
+    for killed in [false, true] {
+        let mut server = Server::start(&program, [] as [&str; 0]);
+        server.line();
+        let pid = server.pid();
+        let mut attached = attach(pid, &counting(&program, ["server_work"]), &[]);
+        attached.wait_for(pid, &program, "server_work");
+        assert_eq!(server.ask("call 5"), "done 5");
+        if killed {
+            attached.kill_tracer();
+            signal(pid as i32, libc::SIGTRAP);
+        } else {
+            signal(pid as i32, libc::SIGTRAP);
+            attached.end();
+        }
+        assert_eq!(server.end().0.signal(), Some(libc::SIGTRAP), "killed: {killed}");
+    }
+}
+
+#[test]
+fn the_tracer_at_any_moment() {
+    let program = need!("death", target("mortal"), "gcc");
+    let points = ["mix", "weigh", "walk", "work", "check", "thread", "alarmed"];
+    // Spread over the time that arming, running and disarming take, in an order that is always the same.
+    for (number, way) in
+        ["loop", "threads", "forks", "modules", "signals"].into_iter().cycle().take(15).enumerate()
+    {
+        let server = Server::start(&program, [way]);
+        server.line();
+        let pid = server.pid();
+        let before = blocked(pid);
+        let attached = attach(pid, &counting(&program, points), &[]);
+        while !is_traced(pid) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_millis(number as u64 * 37 % 160));
+        if number % 3 == 0 {
+            signal(attached.pid(), libc::SIGTERM);
+            std::thread::sleep(Duration::from_micros(number as u64 * 1300 % 9000));
+        }
+        let front = attached.pid();
+        let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children"));
+        if let Some(tracer) = children.ok().and_then(|text| text.trim().parse().ok()) {
+            signal(tracer, libc::SIGKILL);
+        }
+        attached.gone();
+        let mut patience = 1000;
+        // A thread that starts or ends another blocks all signals for a moment.
+        while is_traced(pid) || blocked(pid) != before {
+            patience -= 1;
+            assert!(patience > 0, "{way}, {number}: blocked: {:x}", blocked(pid));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal(pid as i32, libc::SIGTERM);
+        let (status, lines) = server.end();
+        assert!(status.success() && lines == ["right"], "{way}, {number}: {status}, {lines:?}");
+    }
 }

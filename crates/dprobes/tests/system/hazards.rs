@@ -66,18 +66,20 @@ fn come_and_go(mode: &str, rounds: usize) -> (std::process::ExitStatus, Vec<Stri
     assert_eq!(server.line(), "ready");
     let pid = server.pid();
     let before = slots(pid);
-    let mut hits = 0;
+    let (mut hits, mut slow) = (0, Vec::new());
     for round in 0..rounds {
         let mut attached = attach(pid, &counting(&program, ["hazards_work"]), &[]);
         attached.wait_for(pid, &program, "hazards_work");
         std::thread::sleep(Duration::from_millis(10));
         let start = Instant::now();
         let outcome = attached.stop(libc::SIGINT).ended_with(0);
-        assert!(start.elapsed() < Duration::from_secs(2), "round {round}: it waited: {outcome:#?}");
+        slow.extend((start.elapsed() >= Duration::from_secs(2)).then_some(round));
         hits += outcome.stats.hits(1);
         assert!(server.lives() && !is_traced(pid), "round {round}");
         assert_eq!(slots(pid), before, "round {round}: slots are left behind");
     }
+    // A thread that does not stop is waited for three seconds. A busy machine may take as long, but not every time.
+    assert!(slow.len() <= rounds / 2, "it waited in rounds {slow:?}");
     assert!(hits > 0 || mode == "pending");
     assert_eq!(text_differences(pid), [""; 0]);
     server.send("end");

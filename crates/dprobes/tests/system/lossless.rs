@@ -77,7 +77,7 @@ fn more_threads_than_there_are_contexts_wait_in_turn() {
 }
 
 #[test]
-fn children_that_share_their_parents_buffers_lose_nothing() {
+fn children_with_buffers_of_their_own_lose_nothing() {
     let program = need!("lossless", program(), "gcc");
     let outcome = lossless(Run::new(&logging(&program)))
         .on([program.as_os_str(), "fork".as_ref(), "200".as_ref()])

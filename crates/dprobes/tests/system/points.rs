@@ -375,3 +375,24 @@ fn a_session_keeps_points_and_shows_them_by_function() {
     becomes_traced(server.pid(), false);
     assert!(text_differences(server.pid()).is_empty());
 }
+
+/// What is empty means any, also as a point; a pattern means those that match; a library may be named without its version.
+#[test]
+fn any_point_and_some_points_are_named() {
+    let module = need!("points", target("server"), "gcc");
+    let calls = |point: &str| {
+        let at = format!("{}:server_work:{point}", module.display());
+        let outcome =
+            Run::at([at.as_str()]).on([module.as_os_str(), "leaf".as_ref(), "7".as_ref()]).ended_with(5);
+        outcome.stats.probes.iter().map(|probe| probe.hits).collect::<Vec<_>>()
+    };
+    assert_eq!(calls("ent*"), [7]);
+    assert_eq!(calls("*t*r*"), [7, 7]);
+    assert_eq!(calls(""), calls("*"));
+    let outcome = Run::at(["libc.so:getenv:entry"]).on([module.as_os_str(), "leaf".as_ref(), "7".as_ref()]);
+    assert!(!outcome.stderr.contains("is not mapped"), "{}", outcome.stderr);
+    let mut command = dprobes();
+    command.args(["run", "--at", "pid4711:a.out:main:entry", "--"]).arg(&module);
+    let (status, _, stderr) = run(&mut command);
+    assert!(status.code() == Some(125) && stderr.contains("`pid4711:` names a process"), "{stderr}");
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{Scratch, Session, dprobes, need, run, start_server, variant};
+use crate::support::{Scratch, Session, dprobes, find_program, need, run, start_server, variant};
 
 /// Calls of the probed function.
 const CALLS: usize = 500;
@@ -179,8 +179,14 @@ fn a_store_whose_writer_was_killed_is_read() {
     // SAFETY: kill takes no pointers; the front has not waited for its child yet.
     unsafe { libc::kill(tracer, libc::SIGKILL) };
     child.wait().expect("a child can be waited for");
-    let records = shown(&scratch, &["trace.dpt"]);
+    // It is told that it has no end, whatever is done with it.
+    let (status, records, stderr) = show(&scratch, &["trace.dpt"]);
+    assert!(status == Some(1) && stderr.contains("trace.dpt: the trace was cut short"), "{stderr}");
     assert!(records.contains("DProbes(3,1)"));
+    let mut command = dprobes();
+    let (status, _, stderr) =
+        run(command.args(["convert", "trace.dpt", "--to", "json"]).current_dir(scratch.path()));
+    assert!(status.code() == Some(1) && stderr.contains("trace.dpt: the trace was cut short"), "{stderr}");
     let info = shown(&scratch, &["--info", "trace.dpt"]);
     assert!(info.contains("end         cut short") && info.contains("server_work"), "{info}");
     // What is left of a block is told.
@@ -253,4 +259,26 @@ fn programs_of_a_session_share_a_store() {
         session.fails(&["insert", "-f", &first, "-o", path]).contains("--unformatted-output is for text")
     );
     session.done(&["session", "stop"]);
+}
+
+/// The page on records is enough to read a store: a reader that was written by it alone finds what ours finds.
+#[test]
+fn a_reader_that_knows_only_the_page_reads_a_store() {
+    let module = need!("stores", server(), "gcc");
+    let python = need!("stores: a reader of its own", find_program("python3"), "python3");
+    let scratch = Scratch::new();
+    for options in [&["-o", "trace.dpt"][..], &["-o", "trace.dpt", "--log", "UID"]] {
+        traced(&module, &scratch, options);
+        let mut convert = dprobes();
+        let (_, json, _) =
+            run(convert.args(["convert", "trace.dpt", "--to", "json"]).current_dir(scratch.path()));
+        let shown = scratch.file("shown.json", &json);
+        let reader = crate::support::repository().join("crates/dprobes/tests/readers/store.py");
+        let mut command = std::process::Command::new(&python);
+        command.arg(reader).arg(scratch.path().join("trace.dpt"));
+        let output =
+            command.stdin(std::fs::File::open(shown).expect("it is there")).output().expect("python3 starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, format!("{} records\n", 2 * CALLS), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }

@@ -40,7 +40,7 @@ impl CoreFile {
             match options.open(&path) {
                 Ok(file) => return Ok(CoreFile { file, path, length: 0, limit: limit() }),
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(cause) => return Err(format!("{}: {cause}", path.display())),
+                Err(cause) => return Err(format!("{}: {cause}", printable::path(&path))),
             }
         }
         Err(format!("there are {NAMES} core files of it already"))
@@ -74,7 +74,7 @@ impl CoreFile {
 
     /// Removes the file, which could not be completed for this reason. Gives the reason, and what became of the file.
     pub(super) fn discard(self, reason: String) -> String {
-        let path = self.path.display();
+        let path = printable::path(&self.path);
         match std::fs::remove_file(&self.path) {
             Ok(()) => format!("{reason}; the incomplete file {path} was removed"),
             Err(cause) => format!("{reason}; the incomplete file {path} could not be removed: {cause}"),

@@ -106,6 +106,10 @@ impl Tracer<'_> {
         if let Err(error) = write_code(space, &mut draft) {
             return outdated(draft, format!("writing the trampolines: {error}"));
         }
+        // Before any of it is there, or is changed.
+        if let Err(error) = space.hide(draft.writing.changes()) {
+            return outdated(draft, format!("writing what handlers do not see: {error}"));
+        }
         let held = match self.hold(number) {
             Ok(held) => held,
             Err(reason) => {
@@ -138,13 +142,26 @@ impl Tracer<'_> {
     /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
     fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
+        let lacks = self.spaces.get(&number).is_some_and(|space| space.rings.is_none());
         if let Some(ground) = draft.after.as_ref().and_then(|after| after.ground.as_ref())
-            && draft.lays_ground
+            && (draft.lays_ground || ground.claims && lacks)
         {
             let (stopped, now, laid) = self.map_ground(number, thread, stop, ground)?;
             (thread, stop) = (stopped, now);
             if let Err(reason) = laid {
                 return Ok((thread, stop, Err(reason)));
+            }
+        }
+        let (stopped, now, grown) = self.grow_cells(number, thread, stop)?;
+        (thread, stop) = (stopped, now);
+        if grown.is_err() {
+            return Ok((thread, stop, grown));
+        }
+        if let Some(base) = draft.hidden {
+            let (stopped, now, mapped) = self.map_hidden(number, thread, stop, base)?;
+            (thread, stop) = (stopped, now);
+            if mapped.is_err() {
+                return Ok((thread, stop, mapped));
             }
         }
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();

@@ -4,19 +4,21 @@
 //!     0               the global variables
 //!     GLOBALS         READER: the sign of life of whoever reads the rings; nothing else in its line
 //!                     single words: local variables, and what is counted with a lock
-//!     words end       counters, processor by processor:
-//!                     those of processor 0, 2^shift bytes; those of processor 1; ...
+//!     then            pieces, as they are needed, each greater than the last of its kind: of single words, or of
+//!                     counters, processor by processor: those of processor 0, 2^shift bytes; those of processor 1; ...
 //! ```
 //!
-//! All of it is mapped at one address in a process, which compiled code has in its instructions. What is taken is never given
-//! back: a program that was removed may still be asked for its counts, and a thread may still be in its handlers.
+//! All of it has a place at one address in a process, which compiled code has in its instructions. What is mapped there is the beginning,
+//! as far as there are pieces ([`Cells::used`]), and more of it before a handler is armed that needs more. What is taken is given
+//! back when nobody asks for it any more and no thread can be in a handler that has it: [`crate::forget`].
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::layout::PerProcessor;
+use agent::layout::{PAGE, PerProcessor};
 
 use super::shared::Shared;
 
@@ -28,23 +30,36 @@ const GLOBALS: usize = (u16::MAX as usize + 1) * WORD;
 pub(crate) const READER: usize = GLOBALS;
 /// Bytes that it has for itself.
 const LINE: usize = 64;
-/// Bytes of single words, those of the global variables included.
+/// Bytes for single words, those of the global variables included, as a rule.
 const WORDS: usize = 32 << 20;
-/// Bytes of counters, of all processors together, at most.
+/// Bytes for counters, of all processors together, at most.
 const COUNTERS: usize = 256 << 20;
-/// Bytes of the counters of one processor: at most, as a power of two.
+/// Bytes for the counters of one processor: at most, as a power of two.
 const SHIFT: u32 = 22;
+/// Bytes of the first pieces: of single words, and of the counters of one processor as a power of two.
+const FIRST_WORDS: usize = 16 << 10;
+const FIRST_SHIFT: u32 = 10;
+/// Bytes of a piece of single words, at most, unless more are asked for at once.
+const GREATEST_WORDS: usize = 4 << 20;
 
 /// All the words there are.
 #[derive(Debug)]
 pub(crate) struct Cells {
     shared: Rc<Shared>,
-    /// Where the next single word is.
+    /// Where the pieces end.
+    used: usize,
+    /// Where the next single word is, and the end of its piece.
     next_word: usize,
-    /// Where the next counter is, within what each processor has.
+    words_end: usize,
+    /// Where the next counter is, and the end of what processor 0 has in its piece.
     next_counter: usize,
+    counters_end: usize,
     processors: usize,
+    /// That of the piece.
     shift: u32,
+    /// What was given back, all 0: words in a row, by their number, and the places of counters, each with its shift.
+    free_words: HashMap<usize, Vec<usize>>,
+    free_counters: Vec<(usize, u32)>,
 }
 
 /// Some single words in a row.
@@ -73,15 +88,24 @@ impl Cells {
     /// # Errors
     /// There is no memory to share.
     pub(crate) fn memory() -> io::Result<Rc<Shared>> {
-        let processors = processors();
-        Shared::new(WORDS + (processors << shift(processors)))
+        Shared::new(Self::extent().0 as usize)
     }
 
     /// None are taken yet of this memory.
     pub(crate) fn over(memory: Rc<Shared>) -> Cells {
-        let processors = processors();
-        let shift = shift(processors);
-        Cells { shared: memory, next_word: READER + LINE, next_counter: 0, processors, shift }
+        let used = GLOBALS + FIRST_WORDS;
+        Cells {
+            shared: memory,
+            used,
+            next_word: READER + LINE,
+            words_end: used,
+            next_counter: 0,
+            counters_end: 0,
+            processors: processors(),
+            shift: FIRST_SHIFT - 1,
+            free_words: HashMap::new(),
+            free_counters: Vec::new(),
+        }
     }
 
     /// The word by which the reader of all rings shows that it lives.
@@ -89,7 +113,19 @@ impl Cells {
         self.shared.words(READER, 1).first()
     }
 
-    /// How many bytes they have on this machine, and for how many processors.
+    /// Bytes of what there is, in whole pages: so many are to be mapped in a process that has what was taken.
+    pub(crate) fn used(&self) -> u64 {
+        self.used as u64
+    }
+
+    /// Begins a piece: its place; none if there is no room.
+    fn begin(&mut self, size: usize) -> Option<usize> {
+        let place = self.used;
+        let end = place.checked_add(size)?.checked_next_multiple_of(PAGE as usize)?;
+        (end <= self.shared.size()).then(|| std::mem::replace(&mut self.used, end))
+    }
+
+    /// How many bytes they can have on this machine, and for how many processors.
     pub(crate) fn extent() -> (u64, usize) {
         let processors = processors();
         ((WORDS + (processors << shift(processors))) as u64, processors)
@@ -112,30 +148,81 @@ impl Cells {
 
     /// Takes words, all 0; none if there are not so many left.
     pub(crate) fn words(&mut self, count: usize) -> Option<Words> {
+        if let Some(offset) = self.free_words.get_mut(&count).and_then(Vec::pop) {
+            return Some(Words { shared: Rc::clone(&self.shared), offset, count });
+        }
+        let bytes = count.checked_mul(WORD)?;
+        if bytes > self.words_end - self.next_word {
+            let least = bytes.max(FIRST_WORDS);
+            let greater = least.max((self.used / 4).min(GREATEST_WORDS));
+            // What is left of the last one are a few words.
+            self.next_word = self.begin(greater).or_else(|| self.begin(least))?;
+            self.words_end = self.used;
+        }
         let offset = self.next_word;
-        let end = offset.checked_add(count.checked_mul(WORD)?).filter(|&end| end <= WORDS)?;
-        self.next_word = end;
+        self.next_word += bytes;
         Some(Words { shared: Rc::clone(&self.shared), offset, count })
     }
 
     /// Takes a counter, which is 0. `spill` is its single word; another is taken where none is given.
     pub(crate) fn counter(&mut self, spill: Option<usize>) -> Option<Counter> {
-        let place = self.next_counter;
-        if place + WORD > 1 << self.shift {
-            return None;
-        }
+        let place = match self.free_counters.last() {
+            Some(&place) => place,
+            None => {
+                if self.next_counter == self.counters_end {
+                    self.begin_counters()?;
+                }
+                (self.next_counter, self.shift)
+            }
+        };
         let spill = match spill {
             Some(spill) => spill,
             None => self.words(1)?.offset,
         };
-        self.next_counter += WORD;
+        if self.free_counters.pop().is_none() {
+            self.next_counter += WORD;
+        }
         Some(Counter {
             shared: Rc::clone(&self.shared),
-            offset: WORDS + place,
+            offset: place.0,
             processors: self.processors,
-            shift: self.shift,
+            shift: place.1,
             spill,
         })
+    }
+
+    /// Begins a piece of counters: one that has twice as many, if there is room for it.
+    fn begin_counters(&mut self) -> Option<()> {
+        for shift in (FIRST_SHIFT..=(self.shift + 1).min(SHIFT)).rev() {
+            if let Some(place) = self.begin(self.processors << shift) {
+                (self.next_counter, self.counters_end, self.shift) = (place, place + (1 << shift), shift);
+                return Some(());
+            }
+        }
+        None
+    }
+}
+
+impl Cells {
+    /// Takes words back, which nobody uses any more.
+    pub(crate) fn give_back_words(&mut self, words: Words) {
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        if words.count > 0 {
+            self.free_words.entry(words.count).or_default().push(words.offset);
+        }
+    }
+
+    /// Takes a counter back, which nobody uses any more.
+    pub(crate) fn give_back(&mut self, counter: Counter) {
+        let (offset, shared) = (counter.spill, Rc::clone(&counter.shared));
+        self.give_back_shared(counter);
+        self.give_back_words(Words { shared, offset, count: 1 });
+    }
+
+    /// The same for a counter whose single word is a part of others.
+    pub(crate) fn give_back_shared(&mut self, counter: Counter) {
+        counter.reset();
+        self.free_counters.push((counter.offset, counter.shift));
     }
 }
 
@@ -212,6 +299,9 @@ fn processors() -> usize {
 mod tests {
     use super::*;
 
+    /// Words in a row.
+    const COUNT: usize = 4;
+
     #[test]
     fn a_counter_is_the_sum_of_its_words() {
         let mut cells = Cells::over(Cells::memory().expect("memory"));
@@ -230,6 +320,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_back_is_taken_again_and_is_nothing_counted() {
+        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let most = (1 << shift(cells.processors)) / WORD;
+        // More than there is room for, were none given back.
+        for _ in 0..2 * most / 1000 + 1 {
+            let locals = cells.words(5).expect("room");
+            let variable = cells.counter(Some(locals.offset())).expect("room");
+            let counters: Vec<Counter> = (0..1000).map(|_| cells.counter(None).expect("room")).collect();
+            let words: Vec<Words> = (0..10).map(|_| cells.words(COUNT).expect("room")).collect();
+            for counter in counters.iter().chain([&variable]) {
+                assert_eq!(counter.value(), 0);
+                counter.count();
+                counter.own().for_each(|word| word.store(9, Ordering::Relaxed));
+            }
+            for word in words.iter().chain([&locals]).flat_map(|words| words.iter()) {
+                assert!([0, 9].contains(&word.swap(3, Ordering::Relaxed)));
+            }
+            cells.give_back_shared(variable);
+            cells.give_back_words(locals);
+            words.into_iter().for_each(|words| cells.give_back_words(words));
+            counters.into_iter().for_each(|counter| cells.give_back(counter));
+        }
+        let used = cells.used() as usize - GLOBALS;
+        assert!(used <= cells.processors * 16 * 1024 + (128 << 10), "{used} bytes are taken");
+        assert!(
+            cells.words(COUNT).is_some_and(|words| words.iter().all(|it| it.load(Ordering::Relaxed) == 0))
+        );
+    }
+
+    #[test]
     fn words_do_not_overlap_and_come_to_an_end() {
         let mut cells = Cells::over(Cells::memory().expect("memory"));
         let globals = cells.globals(70_000);
@@ -242,5 +362,27 @@ mod tests {
         while cells.words(65_535).is_some() {}
         assert!(cells.words(1 << 40).is_none());
         assert!(cells.words(1).is_some_and(|words| words.len() == 1));
+    }
+
+    #[test]
+    fn a_few_counters_take_little_and_many_have_room() {
+        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let few: Vec<Counter> = (0..16).map(|_| cells.counter(None).expect("room")).collect();
+        assert!(cells.used() as usize <= GLOBALS + FIRST_WORDS + (cells.processors << FIRST_SHIFT) + 4096);
+        let most = (1 << shift(cells.processors)) / WORD;
+        let spill = cells.words(1).expect("room").offset();
+        let many = (0..most * 3 / 4).map(|_| cells.counter(Some(spill)).expect("room"));
+        let many: Vec<Counter> = few.into_iter().chain(many).collect();
+        // No word of one is another's.
+        let mut places: Vec<usize> = many
+            .iter()
+            .flat_map(|it| (0..it.processors).map(|processor| it.offset + (processor << it.shift)))
+            .collect();
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count);
+        assert!(places.iter().all(|place| (GLOBALS + FIRST_WORDS..cells.used).contains(place)));
+        assert!(cells.used() <= Cells::extent().0);
     }
 }

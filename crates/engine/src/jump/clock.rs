@@ -108,7 +108,7 @@ fn moment(rate: u64) -> Moment {
 }
 
 /// The time stamp counter.
-fn counter() -> u64 {
+pub(super) fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it, and Linux lets user programs read it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }

@@ -10,6 +10,7 @@ use rpn::{Location, Object};
 use vm::{Op, Word};
 
 use super::cells::READER;
+use super::identity::mark;
 use super::over::is_mortal;
 use super::{Code, Counter, Ground};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
@@ -17,25 +18,32 @@ use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
-impl Code for Compiled {
+/// A handler. As long as it is anywhere, its program keeps what it counts in.
+#[derive(Debug)]
+struct Handled {
+    code: Compiled,
+    _program: Rc<()>,
+}
+
+impl Code for Handled {
     fn length(&self) -> usize {
-        self.len()
+        self.code.len()
     }
 
     fn entry(&self) -> u32 {
-        Compiled::entry(self)
+        self.code.entry()
     }
 
     fn place(&self, address: u64, to: &mut Vec<u8>) {
-        Compiled::place(self, address, to);
+        self.code.place(address, to);
     }
 
     fn repair(&self, offset: u32) -> Option<u32> {
-        Compiled::repair(self, offset)
+        self.code.repair(offset)
     }
 
     fn undo(&self, offset: u32) -> Option<u32> {
-        Compiled::undo(self, offset)
+        self.code.undo(offset)
     }
 }
 
@@ -44,18 +52,30 @@ pub(crate) struct Ready {
     pub(crate) code: Rc<dyn Code>,
     /// Whether its record is committed behind the displaced instruction.
     pub(crate) tentative: bool,
+    /// Whether it works in a context.
+    pub(crate) claims: bool,
+}
+
+/// Where a handler is to run.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) site: &'a Site,
+    /// Whether the displaced instruction can fault.
+    pub(crate) may_fault: bool,
+    /// The program's code from the site on.
+    pub(crate) ahead: &'a [u8],
+    /// Whether the record of a handler that runs before it waits for the displaced instruction.
+    pub(crate) waits: bool,
 }
 
 impl Tracer<'_> {
     /// Compiles the handler of a probe, by its program's number and its own, for a site of an address space that has this memory for
-    /// it. `ahead` is the program's code from the site on.
+    /// it.
     pub(crate) fn compile(
         &mut self,
         ground: &mut Ground,
         (program_number, probe): (usize, usize),
-        site: &Site,
-        may_fault: bool,
-        ahead: &[u8],
+        At { site, may_fault, ahead, waits }: At<'_>,
     ) -> Result<Ready, String> {
         const NOWHERE: &str = "there is no memory to share with the process";
         let Some(cells) = &mut self.cells else { return Err(NOWHERE.to_owned()) };
@@ -75,14 +95,21 @@ impl Tracer<'_> {
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
         let limits = has_limits(definition);
-        let (names, mortal) = (&mut self.probe_names, &mut self.mortal);
+        let (names, mortal, bounds) = (&mut self.probe_names, &mut self.mortal, &mut self.probe_bounds);
         let can_end = is_mortal(program, probe);
         let name = *program.probes[probe].name.get_or_insert_with(|| {
             if can_end {
                 mortal.push((program_number, probe));
             }
-            names.push((program_number, probe));
-            (names.len() - 1) as u32
+            let name = names.take((program_number, probe));
+            let own = rings::Bounds {
+                log: object.logmax.min(vm::LOG_LIMIT),
+                traces: object.excpt_log.min(vm::TRACE_LIMIT),
+            };
+            let place = name as usize;
+            bounds.resize(bounds.len().max(place + 1), own);
+            bounds[place] = own;
+            name
         });
         const FULL: &str = "there is no more room to count in";
         // Of a probe that has many sites, each is counted for itself.
@@ -110,6 +137,7 @@ impl Tracer<'_> {
             code: &object.code,
             entry: definition.entry,
             jmpmax: object.jmpmax,
+            insmax: object.insmax,
             logmax: object.logmax,
             mask: definition.mask,
             locals: object.vars,
@@ -122,7 +150,7 @@ impl Tracer<'_> {
             contexts: ground.contexts.base() as u32,
             own_contexts: own,
             shared_contexts: shared,
-            ring_size: ground.contexts.ring_size() as u32,
+            ring_size: ground.ring_size as u32,
             locals,
             globals,
             counted: &counted,
@@ -143,16 +171,21 @@ impl Tracer<'_> {
             site: site.address,
             flags_live: !patch::flags_are_dead(Mode::Bits64, code, site.address, false),
             tentative: false,
+            waits,
+            mark: mark(),
             lossless,
+            hidden: ground.hidden as u32,
             rdpid: true,
         };
+        let _program = Rc::clone(&program.alive);
+        let handled = |code| Rc::new(Handled { code, _program });
         let compile = |environment: &Environment<'_>| {
             jit::compile(&handler, environment).map_err(|unsupported| unsupported.to_string())
         };
         let mut compiled = compile(&environment)?;
         let tentative = may_fault && compiled.claims && !definition.logonfault;
         if !tentative && !compiled.leaves {
-            return Ok(Ready { code: Rc::new(compiled), tentative });
+            return Ok(Ready { claims: compiled.claims, code: handled(compiled), tentative });
         }
         environment.tentative = tentative;
         if compiled.leaves {
@@ -162,6 +195,7 @@ impl Tracer<'_> {
                 code_length: object.code.len() as u32,
                 entry: definition.entry as u32,
                 jmpmax: object.jmpmax,
+                insmax: object.insmax,
                 logmax: object.logmax as u32,
                 excpt_log: object.excpt_log as u32,
                 heap: definition.heap as u32,
@@ -180,12 +214,13 @@ impl Tracer<'_> {
                 record: if tentative { state::TENTATIVE } else { state::COMMITTED },
                 lossless: lossless.is_some().into(),
                 dropped: word(DROPPED),
-                removed: word(OVER),
+                over: word(OVER),
+                hidden: ground.hidden as u32,
             };
             environment.info = ground.describe((program_number, probe), object, info)?;
         }
         compiled = compile(&environment)?;
-        Ok(Ready { code: Rc::new(compiled), tentative })
+        Ok(Ready { claims: compiled.claims, code: handled(compiled), tentative })
     }
 }
 

@@ -1,64 +1,43 @@
-//! The contexts that handlers of one process and its forked children work in, and their rings.
+//! The contexts that handlers of one address space work in.
 //!
-//! ```text
-//!     0                         the contexts, CONTEXT_SIZE bytes each
-//!     count * CONTEXT_SIZE      their rings, of the same size each
-//! ```
+//! They are private memory of the process, below 2 GiB, zeroed by the kernel in a forked child. The tracer reads and writes them
+//! as it does any memory of the process, while a thread is stopped; what it reads is input.
 
-use std::io;
 use std::mem::offset_of;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use agent::layout::{ABANDONED, CONTEXT_SIZE, Context, state};
+use agent::layout::{CONTEXT_SIZE, Context, PAGE, claim};
+use process::Memory;
 
-use super::shared::Shared;
+use super::rings::Rings;
 
 /// Contexts that belong to a processor each, at most; the processors behind use those that are shared.
 const OWN: usize = 64;
 /// Contexts that are shared: as many threads as a rule are preempted in handlers at once.
 const SHARED: u32 = 16;
 
-/// The contexts, as the tracer sees them.
-#[derive(Debug)]
+/// Where the contexts are in a process, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contexts {
-    shared: Rc<Shared>,
+    /// The address of the first.
+    base: u64,
     /// How many belong to a processor each: the first ones.
     own: u32,
-    /// Where they are in the process.
-    base: u64,
-    /// Bytes of a ring: a power of two.
-    ring_size: u64,
 }
 
 impl Contexts {
-    /// Bytes of them all, rings of `ring_size` bytes included, where there are so many processors.
-    pub(crate) fn size(processors: usize, ring_size: u64) -> u64 {
-        (processors.min(OWN) as u64 + u64::from(SHARED)) * (CONTEXT_SIZE + ring_size)
+    /// Bytes of them all, where there are so many processors.
+    pub(crate) fn size(processors: usize) -> u64 {
+        (processors.min(OWN) as u64 + u64::from(SHARED)) * CONTEXT_SIZE
     }
 
-    /// New ones, to be mapped at an address of a process. `ring_size` is a power of two.
-    ///
-    /// # Errors
-    /// There is no memory to share.
-    pub(crate) fn new(base: u64, processors: usize, ring_size: u64) -> io::Result<Contexts> {
-        let shared = Shared::new(Self::size(processors, ring_size) as usize)?;
-        let contexts = Contexts { shared, own: processors.min(OWN) as u32, base, ring_size };
-        for number in 0..contexts.count() {
-            let ring = base + contexts.ring(number) as u64;
-            if let Some(word) = contexts.word(number, offset_of!(Context, ring)) {
-                word.store(ring, Ordering::Relaxed);
-            }
-            if let Some(word) = contexts.word(number, offset_of!(Context, ring_size)) {
-                word.store(ring_size, Ordering::Relaxed);
-            }
-        }
-        Ok(contexts)
+    /// Those that begin at an address.
+    pub(crate) fn at(base: u64, processors: usize) -> Contexts {
+        Contexts { base, own: processors.min(OWN) as u32 }
     }
 
-    /// The memory.
-    pub(crate) fn shared(&self) -> &Rc<Shared> {
-        &self.shared
+    /// As many, at another address.
+    pub(crate) fn moved(self, base: u64) -> Contexts {
+        Contexts { base, ..self }
     }
 
     /// The address of the first.
@@ -71,18 +50,9 @@ impl Contexts {
         self.own + SHARED
     }
 
-    /// Bytes of a ring: a power of two.
-    pub(crate) fn ring_size(&self) -> u64 {
-        self.ring_size
-    }
-
-    /// Nobody reads any more, or not before long: who waits for room in a ring goes on, and its record is dropped.
-    pub(crate) fn abandon(&self) {
-        for number in 0..self.count() {
-            if let Some(tail) = self.word(number, offset_of!(Context, tail)) {
-                tail.store(ABANDONED, Ordering::Release);
-            }
-        }
+    /// Their address, and their bytes.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.base, u64::from(self.count()) * CONTEXT_SIZE)
     }
 
     /// How many belong to a processor each, and how many follow that are shared.
@@ -90,75 +60,87 @@ impl Contexts {
         (self.own, SHARED)
     }
 
-    /// A field of 8 bytes of a context.
-    pub(crate) fn word(&self, number: u32, field: usize) -> Option<&AtomicU64> {
-        self.shared.words(number as usize * CONTEXT_SIZE as usize + field, 1).first()
+    /// Memory in them of which nothing is used before the first hit.
+    pub(crate) fn scratch(&self) -> u64 {
+        self.base + PAGE
     }
 
-    /// A field of 4 bytes of a context.
-    pub(crate) fn half(&self, number: u32, field: usize) -> Option<&AtomicU32> {
-        self.shared.half(number as usize * CONTEXT_SIZE as usize + field)
+    /// Where a field of a context is.
+    fn address(&self, number: u32, field: usize) -> u64 {
+        self.base + u64::from(number) * CONTEXT_SIZE + field as u64
     }
 
-    /// Where a context's ring is in the memory.
-    pub(crate) fn ring(&self, number: u32) -> usize {
-        self.count() as usize * CONTEXT_SIZE as usize + number as usize * self.ring_size as usize
+    /// Whether they are mapped.
+    pub(crate) fn are_mapped(&self, memory: &Memory) -> bool {
+        memory.peek(self.base, &mut [0]).is_ok()
+    }
+
+    /// Gives each its ring: from now on they can be claimed. `tid` is a thread of the process. Says whether it was done.
+    pub(crate) fn give(&self, tid: i32, rings: &Rings) -> bool {
+        let fields: Vec<Vec<u8>> = (0..self.count())
+            .map(|number| {
+                let words = [rings.address(number), rings.size(), rings.control_address(number)];
+                words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            })
+            .collect();
+        let free = claim::FREE.to_le_bytes();
+        let mut pieces: Vec<(u64, &[u8])> = Vec::with_capacity(2 * fields.len());
+        for (number, fields) in (0..).zip(&fields) {
+            pieces.push((self.address(number, offset_of!(Context, ring)), fields));
+            pieces.push((self.address(number, offset_of!(Context, claim)), &free));
+        }
+        process::write_each(tid, &pieces).is_ok()
+    }
+
+    /// A context's claim, its holder and its site.
+    fn look(&self, memory: &Memory, number: u32) -> Option<(u32, u32, u64)> {
+        const _: () = assert!(offset_of!(Context, claim) == 0 && offset_of!(Context, holder) == 4);
+        const _: () = assert!(offset_of!(Context, site) == 8);
+        let mut bytes = [0; 16];
+        memory.peek(self.address(number, 0), &mut bytes).ok()?;
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let site = u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 + byte]));
+        Some((half(0), half(4), site))
     }
 
     /// The address of the displaced instruction before which the agent works with this stack pointer, if it is on the stack
     /// of a context.
-    pub(crate) fn site_of_stack(&self, rsp: u64) -> Option<u64> {
+    pub(crate) fn site_of_stack(&self, memory: &Memory, rsp: u64) -> Option<u64> {
         // The stack begins at the end of its context.
         let place = rsp.checked_sub(self.base)?.checked_sub(1)?;
         let number = u32::try_from(place / CONTEXT_SIZE).ok().filter(|&number| number < self.count())?;
-        Some(self.word(number, offset_of!(Context, site))?.load(Ordering::Relaxed))
+        Some(self.look(memory, number)?.2)
     }
 
     /// The same for the address of a context.
-    pub(crate) fn site_at(&self, context: u64) -> Option<u64> {
+    pub(crate) fn site_at(&self, memory: &Memory, context: u64) -> Option<u64> {
         let place = context.checked_sub(self.base).filter(|place| place.is_multiple_of(CONTEXT_SIZE))?;
         let number = u32::try_from(place / CONTEXT_SIZE).ok().filter(|&number| number < self.count())?;
-        Some(self.word(number, offset_of!(Context, site))?.load(Ordering::Relaxed))
+        Some(self.look(memory, number)?.2)
+    }
+
+    /// Whether a handler has a context.
+    pub(crate) fn is_claimed(&self, memory: &Memory, number: u32) -> bool {
+        self.look(memory, number).is_some_and(|(state, ..)| state == claim::TAKEN)
     }
 
     /// The displaced instructions before which threads are in handlers that have claimed a context.
-    pub(crate) fn claimed(&self) -> impl Iterator<Item = u64> {
-        (0..self.count()).filter_map(|number| {
-            let claim = self.half(number, offset_of!(Context, claim))?.load(Ordering::Acquire);
-            let site = self.word(number, offset_of!(Context, site))?;
-            (claim != 0).then(|| site.load(Ordering::Relaxed))
-        })
-    }
-
-    /// The record whose state is at an address of the process is dropped, if it waits for its instruction.
-    pub(crate) fn drop_record(&self, address: u64) {
-        let rings = self.ring(0) as u64..self.shared.size() as u64;
-        let offset = address.checked_sub(self.base).filter(|offset| rings.contains(offset));
-        if let Some(word) = offset.and_then(|offset| self.shared.half(offset as usize)) {
-            let _ =
-                word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed);
-        }
+    pub(crate) fn claimed(&self, memory: &Memory) -> Vec<u64> {
+        let looked = (0..self.count()).filter_map(|number| self.look(memory, number));
+        looked.filter(|(state, ..)| *state == claim::TAKEN).map(|(.., site)| site).collect()
     }
 
     /// Gives the contexts back that a thread had, which is no more.
-    pub(crate) fn give_back(&self, tid: i32) {
+    pub(crate) fn give_back(&self, memory: &Memory, tid: i32) {
         for number in 0..self.count() {
-            let holder = self.half(number, offset_of!(Context, holder));
-            let claim = self.half(number, offset_of!(Context, claim));
-            if let (Some(holder), Some(claim)) = (holder, claim)
-                && claim.load(Ordering::Acquire) != 0
-                && holder.load(Ordering::Relaxed) == tid as u32
+            if let Some((claim::TAKEN, holder, _)) = self.look(memory, number)
+                && holder == tid as u32
             {
-                claim.store(0, Ordering::Release);
+                // It fails only if the process is gone.
+                let _ =
+                    memory.poke(self.address(number, offset_of!(Context, claim)), &claim::FREE.to_le_bytes());
             }
         }
-    }
-}
-
-impl Drop for Contexts {
-    fn drop(&mut self) {
-        // A process that still has them, since it could not be stopped, waits for nobody.
-        self.abandon();
     }
 }
 
@@ -166,31 +148,64 @@ impl Drop for Contexts {
 mod tests {
     use super::*;
 
+    /// Contexts in the memory of this process, as a tracer sees them.
+    struct Own(Contexts, Memory, #[expect(dead_code, reason = "it is the memory")] Vec<u64>);
+
+    impl Own {
+        fn new() -> Own {
+            let contexts = Contexts::at(0, 2);
+            let words = vec![0u64; (contexts.place().1 + CONTEXT_SIZE) as usize / 8];
+            let base = (words.as_ptr() as u64).next_multiple_of(CONTEXT_SIZE);
+            let memory = Memory::open(std::process::id() as i32).expect("own memory");
+            Own(Contexts::at(base, 2), memory, words)
+        }
+
+        fn poke(&self, number: u32, field: usize, value: u64) {
+            self.1.poke(self.0.address(number, field), &value.to_le_bytes()).expect("own memory");
+        }
+    }
+
     #[test]
     fn a_stack_tells_the_site() {
-        let contexts = Contexts::new(0x1000_0000, 2, agent::layout::RING_SIZE).expect("memory");
-        contexts.word(2, offset_of!(Context, site)).expect("it is there").store(0x4711, Ordering::Relaxed);
-        let end = 0x1000_0000 + 3 * CONTEXT_SIZE;
-        assert_eq!(contexts.site_of_stack(end), Some(0x4711), "an empty stack");
-        assert_eq!(contexts.site_of_stack(end - 1000), Some(0x4711));
-        assert_eq!(contexts.site_of_stack(end + 8), Some(0));
-        assert_eq!(contexts.site_of_stack(0x1000_0000 - 8), None);
-        assert_eq!(contexts.site_of_stack(0x1000_0000 + 18 * CONTEXT_SIZE + 8), None);
+        let own = Own::new();
+        let (contexts, memory, base) = (own.0, &own.1, own.0.base());
+        own.poke(2, offset_of!(Context, site), 0x4711);
+        let end = base + 3 * CONTEXT_SIZE;
+        assert_eq!(contexts.site_of_stack(memory, end), Some(0x4711), "an empty stack");
+        assert_eq!(contexts.site_of_stack(memory, end - 1000), Some(0x4711));
+        assert_eq!(contexts.site_of_stack(memory, end + 8), Some(0));
+        assert_eq!(contexts.site_of_stack(memory, base - 8), None);
+        assert_eq!(contexts.site_of_stack(memory, base + 18 * CONTEXT_SIZE + 8), None);
+        assert_eq!(contexts.site_at(memory, base + 2 * CONTEXT_SIZE), Some(0x4711));
+        assert_eq!(contexts.site_at(memory, base + 2 * CONTEXT_SIZE + 8), None);
+        assert_eq!(contexts.site_at(memory, base + 18 * CONTEXT_SIZE), None);
     }
 
     #[test]
     fn a_killed_threads_context_is_given_back() {
-        let contexts = Contexts::new(0x1000_0000, 2, agent::layout::RING_SIZE).expect("memory");
-        for (number, tid) in [(0, 5), (3, 7)] {
-            contexts.half(number, offset_of!(Context, claim)).expect("there").store(1, Ordering::Relaxed);
-            contexts.half(number, offset_of!(Context, holder)).expect("there").store(tid, Ordering::Relaxed);
+        let own = Own::new();
+        let (contexts, memory) = (own.0, &own.1);
+        let taken = |tid: u64| u64::from(claim::TAKEN) | tid << 32;
+        own.poke(0, 0, taken(5));
+        own.poke(3, 0, taken(7));
+        own.poke(2, 0, u64::from(claim::UNUSABLE) | 7 << 32);
+        contexts.give_back(memory, 7);
+        let claims: Vec<u32> = (0..4).filter_map(|it| contexts.look(memory, it)).map(|it| it.0).collect();
+        assert_eq!(claims, [claim::TAKEN, claim::UNUSABLE, claim::UNUSABLE, claim::FREE]);
+        assert_eq!(contexts.claimed(memory).len(), 1);
+    }
+
+    #[test]
+    fn each_gets_its_ring() {
+        let own = Own::new();
+        let (contexts, memory) = (own.0, &own.1);
+        let rings = Rings::unshared(contexts.count(), agent::layout::LEAST_RING);
+        assert!(contexts.give(std::process::id() as i32, &rings));
+        for number in 0..contexts.count() {
+            let mut bytes = [0; 8];
+            memory.peek(contexts.address(number, offset_of!(Context, ring)), &mut bytes).expect("own memory");
+            assert_eq!(u64::from_le_bytes(bytes), rings.address(number));
+            assert_eq!(contexts.look(memory, number), Some((claim::FREE, 0, 0)));
         }
-        contexts.give_back(7);
-        let claims: Vec<u32> = (0..4)
-            .map(|number| {
-                contexts.half(number, offset_of!(Context, claim)).expect("there").load(Ordering::Relaxed)
-            })
-            .collect();
-        assert_eq!(claims, [1, 0, 0, 0]);
     }
 }

@@ -14,13 +14,14 @@ use super::area;
 use super::around::{Around, NEAR, free};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
+use super::stack::Stacks;
 use super::tail;
 use super::text::Text;
 use super::writing::Writing;
 use super::{Ground, Left, New};
 use crate::change::Change;
 use crate::mapping;
-use crate::place::critical_sections;
+use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::site::{Jump, Planned};
 use crate::slots::Growth;
@@ -83,6 +84,8 @@ pub(crate) struct Draft {
     pub(crate) after: Option<Basis>,
     /// Whether the ground is to be mapped first.
     pub(crate) lays_ground: bool,
+    /// Where the table of what handlers do not see is to be mapped, if it is.
+    pub(crate) hidden: Option<u64>,
     /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
     pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
@@ -163,22 +166,38 @@ impl Tracer<'_> {
             }
         };
         let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
+        let mut stacks = Stacks::of(&module.image);
         for site in planned {
-            match self.suits_a_jump(number, &site) {
+            let objection = |()| {
+                stacks
+                    .objection(site.0.address.wrapping_sub(module.bias))
+                    .map_or(Ok(()), |why| Err(why.to_owned()))
+            };
+            match self.suits_a_jump(number, &site).and_then(objection) {
                 Ok(()) => wanted.push(site),
                 Err(reason) => others.push((site, reason)),
             }
+        }
+        let cells = known.ground.as_ref().map(Ground::reserved);
+        cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
+        if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
+            let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
+            self.move_contexts(ground, tid, &mappings, reserved);
         }
         if known.ground.is_none() && !wanted.is_empty() {
             let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
             match groundless.map_or_else(|| self.choose_ground(number, tid, &mappings), Err) {
                 Ok(ground) => {
-                    ground.mapped().for_each(|(base, size)| known.reserve(base, size));
+                    ground.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
                     known.ground = Some(ground);
                     draft.lays_ground = true;
                 }
                 Err(reason) => others.extend(wanted.drain(..).map(|site| (site, reason.clone()))),
             }
+        }
+        let mut wanted = wanted;
+        if let Err(reason) = self.choose_hidden(tid, &mappings, &wanted, &mut known, &mut draft) {
+            others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
         let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
         let is_strict =
@@ -195,6 +214,9 @@ impl Tracer<'_> {
                 draft.leave(ready.map(|ready| (ready.planned, reason.to_owned())), !is_planned);
                 return draft;
             }
+        }
+        if let Some(ground) = known.ground.as_ref().filter(|ground| ground.claims) {
+            ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
         let Some(space) = self.spaces.get(&number) else { return draft };
         let any = |groups: &[Group]| groups.iter().any(|group| !group.ready.is_empty());
@@ -217,11 +239,7 @@ impl Tracer<'_> {
         }
         let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
-        let mut kept: Vec<Range<u64>> = critical_sections(module, &space.code.memory)
-            .into_iter()
-            .map(|(start, end)| start..end)
-            .collect();
-        kept.sort_by_key(|range| range.start);
+        let kept = kept(module, &space.code.memory);
         for group in groups {
             let entered = self.entered.of(module, &group.text);
             let (free, trampolines) = free(&known, tid, &mappings, &group.text);
@@ -231,7 +249,15 @@ impl Tracer<'_> {
             draft.plan(group, &around, &mut known, strict);
         }
         if strict && !draft.left.is_empty() && is_first {
-            return Draft { left: draft.into_all_left(!is_planned), ..Draft::default() };
+            return Draft {
+                left: draft.into_all_left(!is_planned, "others of its program cannot be armed"),
+                ..Draft::default()
+            };
+        }
+        let changes = draft.jumps.iter().map(|drafted| drafted.jump.changes.len()).sum::<usize>();
+        // Sites that trap are entered once more when they are known as such.
+        if let Err(full) = space.code.has_room(changes + 2 * draft.traps.len() + draft.left.len()) {
+            return Draft { left: draft.into_all_left(false, &full.to_string()), ..Draft::default() };
         }
         draft.writing =
             Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
@@ -339,10 +365,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Nothing is done: all of its sites are left, those that can have a jump, too.
-    fn into_all_left(mut self, can_trap: bool) -> Vec<Left> {
+    /// Nothing is done: all of its sites are left, those that can have a jump, too, for this reason.
+    fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<Left> {
         let mut left = std::mem::take(&mut self.left);
-        let reason = "others of its program cannot be armed";
         left.extend(self.into_sites().map(|site| Left {
             site,
             reason: reason.to_owned(),

@@ -1,17 +1,20 @@
 //! The records of all rings, to the observer.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use agent::layout::PROCESSOR_MASK;
 use process::Stopped;
+use rings::{Bounds, Head, Next, Nonsense};
 use trace::{Items, Record};
 
 use super::clock::Clock;
-use super::contexts::Contexts;
 use super::mark::Mark;
-use super::ring::{Head, Next, Reader};
+use super::ring::Reader;
+use super::rings::Rings;
+use super::who::Who;
+use crate::observer::Note;
+use crate::space::Space;
 use crate::tracer::Tracer;
 
 /// How long records may wait in a ring.
@@ -34,7 +37,7 @@ const STACK_SEGMENT: u32 = 0x2b;
 #[derive(Debug)]
 pub(crate) struct Drain {
     clock: Clock,
-    /// The contexts of all processes, and the reader's place in each ring.
+    /// The rings of all processes, and the reader's place in each.
     sources: Vec<Source>,
     last: Instant,
     /// Whether the last drain has found much, and could hand it out.
@@ -45,20 +48,23 @@ pub(crate) struct Drain {
     next: Vec<Front>,
     /// The record that is handed out; its memory is used again.
     record: Record,
-    /// What is asked of each thread that has logged in one drain, and of those that have ended since the last: the user and the
-    /// name.
-    threads: HashMap<u32, (u32, String)>,
     /// The thread whose user and name the record has, if any.
     named: Option<u32>,
+    /// How often a ring was emptied since it made no sense; and the processes to be told of, with the reason.
+    nonsense: u64,
+    liars: Vec<(i32, Nonsense)>,
 }
 
-/// The rings of one process and its forked children.
+/// The rings of one address space.
 #[derive(Debug)]
 struct Source {
-    contexts: Rc<Contexts>,
+    rings: Rc<Rings>,
     readers: Vec<Reader>,
     /// A process that is gone has nothing more to say than what is there.
     gone: bool,
+    /// Whether it was told that this process has written what no handler writes.
+    told: bool,
+    who: Who,
 }
 
 /// The next record of a ring.
@@ -80,15 +86,16 @@ impl Drain {
             read: 0,
             next: Vec::new(),
             record: Record::default(),
-            threads: HashMap::new(),
             named: None,
+            nonsense: 0,
+            liars: Vec::new(),
         }
     }
 
-    /// Reads the rings of these contexts, too.
-    pub(crate) fn add(&mut self, contexts: Rc<Contexts>) {
-        let readers = vec![Reader::default(); contexts.count() as usize];
-        self.sources.push(Source { contexts, readers, gone: false });
+    /// Reads these rings, too.
+    pub(crate) fn add(&mut self, rings: Rc<Rings>, who: Who) {
+        let readers = vec![Reader::default(); rings.count() as usize];
+        self.sources.push(Source { rings, readers, gone: false, told: false, who });
     }
 
     /// Whether there are rings.
@@ -106,39 +113,44 @@ impl Drain {
         self.busy
     }
 
+    /// How often a ring was emptied since there was what no handler writes.
+    pub(crate) fn nonsense(&self) -> u64 {
+        self.nonsense
+    }
+
     /// Records that were ever taken out.
     pub(crate) fn read(&self) -> u64 {
         self.read
     }
 
-    /// Notes what is in the rings now.
-    pub(crate) fn mark(&self) -> Mark {
-        let mut mark = Mark::default();
-        self.sources.iter().for_each(|source| mark.add(&source.contexts));
-        mark
-    }
-
-    /// Whether all is read that was there at a moment.
-    pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
-        mark.is_passed(|contexts, ring| {
-            let source = self.sources.iter().find(|source| std::ptr::eq(&*source.contexts, contexts))?;
-            source.readers.get(ring as usize).map(Reader::tail)
-        })
+    /// How far the reader has come in a ring, if it reads that still.
+    fn tail(&self, rings: &Rings, ring: u32) -> Option<u64> {
+        let source = self.sources.iter().find(|source| std::ptr::eq(&*source.rings, rings))?;
+        source.readers.get(ring as usize).map(Reader::tail)
     }
 
     /// Looks how far the rings are filled, and notes the next record of each that has one.
-    fn look(&mut self, all: bool) {
+    fn look(&mut self, bounds: &[Bounds], all: bool) {
         self.next.clear();
         for (number, source) in self.sources.iter_mut().enumerate() {
-            source.gone = Rc::strong_count(&source.contexts) == 1;
-            for ring in 0..source.contexts.count() {
+            source.gone = Rc::strong_count(&source.rings) == 1;
+            for ring in 0..source.rings.count() {
                 let reader = &mut source.readers[ring as usize];
-                reader.look(&source.contexts, ring);
-                reader.provide(&source.contexts, ring);
-                self.busy |= reader.filled() >= BUSY;
-                match advance(reader, &source.contexts, ring, all || source.gone) {
-                    Some(head) => self.next.push(Front { source: number, ring, head }),
-                    None => reader.stands(&source.contexts, ring, self.last),
+                reader.look(&source.rings, ring);
+                reader.provide(&source.rings, ring);
+                match reader.next(&source.rings, ring, bounds, all || source.gone) {
+                    Next::Record(head) => {
+                        self.busy |= reader.filled() >= BUSY;
+                        self.next.push(Front { source: number, ring, head });
+                    }
+                    Next::Nothing => reader.stands(&source.rings, ring, self.last),
+                    Next::Nonsense(why) => {
+                        empty(reader, &source.rings, ring);
+                        self.nonsense += 1;
+                        if !std::mem::replace(&mut source.told, true) {
+                            self.liars.push((source.rings.pid(), why));
+                        }
+                    }
                 }
             }
         }
@@ -166,11 +178,12 @@ impl Tracer<'_> {
         if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
             super::pulse::beat(reader);
         }
+        self.tell_times();
         // The reader is taken out meanwhile: records go to the rest of the tracer.
         let mut drain = std::mem::replace(&mut self.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
-        drain.look(all);
+        drain.look(&self.probe_bounds, all);
         drain.named = None;
         if !drain.next.is_empty() {
             drain.clock.set();
@@ -187,16 +200,21 @@ impl Tracer<'_> {
             drain.busy = left == 0;
             for front in drain.next.drain(..) {
                 let source = &drain.sources[front.source];
-                source.readers[front.ring as usize].tell(&source.contexts, front.ring);
+                source.readers[front.ring as usize].tell(&source.rings, front.ring);
             }
         }
         if !drain.busy {
-            drain.threads.clear();
             // One that has something left is read next time.
             let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
-            drain.sources.retain(|source| Rc::strong_count(&source.contexts) > 1 || !done(source));
+            drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
+        let liars = std::mem::take(&mut drain.liars);
         self.drain = drain;
+        for (pid, why) in liars {
+            self.tell_once(Note::Other(format!(
+                "process {pid} has written what no handler writes into its own buffer ({why}): what was there is lost"
+            )));
+        }
     }
 
     /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.
@@ -209,27 +227,35 @@ impl Tracer<'_> {
     /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.
     /// Says how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
-        let Drain { sources, next, clock, record, threads, named, .. } = drain;
+        let Drain { sources, next, clock, record, named, nonsense, liars, last, .. } = drain;
+        *named = None;
         let front = &mut next[place];
         let source = &mut sources[front.source];
-        let (contexts, reader) = (&*source.contexts, &mut source.readers[front.ring as usize]);
-        let (all, mut handed, mut empty) = (all || source.gone, 0, false);
-        let mut names = Names { threads, named };
+        let mut names = Names { who: &mut source.who, named, gone: source.gone, now: *last };
+        let (rings, reader) = (&*source.rings, &mut source.readers[front.ring as usize]);
+        let (all, mut handed, mut is_empty) = (all || source.gone, 0, false);
         while handed < most && front.head.time <= until {
-            self.hand_out(contexts, &front.head, clock, record, &mut names);
+            self.hand_out(rings, &front.head, clock, record, &mut names);
             reader.pass(&front.head);
             handed += 1;
-            match advance(reader, contexts, front.ring, all) {
-                Some(head) => front.head = head,
-                None => {
-                    empty = true;
+            match reader.next(rings, front.ring, &self.probe_bounds, all) {
+                Next::Record(head) => front.head = head,
+                other => {
+                    if let Next::Nonsense(why) = other {
+                        reader.empty();
+                        *nonsense += 1;
+                        if !std::mem::replace(&mut source.told, true) {
+                            liars.push((rings.pid(), why));
+                        }
+                    }
+                    is_empty = true;
                     break;
                 }
             }
         }
         // Who waits for room need not wait for all of it.
-        reader.tell(contexts, front.ring);
-        if empty {
+        reader.tell(rings, front.ring);
+        if is_empty {
             next.swap_remove(place);
         }
         drain.read += handed;
@@ -239,13 +265,13 @@ impl Tracer<'_> {
     /// Hands a record out, and counts it.
     fn hand_out(
         &mut self,
-        contexts: &Contexts,
+        rings: &Rings,
         head: &Head,
         clock: &Clock,
         record: &mut Record,
         names: &mut Names<'_>,
     ) {
-        let Some(&(program_number, probe)) = self.probe_names.get(head.probe as usize) else { return };
+        let Some((program_number, probe)) = self.probe_names.get(head.probe) else { return };
         let program = &mut self.programs[program_number];
         let counts = &mut program.probes[probe].counts;
         if head.dropped {
@@ -256,7 +282,7 @@ impl Tracer<'_> {
         record.probe = probe as u32;
         if let Some(log) = head.log {
             record.data.resize(log, 0);
-            contexts.shared().copy(head.data(), &mut record.data);
+            rings.shared().copy(head.data(), &mut record.data);
             match self.observer.record(program_number, record) {
                 Ok(()) => counts.logged += 1,
                 Err(_) => counts.dropped += 1,
@@ -265,7 +291,7 @@ impl Tracer<'_> {
         if head.traces > 0 {
             (record.major, record.minor) = (0, 0);
             record.data.resize(head.traces, 0);
-            contexts.shared().copy(head.data() + head.log.unwrap_or(0), &mut record.data);
+            rings.shared().copy(head.data() + head.log.unwrap_or(0), &mut record.data);
             // Nobody counts these.
             let _ = self.observer.record(program_number, record);
         }
@@ -275,72 +301,104 @@ impl Tracer<'_> {
     /// given back.
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
         let items = |wanted| self.programs.iter().any(|program| program.options.items.contains(wanted));
-        if self.drain.any() && (items(Items::UID) || items(Items::PROCNAME)) {
-            let tid = thread.tid();
-            self.drain.threads.insert(tid as u32, look(tid));
+        let is_named = items(Items::UID) || items(Items::PROCNAME);
+        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let space = number.and_then(|number| self.spaces.get(&number));
+        if let Some(rings) = space.and_then(|space| space.rings.as_ref()).filter(|_| is_named) {
+            let mut sources = self.drain.sources.iter_mut();
+            if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
+                source.who.remember(thread.tid());
+            }
         }
-        let space = self.space_of(thread.tid());
         let inside = match (space, thread.registers()) {
             (Some(space), Ok(registers)) => space.in_jump(&registers).is_some(),
             _ => false,
         };
         if inside {
-            // As the thread knows itself.
-            let tid = process::Status::read(thread.tid()).map_or(thread.tid(), |status| status.inner_id);
-            self.bury(tid);
+            self.bury(number, thread.tid());
         }
     }
 
-    /// A thread is no more: what it had of contexts is given back, and its record that waits for an instruction dropped.
-    pub(crate) fn bury(&mut self, tid: i32) {
+    /// A thread of an address space is no more: what it had of contexts is given back, and its record that waits for an instruction
+    /// dropped.
+    pub(crate) fn bury(&mut self, space: Option<u32>, tid: i32) {
+        let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
+        let (Some(ground), Some(rings)) = (&space.ground, &space.rings) else { return };
+        let Some(source) = self.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings)) else {
+            return;
+        };
+        let tid = source.who.own_id(tid);
+        ground.contexts.give_back(&space.code.memory, tid);
+        for (ring, reader) in source.readers.iter().enumerate() {
+            reader.drop_of(rings, ring as u32, &self.probe_bounds, tid as u32);
+        }
+    }
+
+    /// A new thread of an address space is noted, for its records.
+    pub(crate) fn note_thread(&mut self, tid: i32) {
+        let Some(tracked) = self.threads.get(&tid) else { return };
+        let space = tracked.space.and_then(|number| self.spaces.get(&number));
+        let Some(rings) = space.and_then(|space| space.rings.as_ref()) else { return };
+        let mut sources = self.drain.sources.iter_mut();
+        if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
+            source.who.add(tid, tracked.identity.pid);
+        }
+    }
+
+    /// Notes what is in the rings now.
+    pub(crate) fn mark(&self) -> Mark {
+        let mut mark = Mark::default();
         for source in &self.drain.sources {
-            source.contexts.give_back(tid);
-            for (ring, reader) in source.readers.iter().enumerate() {
-                reader.drop_of(&source.contexts, ring as u32, tid as u32);
-            }
+            mark.add(&source.rings, |ring| self.is_claimed(&source.rings, ring));
         }
+        mark
+    }
+
+    /// Whether all is read that was there at a moment.
+    pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
+        mark.is_passed(|rings, ring| self.drain.tail(rings, ring), |rings, ring| self.is_claimed(rings, ring))
+    }
+
+    /// Whether a handler has the context of a ring. Of a process that is gone none has.
+    fn is_claimed(&self, rings: &Rings, ring: u32) -> bool {
+        let has = |space: &&Space| space.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
+        let space = self.spaces.values().find(has);
+        let ground = space.and_then(|space| space.ground.as_ref().map(|ground| (space, ground)));
+        ground.is_some_and(|(space, ground)| ground.contexts.is_claimed(&space.code.memory, ring))
     }
 }
 
-/// The next record of a ring. One that makes no sense is emptied.
-fn advance(reader: &mut Reader, contexts: &Contexts, ring: u32, all: bool) -> Option<Head> {
-    match reader.next(contexts, ring, all) {
-        Next::Record(record) => Some(record),
-        Next::Nothing => None,
-        Next::Nonsense => {
-            reader.empty();
-            reader.tell(contexts, ring);
-            None
-        }
-    }
+/// Empties a ring that makes no sense.
+fn empty(reader: &mut Reader, rings: &Rings, ring: u32) {
+    reader.empty();
+    reader.tell(rings, ring);
 }
 
-/// The users and names of threads.
+/// Who the threads of a source are.
 struct Names<'a> {
-    threads: &'a mut HashMap<u32, (u32, String)>,
+    who: &'a mut Who,
     /// The thread whose user and name the record has.
     named: &'a mut Option<u32>,
+    /// Whether the process is gone.
+    gone: bool,
+    now: Instant,
 }
 
 /// Fills a record's header, with the items that were asked for.
 fn fill(record: &mut Record, head: &Head, items: Items, clock: &Clock, names: &mut Names<'_>) {
     (record.major, record.minor) = (head.major, head.minor);
-    (record.pid, record.tid, record.cpu) = (head.pid, head.tid, head.processor & PROCESSOR_MASK);
+    (record.pid, record.tid) = names.who.ids(head.pid, head.tid);
+    record.cpu = head.processor & PROCESSOR_MASK;
     (record.cs, record.eip) = (CODE_SEGMENT, head.site);
     (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
     record.word = size_of::<u64>();
     if items.contains(Items::TSC) {
         record.time = clock.time(head.time);
     }
-    if (items.contains(Items::UID) || items.contains(Items::PROCNAME)) && *names.named != Some(head.tid) {
-        let (uid, name) = names.threads.entry(head.tid).or_insert_with(|| look(head.tid as i32));
-        record.uid = *uid;
-        record.name.clone_from(name);
-        *names.named = Some(head.tid);
+    if (items.contains(Items::UID) || items.contains(Items::PROCNAME)) && *names.named != Some(record.tid) {
+        let (uid, name) = names.who.look(record.tid, names.now, names.gone);
+        record.uid = uid;
+        name.clone_into(&mut record.name);
+        *names.named = Some(record.tid);
     }
-}
-
-/// The user and the name of a thread.
-fn look(tid: i32) -> (u32, String) {
-    (process::Status::read(tid).map(|status| status.uid).unwrap_or(0), process::name(tid))
 }

@@ -1,27 +1,31 @@
-//! The memory that jump probes need in an address space, beside their trampolines: all of it below 2 GiB.
+//! The memory that jump probes need in an address space, beside their trampolines: all of it below 2 GiB, but the rings.
 //!
 //! | what | protection | whose |
 //! |---|---|---|
 //! | the identity page | read, write | the process's own; zeros in a forked child |
-//! | the cells | read, write | shared with the tracer and all its processes |
-//! | the contexts and their rings | read, write | shared with the tracer and forked children |
+//! | the cells, as far as there are some | read, write | shared with the tracer and all its processes |
 //! | the agent | read, execute | the process's own |
 //! | descriptions of handlers, and bytecode | read, execute | the process's own |
+//! | the contexts | read, write | the process's own; zeros in a forked child |
+//! | the rings | read, write | shared with the tracer; not there in a forked child |
+//!
+//! The last three are there only where a handler works in a context: one that only counts needs none of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
-use agent::image::{Entry, Image, Settings, image};
+use agent::image::{Entry, Image, image};
 use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
-use process::{Caller, Error, Mapping, Memory, Status, Stop, Stopped};
+use process::{Mapping, Memory, Status};
 use rpn::Object;
 
-use super::cells::{Cells, READER};
+use super::cells::Cells;
 use super::contexts::Contexts;
+use super::rings::Rings;
 use super::room::Room;
 use super::write;
-use crate::mapping::Called;
 use crate::observer::Note;
 use crate::tracer::Tracer;
 
@@ -35,22 +39,28 @@ pub(crate) struct Ground {
     pub(crate) identity: u64,
     /// The address of the shared words.
     pub(crate) cells: u64,
-    /// The contexts: a forked child has its parent's.
-    pub(crate) contexts: Rc<Contexts>,
+    /// Where the contexts are, or would be.
+    pub(crate) contexts: Contexts,
+    /// Bytes of a ring.
+    pub(crate) ring_size: u64,
+    /// Whether a handler works in a context: they are mapped, with their rings, or will be before it is armed.
+    pub(crate) claims: bool,
     /// The agent's entries.
     pub(crate) entries: Entries,
     /// The agent's instructions that may fault, ascending, each with the place to go on at.
     faults: Rc<Vec<(u64, u64)>>,
     /// The agent's instructions: the first, and behind the last.
-    code: (u64, u64),
+    pub(super) code: (u64, u64),
     /// Where a thread goes on that faults in the agent where it must not.
     pub(crate) give_up: u64,
     /// Descriptions of handlers, and bytecode.
     texts: Rc<Texts>,
+    /// The address of the table of what handlers do not see; 0 where none of them accesses memory.
+    pub(crate) hidden: u64,
     /// Whether a thread that waits may make the system call nanosleep.
     pub(crate) sleeps: bool,
-    /// What is mapped: addresses and sizes.
-    mapped: Vec<(u64, u64)>,
+    /// Bytes that the cells can have.
+    cells_size: u64,
 }
 
 /// Descriptions of handlers, bytecode and names: what is free for them, and which there are.
@@ -66,6 +76,14 @@ struct Texts {
 }
 
 impl Texts {
+    /// None yet, in memory that begins where the contexts end.
+    fn behind(contexts: &Contexts) -> Texts {
+        let (base, size) = contexts.place();
+        let mut texts = Texts::default();
+        texts.room.add(base + size, TEXTS);
+        texts
+    }
+
     /// Finds a place for bytes: their address, at which they are to be written.
     fn put(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let place = self.room.take(bytes.len().max(1) as u64, &(0..=LOW_END));
@@ -112,9 +130,20 @@ impl Ground {
         write::all(memory, pending.iter().map(|(&address, bytes)| (address, &bytes[..])))
     }
 
-    /// What is mapped: addresses and sizes.
-    pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.mapped.iter().copied()
+    /// What is mapped at once, with so many bytes of the cells: addresses and sizes.
+    pub(crate) fn mapped(&self, cells: u64) -> [(u64, u64); 3] {
+        [(self.identity, PAGE), (self.cells, cells), (self.code.0, agent_size())]
+    }
+
+    /// The same with all that the cells can become, where nothing else is to be put.
+    pub(super) fn reserved(&self) -> [(u64, u64); 3] {
+        self.mapped(self.cells_size)
+    }
+
+    /// What is mapped where a handler works in a context, but for the rings: the contexts, and behind them the descriptions.
+    pub(crate) fn claimed(&self) -> [(u64, u64); 2] {
+        let (base, size) = self.contexts.place();
+        [(base, size), (base + size, TEXTS)]
     }
 
     /// Whether an address is of the agent's own code.
@@ -143,33 +172,17 @@ impl Tracer<'_> {
         let cells = self.cells.as_ref().ok_or("there is no memory to share with the process")?;
         let (processors, size) = (cells.processors(), cells.shared().size() as u64);
         let heap = process::heap_start(tid);
-        let place = |ring_size: u64| {
-            Some((places(mappings, heap, size, Contexts::size(processors, ring_size))?, ring_size))
-        };
-        // As large as was asked for, or as there is room.
-        let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
-        let found = sizes.take_while(|&size| size >= LEAST_RING).find_map(place);
-        let (places, ring_size) = found.ok_or("the process has no room below 2 GiB")?;
-        if ring_size < self.ring_size {
-            let note = format!("process {tid} has room for buffers of {} KiB only", ring_size >> 10);
-            self.tell_once(Note::Other(note));
-        }
-        let contexts = Contexts::new(places.contexts, processors, ring_size)
-            .map_err(|error| format!("memory to share with the process: {error}"))?;
+        let places = places(mappings, heap, size, Contexts::size(processors) + TEXTS);
+        let places = places.ok_or("the process has no room below 2 GiB")?;
+        let contexts = Contexts::at(places.contexts, processors);
+        let ring_size = self.choose_ring_size(tid, contexts.count());
         let image: &Image = image();
-        let mut texts = Texts::default();
-        texts.room.add(places.texts, TEXTS);
-        let mapped = vec![
-            (places.identity, PAGE),
-            (places.cells, size),
-            (places.contexts, contexts.shared().size() as u64),
-            (places.agent, agent_size()),
-            (places.texts, TEXTS),
-        ];
         Ok(Ground {
             identity: places.identity,
             cells: places.cells,
-            contexts: Rc::new(contexts),
+            contexts,
+            ring_size,
+            claims: false,
             entries: Entries {
                 resume: image.entry(Entry::Resume, places.agent) as u32,
                 wait: image.entry(Entry::Wait, places.agent) as u32,
@@ -177,10 +190,48 @@ impl Tracer<'_> {
             faults: Rc::new(image.faults(places.agent).collect()),
             code: (places.agent, places.agent + image.code_size() as u64),
             give_up: image.entry(Entry::GiveUp, places.agent),
-            texts: Rc::new(texts),
+            texts: Rc::new(Texts::behind(&contexts)),
+            hidden: 0,
             sleeps: self.may_all_sleep(number),
-            mapped,
+            cells_size: size,
         })
+    }
+
+    /// Bytes of a ring in a process: as many as were asked for, or as its limit of addresses allows.
+    fn choose_ring_size(&mut self, tid: i32, count: u32) -> u64 {
+        // Half of what it may still take: it has needs of its own.
+        let room = process::addresses_left(tid).map_or(u64::MAX, |left| left / 2);
+        let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
+        let mut sizes = sizes.take_while(|&size| size >= LEAST_RING);
+        let size = sizes.find(|&size| Rings::bytes(count, size) <= room).unwrap_or(LEAST_RING);
+        if size < self.ring_size {
+            let note = format!("process {tid} has room for buffers of {} KiB only", size >> 10);
+            self.tell_once(Note::Other(note));
+        }
+        size
+    }
+
+    /// Chooses the place of the contexts anew, which are not mapped yet: the process may have mapped something there meanwhile.
+    /// `reserved` is what else is to be mapped, from where to where.
+    pub(crate) fn move_contexts(
+        &self,
+        ground: &mut Ground,
+        tid: i32,
+        mappings: &[Mapping],
+        reserved: impl Iterator<Item = (u64, u64)> + Clone,
+    ) {
+        let (base, size) = ground.contexts.place();
+        let size = size + TEXTS;
+        let taken = mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(reserved.clone());
+        if !taken.clone().any(|(start, end)| start < base + size && base < end) {
+            return;
+        }
+        let gaps = process::low_gaps(mappings, process::heap_start(tid));
+        let gaps = reserved.fold(gaps, |gaps, taken| without(gaps, taken.0..taken.1));
+        if let Some(place) = low_place(&gaps, size, CONTEXT_SIZE, is_low(mappings)) {
+            ground.contexts = ground.contexts.moved(place);
+            ground.texts = Rc::new(Texts::behind(&ground.contexts));
+        }
     }
 
     /// Whether no thread of an address space is in a seccomp sandbox, which may forbid what a handler calls to wait.
@@ -189,123 +240,6 @@ impl Tracer<'_> {
         // One that is gone does not matter.
         threads.all(|tracked| Status::read(tracked.identity.tid).map_or(true, |status| status.seccomp == 0))
     }
-
-    /// Maps all of a chosen ground, or nothing. The reason why not is in the result; the space keeps it, unless a place was taken
-    /// meanwhile: then the ground is to be chosen anew.
-    pub(crate) fn map_ground(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        ground: &Ground,
-    ) -> Called<()> {
-        let (thread, stop, made) = self.lay_ground(number, thread, stop, ground)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            match &made {
-                Ok(()) => {
-                    self.drain.add(Rc::clone(&ground.contexts));
-                    space.mappings += ground.mapped.len();
-                    space.ground = Some(ground.clone());
-                }
-                Err(Failed::Taken(_)) => {}
-                Err(Failed::For(reason)) => space.groundless = Some(reason.clone()),
-            }
-        }
-        let reason = |failed| match failed {
-            Failed::Taken(reason) | Failed::For(reason) => reason,
-        };
-        Ok((thread, stop, made.map_err(reason)))
-    }
-
-    /// Maps it.
-    fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
-        let tid = thread.tid();
-        let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
-        let Some(cells) = self.cells.as_ref().map(|cells| Rc::clone(cells.shared())) else {
-            return Ok((thread, stop, failed("there is no memory to share with the process")));
-        };
-        let mappings = match process::maps(tid) {
-            Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
-        };
-        let syscall = match self.find_syscall(number, &thread, &mappings)? {
-            Ok(syscall) => syscall,
-            Err(reason) => return Ok((thread, stop, Err(Failed::For(reason)))),
-        };
-        let mut caller = match Caller::begin(thread, stop, syscall) {
-            Ok(caller) => caller,
-            Err((_, error)) if error.is_gone() => return Err(error),
-            Err((thread, error)) => return Ok((thread, Stop::Other, failed(&error.to_string()))),
-        };
-        use Kind::{Own, Shared};
-        let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
-        // In the order of `mapped`.
-        let kinds: [Kind<'_>; 5] = [
-            Own(read | write),
-            Shared(&cells),
-            Shared(ground.contexts.shared()),
-            Own(read | execute),
-            Own(read | execute),
-        ];
-        let mut mapped = Vec::new();
-        let mut result = Ok(());
-        for (&(place, size), memory) in ground.mapped.iter().zip(&kinds) {
-            let (next, done) = match memory {
-                Own(protection) => caller.map(place, size, *protection)?,
-                Shared(shared) => caller.share(shared.descriptor(), place, size, read | write)?,
-            };
-            caller = next;
-            if done.is_err() {
-                result = done;
-                break;
-            }
-            mapped.push((place, size));
-        }
-        if result.is_ok() {
-            (caller, result) = caller.wipe_on_fork(ground.identity, PAGE)?;
-        }
-        let mut result = result.map_err(|error| match &error {
-            Error::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
-                Failed::Taken(error.to_string())
-            }
-            _ => Failed::For(error.to_string()),
-        });
-        if result.is_ok() {
-            let reader = (ground.cells + READER as u64) as u32;
-            let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
-            let bytes = image().at(ground.code.0, settings);
-            let written = self.spaces.get(&number).map(|space| space.code.memory.poke(ground.code.0, &bytes));
-            if !matches!(written, Some(Ok(()))) {
-                result = failed("the memory mapped for probes cannot be written");
-            }
-        }
-        if result.is_err() {
-            for (place, size) in mapped.drain(..) {
-                caller = caller.unmap(place, size)?.0;
-            }
-        }
-        let (thread, stop) = caller.end()?;
-        Ok((thread, stop, result))
-    }
-}
-
-/// Why a ground could not be laid.
-enum Failed {
-    /// One of its places was taken meanwhile.
-    Taken(String),
-    /// It never can be.
-    For(String),
-}
-
-/// As [`Called`], with the failure.
-type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;
-
-/// Memory to be mapped.
-enum Kind<'a> {
-    /// Private, with this protection.
-    Own(i32),
-    /// The tracer's.
-    Shared(&'a super::shared::Shared),
 }
 
 /// Where everything is to be.
@@ -314,7 +248,6 @@ struct Places {
     cells: u64,
     contexts: u64,
     agent: u64,
-    texts: u64,
 }
 
 /// Where all of it would be in an address space with these mappings; none if there is no room.
@@ -323,14 +256,13 @@ pub(crate) fn low_memory(
     heap: Option<u64>,
 ) -> Option<Vec<std::ops::Range<u64>>> {
     let (cells, processors) = Cells::extent();
-    let contexts = Contexts::size(processors, agent::layout::RING_SIZE);
+    let contexts = Contexts::size(processors) + TEXTS;
     let places = places(mappings, heap, cells, contexts)?;
     let all = [
         (places.identity, PAGE),
         (places.cells, cells.next_multiple_of(PAGE)),
         (places.contexts, contexts),
         (places.agent, agent_size()),
-        (places.texts, TEXTS),
     ];
     Some(all.into_iter().map(|(start, size)| start..start + size).collect())
 }
@@ -343,13 +275,33 @@ fn agent_size() -> u64 {
     (image().size() as u64).next_multiple_of(PAGE)
 }
 
+/// Whether the program's own code is below 2 GiB.
+fn is_low(mappings: &[Mapping]) -> bool {
+    mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW)
+}
+
+/// The best place for so many bytes.
+fn low_place(gaps: &[Range<u64>], size: u64, align: u64, is_low: bool) -> Option<u64> {
+    let places = process::low_places(gaps, size, align);
+    if is_low { places.iter().max() } else { places.first() }.copied()
+}
+
+/// Gaps without what is taken of them.
+fn without(gaps: Vec<Range<u64>>, taken: Range<u64>) -> Vec<Range<u64>> {
+    let parts = gaps.into_iter().flat_map(|gap| {
+        let before = gap.start..gap.end.min(taken.start);
+        let behind = gap.start.max(taken.end)..gap.end;
+        if gap.end <= taken.start || taken.end <= gap.start { [gap, 0..0] } else { [before, behind] }
+    });
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 /// Finds room for everything in what is free. A program whose own code is there needs the lower addresses for its landing pads.
 fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
     let mut gaps = process::low_gaps(mappings, heap);
-    let is_low = mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW);
+    let is_low = is_low(mappings);
     let mut place = |size: u64, align: u64| {
-        let places = process::low_places(&gaps, size, align);
-        let place = *if is_low { places.iter().max() } else { places.first() }?;
+        let place = low_place(&gaps, size, align, is_low)?;
         let gap = gaps.iter().position(|gap| gap.start <= place && place + size <= gap.end)?;
         let gap = gaps.remove(gap);
         // The pieces have nothing between them: they are all the tracer's.
@@ -361,7 +313,6 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
         contexts: place(contexts, CONTEXT_SIZE)?,
         cells: place(cells.next_multiple_of(PAGE), PAGE)?,
         agent: place(agent_size(), PAGE)?,
-        texts: place(TEXTS, PAGE)?,
         identity: place(PAGE, PAGE)?,
     })
 }
@@ -373,6 +324,7 @@ fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
         info.code_length,
         info.entry,
         info.jmpmax,
+        info.insmax,
         info.logmax,
         info.excpt_log,
         info.heap,
@@ -391,7 +343,8 @@ fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
         info.record,
         info.lossless,
         info.dropped,
-        info.removed,
+        info.over,
+        info.hidden,
     ];
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     let mut bytes: Vec<u8> = info.point.to_le_bytes().into_iter().chain(words).collect();
@@ -412,7 +365,7 @@ mod tests {
             mask: 3,
             globals: 4,
             probe: 5,
-            removed: 6,
+            over: 6,
             ..HandlerInfo::default()
         };
         let bytes = bytes_of(&info);
@@ -424,7 +377,7 @@ mod tests {
             (offset_of!(HandlerInfo, mask), 3),
             (offset_of!(HandlerInfo, globals), 4),
             (offset_of!(HandlerInfo, probe), 5),
-            (offset_of!(HandlerInfo, removed), 6),
+            (offset_of!(HandlerInfo, over), 6),
         ];
         for (at, value) in fields {
             assert_eq!(word(at), value);
@@ -432,10 +385,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_is_no_gap() {
+        let gaps = || vec![10..20, 30..40];
+        assert_eq!(without(gaps(), 0..10), gaps());
+        assert_eq!(without(gaps(), 12..15), [10..12, 15..20, 30..40]);
+        assert_eq!(without(gaps(), 15..35), [10..15, 35..40]);
+        assert_eq!(without(gaps(), 10..20), gaps()[1..]);
+        assert!(without(gaps(), 0..100).is_empty());
+    }
+
+    #[test]
     fn what_is_needed_finds_room_in_an_empty_process() {
         let places = places(&[], None, 40 << 20, 80 << 20).expect("room");
         assert!(places.contexts.is_multiple_of(CONTEXT_SIZE));
-        for place in [places.identity, places.cells, places.contexts, places.agent, places.texts] {
+        for place in [places.identity, places.cells, places.contexts, places.agent] {
             assert!((PAGE..LOW_END).contains(&place));
         }
     }

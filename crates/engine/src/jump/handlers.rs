@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use process::Mapping;
 
+use super::compile::At;
+use super::trampoline::Commit;
 use super::{Code, Ground, Layout};
 use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
@@ -12,9 +14,9 @@ use crate::tracer::Tracer;
 /// A site that is about to become a jump.
 pub(crate) struct Ready {
     pub(crate) planned: Planned,
-    handlers: Vec<Rc<dyn Code>>,
+    handlers: Vec<(Use, Rc<dyn Code>)>,
     /// What commits the record behind the instruction.
-    commit: Option<Vec<u8>>,
+    commit: Option<Commit>,
 }
 
 impl Ready {
@@ -30,7 +32,7 @@ impl Ready {
 }
 
 /// The handlers of a site, and what commits their record behind the displaced instruction, if it is tentative.
-type Handlers = (Vec<Rc<dyn Code>>, Option<Vec<u8>>);
+type Handlers = (Vec<(Use, Rc<dyn Code>)>, Option<Commit>);
 
 impl Tracer<'_> {
     /// Compiles the handlers of a site for an address space with this ground: of the probes that it is planned for, behind those that
@@ -71,19 +73,29 @@ impl Tracer<'_> {
             }
         }
         let mut handlers = Vec::with_capacity(uses.len());
-        let mut tentative = 0;
+        let (mut tentative, mut makes_it) = (0, 0);
         for wanted in uses {
             if let Use::Probe { program, probe } = wanted {
-                let compiled = self.compile(ground, (program, probe), site, may_fault, ahead)?;
-                tentative += usize::from(compiled.tentative);
-                handlers.push(compiled.code);
+                let known = At { site, may_fault, ahead, waits: tentative > 0 };
+                let compiled = self.compile(ground, (program, probe), known)?;
+                if compiled.claims {
+                    let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());
+                    ringless.map_or(Ok(()), Err)?;
+                    ground.claims = true;
+                }
+                if compiled.tentative {
+                    (tentative, makes_it) = (tentative + 1, handlers.len());
+                }
+                handlers.push((wanted, compiled.code));
             }
         }
         let text = displaced.text();
         let delta = displaced.stack_delta().and_then(|delta| i32::try_from(delta).ok());
         let commit = match (tentative, delta) {
             (0, _) => None,
-            (1, Some(delta)) if !displaced.transfers_control() => Some(jit::Compiled::commit(delta)),
+            (1, Some(delta)) if !displaced.transfers_control() => {
+                Some(Commit { code: jit::Compiled::commit(delta), handler: makes_it })
+            }
             (1, _) => {
                 return Err(format!(
                     "`{text}` can fault, and what is behind it cannot be told: a record of it waits"

@@ -8,12 +8,18 @@
 //! be taken for that of a registered thread that runs on that processor. glibc leaves a 0 there, or what the last owner of the
 //! stack had, so a new thread of the libc gets there what the kernel's interface has for it (`RSEQ_CPU_ID_UNINITIALIZED`).
 //!
+//! A program can set fs to anything, or take its `struct rseq` back and use the memory for something else, and nobody is told. So each
+//! thread that is known gets a mark into the bytes of its `struct rseq` that neither the kernel nor the libc uses, and handlers believe
+//! nothing that is at an offset from fs where that mark is not.
+//!
 //! A program that is being started is looked at again when it begins, and some times after that: its libc has set up nothing before.
 
+use std::hash::{BuildHasher, RandomState};
 use std::mem::offset_of;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use agent::layout::{Identity, RSEQ_CPU, RSEQ_SIGNATURE};
+use agent::layout::{Identity, Mark, RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED};
 use process::{Event, Stopped};
 
 use crate::space::Space;
@@ -41,6 +47,25 @@ const UNREGISTERED: i32 = -1;
 
 /// Where x86-64 libraries of C keep the thread pointer itself, from the thread pointer on.
 const SELF: u64 = 0x10;
+
+/// How far from its thread pointer a `struct rseq` can be that the libc, or thread-local memory, has. What the program has elsewhere it may
+/// use for anything later.
+const NEAR: u64 = 1 << 16;
+
+/// What marks the threads that are known.
+pub(crate) fn mark() -> Mark {
+    static MARK: OnceLock<Mark> = OnceLock::new();
+    *MARK.get_or_init(|| {
+        /// What the kernel keeps in a `struct rseq`, in bytes: AT_RSEQ_FEATURE_SIZE of linux/auxvec.h.
+        const FEATURES: libc::c_ulong = 27;
+        // SAFETY: takes no pointers.
+        let used = unsafe { libc::getauxval(FEATURES) };
+        let used = u32::try_from(used).unwrap_or(RSEQ_UNUSED).clamp(RSEQ_UNUSED, 1 << 12);
+        // Not 0, nor -1, nor small: what memory often has.
+        let value = RandomState::new().hash_one(std::process::id()) as u32;
+        Mark { at: used.next_multiple_of(4).cast_signed(), value: value | 0x4000_0100 }
+    })
+}
 
 /// When a program that begins is looked at again, each time after the last.
 const LOOKS: [Duration; 3] =
@@ -161,7 +186,9 @@ impl Tracer<'_> {
             changed = true;
         }
         let is_known = (known.thread == 0 || process::keeps_its_id(thread, known.thread))
-            && (known.rseq == 0 || has_rseq(thread, known.rseq) || will_have_rseq(thread, known));
+            && (known.rseq == 0
+                || (has_rseq(thread, known.rseq) || will_have_rseq(thread, known))
+                    && put_mark(thread, known.rseq));
         if pid != space.pid || !is_known {
             changed |= space.strangers.insert(tid);
         }
@@ -199,9 +226,21 @@ fn common_rseq(threads: &[&Stopped]) -> Option<u64> {
     let offset = threads.iter().find_map(|thread| {
         let registration = thread.rseq_registration()?;
         let pointer = thread.registers().ok()?.fs_base();
-        (registration.signature == RSEQ_SIGNATURE).then(|| registration.address.wrapping_sub(pointer))
+        let size = u64::from(registration.size);
+        let usable = registration.signature == RSEQ_SIGNATURE && size >= mark().at as u64 + 4;
+        usable.then(|| registration.address.wrapping_sub(pointer))
     })?;
-    threads.iter().all(|thread| has_rseq(thread, offset)).then_some(offset)
+    let near = offset.cast_signed().unsigned_abs() <= NEAR;
+    (near && threads.iter().all(|thread| has_rseq(thread, offset) && put_mark(thread, offset)))
+        .then_some(offset)
+}
+
+/// Marks a thread as one whose `struct rseq` is at an offset from its thread pointer.
+fn put_mark(thread: &Stopped, offset: u64) -> bool {
+    let Ok(registers) = thread.registers() else { return false };
+    let Mark { at, value } = mark();
+    let address = registers.fs_base().wrapping_add(offset).wrapping_add(at as u64);
+    process::write(thread.tid(), address, &value.to_le_bytes()).is_ok()
 }
 
 /// Whether a thread has its `struct rseq` at an offset from its thread pointer: a registered one, or one that says that it is

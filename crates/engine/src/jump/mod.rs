@@ -14,16 +14,17 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `suits` | which sites may become jumps |
+//! | `suits`, `stack` | which sites may become jumps; which have no stack for a handler |
 //! | `draft`, `plan`, `around`, `area`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
 //! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
-//! | `ground`, `room`, `shared`, `cells`, `contexts`, `identity` | the memory that it takes, in the process and shared with it |
-//! | `drain`, `ring`, `clock`, `mark` | records are read, in the order of time, up to a moment |
+//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity` | the memory that it takes, in the process and shared with it |
+//! | `hidden` | what of all this handlers do not see |
+//! | `drain`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment |
 //! | `pulse`, `waiting` | the reader's sign of life; threads that wait for room |
-//! | `signal`, `out` | signals of threads that are in a trampoline; threads are taken out of one |
+//! | `signal`, `forbidden`, `out` | signals of threads that are in a trampoline; instructions that the process may not execute; threads are taken out of one |
 
 mod area;
 mod arm;
@@ -37,9 +38,12 @@ mod contexts;
 mod draft;
 mod drain;
 mod emit;
+mod forbidden;
 mod ground;
 mod handlers;
+mod hidden;
 mod identity;
+mod lay;
 mod mark;
 mod out;
 mod over;
@@ -48,15 +52,18 @@ pub(crate) mod proof;
 mod pulse;
 mod remove;
 mod ring;
+mod rings;
 mod room;
 mod shape;
 mod shared;
 mod signal;
+mod stack;
 mod suits;
 mod tail;
 mod text;
 mod trampoline;
 mod waiting;
+mod who;
 mod write;
 mod writing;
 
@@ -75,13 +82,17 @@ pub(crate) use compile::has_limits;
 pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};
+pub(crate) use hidden::Hidden;
 pub(crate) use identity::{Known, Looks};
+pub(crate) use mark::Mark;
 pub(crate) use over::has;
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
+pub(crate) use rings::Rings;
 use room::Room;
 pub(crate) use shape::name;
 pub(crate) use shared::Shared;
+pub(crate) use stack::Stacks;
 pub(crate) use suits::unsuitable;
 pub(crate) use text::Entries;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};

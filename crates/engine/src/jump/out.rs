@@ -5,10 +5,10 @@
 //! is taken away again.
 
 use libc::siginfo_t;
-use process::{Stop, Stopped};
+use process::{Registers, Stop, Stopped};
 
-use super::Part;
 use super::waiting::Patience;
+use super::{Part, Trampoline};
 use crate::signal::is_synchronous;
 use crate::tracer::Tracer;
 
@@ -24,11 +24,63 @@ const RAISED: u64 = bit(libc::SIGTRAP)
 const STEPS: u32 = 16;
 
 /// The flag that makes the processor trap after each instruction.
-const TRAP_FLAG: u64 = 1 << 8;
+pub(super) const TRAP_FLAG: u64 = 1 << 8;
+/// The flag that makes it fault at what is not aligned.
+const ALIGNMENT_CHECK: u64 = 1 << 18;
+/// The flags that arithmetic changes.
+pub(super) const STATUS_FLAGS: u64 = 0x8d5;
+/// `si_code` of the SIGBUS of an access that is not aligned.
+const BUS_ADRALN: i32 = 1;
 
 /// A signal's place in a set.
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
+}
+
+/// Flags of the program that a thread does without while it is in handlers, or commits a record. It has them again at the displaced
+/// instruction, or behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lent {
+    /// The trap flag: the program steps itself. It sees a step when the displaced instruction is done.
+    pub(super) trap: bool,
+    /// The alignment check.
+    pub(super) alignment: bool,
+    /// The flags that arithmetic changes, as they were at the site. Handlers keep them only where the program reads them.
+    pub(super) status: Option<u64>,
+}
+
+impl Lent {
+    /// Gives all back but the trap flag. Says whether that is anything.
+    fn give(&mut self, registers: &mut Registers) -> bool {
+        let mut flags = registers.rflags();
+        if let Some(status) = self.status.take() {
+            flags = flags & !STATUS_FLAGS | status;
+        }
+        if std::mem::take(&mut self.alignment) {
+            flags |= ALIGNMENT_CHECK;
+        }
+        let changed = flags != registers.rflags();
+        registers.set_rflags(flags);
+        changed
+    }
+}
+
+/// Whether a thread has faulted since what a handler or the agent has accessed, or what commits a record, is not aligned: the program wants
+/// to be told of what it accesses itself.
+pub(super) fn is_misaligned(
+    (trampoline, part): (&Trampoline, Part),
+    info: &siginfo_t,
+    registers: &Registers,
+) -> bool {
+    info.si_signo == libc::SIGBUS
+        && info.si_code == BUS_ADRALN
+        && registers.rflags() & ALIGNMENT_CHECK != 0
+        && (!matches!(part, Part::Displaced(_)) || trampoline.commits_at(registers.rip()))
+}
+
+/// Takes the alignment check from a thread.
+pub(super) fn lend_alignment_check(registers: &mut Registers) {
+    registers.set_rflags(registers.rflags() & !ALIGNMENT_CHECK);
 }
 
 /// How a thread has left a trampoline.
@@ -55,13 +107,31 @@ impl Tracer<'_> {
     pub(crate) fn step_out(
         &mut self,
         number: u32,
+        thread: Stopped,
+        pending: Option<(i32, siginfo_t)>,
+    ) -> Result<(Stopped, Left), process::Error> {
+        self.step_out_and_give_back(number, thread, pending, Lent::default())
+    }
+
+    /// The same for a thread that has lent flags. One that steps itself stops behind its displaced instruction.
+    pub(super) fn step_out_and_give_back(
+        &mut self,
+        number: u32,
         mut thread: Stopped,
         mut pending: Option<(i32, siginfo_t)>,
+        mut lent: Lent,
     ) -> Result<(Stopped, Left), process::Error> {
         let tid = thread.tid();
         let mask = thread.signal_mask()?;
-        thread.set_signal_mask(!RAISED)?;
         let stepping = thread.registers()?.rflags() & TRAP_FLAG;
+        // As long as its mask is not its own it traps soon, and the guard's handler mends it if nobody else is there.
+        if let Some(space) = self.spaces.get(&number)
+            && let Some(guard) = &space.guard
+        {
+            guard.steps(&thread, mask, &space.code.memory)?;
+        }
+        set_trap_flag(&mut thread, TRAP_FLAG)?;
+        thread.set_signal_mask(!RAISED)?;
         let (mut stopped, mut waits, mut held_stop) = (false, false, false);
         // Whether the last step is over, its own signal seen; and the signal that is to wait in the kernel.
         let (mut over, mut requeue, mut steps) = (true, 0, 0);
@@ -70,13 +140,27 @@ impl Tracer<'_> {
         let left = loop {
             let mut watched = false;
             if over {
-                let registers = thread.registers()?;
+                let mut registers = thread.registers()?;
                 let found = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
-                let Some((trampoline, part)) = found else { break Left::Outside { waits, stopped } };
                 let rip = registers.rip();
+                let in_handlers = found.as_ref().is_some_and(|(trampoline, part)| {
+                    !matches!(part, Part::Displaced(_)) || trampoline.commits_at(rip)
+                });
+                if !in_handlers && lent.give(&mut registers) {
+                    thread.set_registers(&registers)?;
+                }
+                let Some((trampoline, part)) = found else { break Left::Outside { waits, stopped } };
+                let covered = || self.spaces.get(&number).is_some_and(|space| space.is_amid_a_group(rip));
+                if lent.trap && trampoline.is_between(rip) && !covered() {
+                    break Left::Outside { waits, stopped };
+                }
                 pushed_at = trampoline.pushes_flags_at(rip).then_some(rip);
                 let long = !matches!(part, Part::Displaced(_)) && steps >= STEPS;
-                watched = long && thread.stop_at(Some(trampoline.displaced())).is_ok();
+                watched = long && thread.stop_at(trampoline.displaced()).is_ok();
+            }
+            if watched {
+                // It runs, and stops there.
+                set_trap_flag(&mut thread, 0)?;
             }
             let signal = std::mem::take(&mut requeue);
             let stop;
@@ -90,7 +174,8 @@ impl Tracer<'_> {
                 stepped
             };
             if watched {
-                thread.stop_at(None)?;
+                set_trap_flag(&mut thread, TRAP_FLAG)?;
+                thread.stop_at([])?;
             }
             over = false;
             steps += 1;
@@ -107,6 +192,13 @@ impl Tracer<'_> {
                         continue;
                     }
                     over = true;
+                    let part = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
+                    if part.is_some_and(|(within, part)| is_misaligned((&within, part), &info, &registers)) {
+                        lend_alignment_check(&mut registers);
+                        lent.alignment = true;
+                        thread.set_registers(&registers)?;
+                        continue;
+                    }
                     if signal != libc::SIGTRAP && !self.mend_fault(number, &mut registers, &info) {
                         let Some((waiting, info)) = pending.take() else { break Left::Fault(signal) };
                         // The instruction is tried again, and raises the same again, most likely.
@@ -115,10 +207,10 @@ impl Tracer<'_> {
                         (requeue, waits) = (waiting, true);
                         continue;
                     }
-                    if pushed_at.is_some_and(|at| at != registers.rip()) && stepping == 0 {
+                    if pushed_at.is_some_and(|at| at != registers.rip()) && stepping == 0 && !lent.trap {
                         unmark(tid, registers.rsp());
                     }
-                    registers.set_rflags(registers.rflags() & !TRAP_FLAG | stepping);
+                    registers.set_rflags(registers.rflags() | TRAP_FLAG);
                     thread.set_registers(&registers)?;
                 }
                 Stop::Group(_) => stopped = true,
@@ -127,6 +219,7 @@ impl Tracer<'_> {
         };
         self.no_longer_waiting(number, &patience);
         thread.set_signal_mask(mask)?;
+        set_trap_flag(&mut thread, stepping)?;
         if held_stop {
             // SAFETY: a plain system call without pointers.
             unsafe { libc::syscall(libc::SYS_tkill, tid, libc::SIGSTOP) };
@@ -154,6 +247,13 @@ impl Tracer<'_> {
         // One whose instruction faults stays there: it tries again.
         self.step_out(number, thread, None)?.0.settle()
     }
+}
+
+/// Sets the trap flag of a thread, or clears it.
+fn set_trap_flag(thread: &mut Stopped, flag: u64) -> Result<(), process::Error> {
+    let mut registers = thread.registers()?;
+    registers.set_rflags(registers.rflags() & !TRAP_FLAG | flag);
+    thread.set_registers(&registers)
 }
 
 /// Takes the mark of a step out of the flags that a thread has just pushed.

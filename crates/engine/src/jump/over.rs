@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use vm::Op;
 
 use super::compile::has_limits;
-use crate::program::{OVER, Program, State, TURNS};
+use crate::program::{Counted, Program, State, TURNS};
 use crate::site::Use;
 use crate::tracer::Tracer;
 
@@ -15,7 +15,7 @@ impl Tracer<'_> {
         let programs = &self.programs;
         let over = |&(program, probe): &(usize, usize)| {
             let counted = programs[program].probes[probe].counted.as_ref();
-            counted.is_some_and(|counted| counted.words[OVER].load(Ordering::Relaxed) != 0)
+            counted.is_some_and(Counted::is_over)
         };
         let ended: Vec<(usize, usize)> = self.mortal.extract_if(.., |probe| over(probe)).collect();
         ended.iter().for_each(|&(program, probe)| self.note_over(program, probe));
@@ -32,7 +32,11 @@ impl Tracer<'_> {
             return;
         }
         let turns = probe.counted.as_ref().map_or(0, |counted| counted.words[TURNS].load(Ordering::Relaxed));
-        probe.state = if has_limits(definition) && turns >= last { State::Disabled } else { State::Removed };
+        if probe.counted.as_ref().is_some_and(Counted::is_removed_by_handler) {
+            probe.state = State::Removed;
+        } else if has_limits(definition) && turns >= last {
+            probe.state = State::Disabled;
+        }
     }
 }
 

@@ -9,9 +9,11 @@ use patch::tactic::Site;
 use process::{Image, Module};
 
 /// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
-const AROUND: u64 = 128 + 2 * 15;
+const AROUND: u64 = 128 + 2 * LONGEST;
+/// The longest instruction.
+const LONGEST: u64 = 15;
 
-/// What is proven around sites whose instructions are shorter than a jump. Addresses are the process's.
+/// What is proven around sites: farther around those whose instructions are shorter than a jump. Addresses are the process's.
 #[derive(Debug, Default)]
 pub(crate) struct Proven {
     /// Where instructions begin, ascending.
@@ -36,16 +38,16 @@ pub(crate) fn around(
     sites: &[Site],
     ways: bool,
 ) -> Proven {
-    /// Bytes of a jump: an instruction of so many needs no other one to move.
+    /// Bytes of a jump: an instruction of so many needs no other one to move. It must not overlap with one.
     const JUMP: usize = 5;
-    let mut addresses: Vec<u64> =
-        sites.iter().filter(|site| site.length < JUMP).map(|site| site.address).collect();
-    addresses.sort_unstable();
+    let reach = |site: &Site| if site.length < JUMP { AROUND } else { LONGEST };
+    let mut places: Vec<(u64, u64)> = sites.iter().map(|site| (site.address, reach(site))).collect();
+    places.sort_unstable_by_key(|(address, reach)| address.saturating_sub(*reach));
     let mut windows: Vec<Range<u64>> = Vec::new();
-    for address in addresses {
-        let window = address.saturating_sub(AROUND)..address.saturating_add(AROUND);
+    for (address, reach) in places {
+        let window = address.saturating_sub(reach)..address.saturating_add(reach);
         match windows.last_mut().filter(|last| last.end >= window.start) {
-            Some(last) => last.end = window.end,
+            Some(last) => last.end = last.end.max(window.end),
             None => windows.push(window),
         }
     }
@@ -179,6 +181,13 @@ mod tests {
             changed[at] ^= 0x10;
             assert_eq!(starts(&changed), [], "{at}");
         }
+    }
+
+    #[test]
+    fn around_a_long_site_as_much_is_known_as_can_overlap_with_it() {
+        let sites = [Site { address: VADDR + BIAS + 2, length: 5, jump: true }];
+        let found = around(&image(), BIAS, CODE, VADDR + BIAS, &sites, false);
+        assert_eq!(found.instructions, STARTS.map(|start| start + BIAS + VADDR));
     }
 
     #[test]

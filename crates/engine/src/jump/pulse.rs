@@ -30,10 +30,10 @@ impl Pulse {
     /// # Errors
     /// There are no addresses left.
     pub(crate) fn of(cells: &Shared) -> io::Result<Pulse> {
+        let descriptor = cells.descriptor().ok_or(io::ErrorKind::NotFound)?.as_raw_fd();
         // SAFETY: a fresh mapping of a file that is longer.
         let memory = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            let descriptor = cells.descriptor().as_raw_fd();
             let null = std::ptr::null_mut();
             libc::mmap(null, PAGE as usize, rights, libc::MAP_SHARED, descriptor, READER as libc::off_t)
         };

@@ -11,7 +11,8 @@ use agent::layout::PAGE;
 
 /// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
 pub(crate) struct Shared {
-    file: File,
+    /// None where nobody else is to have it.
+    file: Option<File>,
     memory: NonNull<u8>,
     size: usize,
 }
@@ -29,6 +30,16 @@ impl Shared {
     /// There are no descriptors, or no addresses, left.
     pub(crate) fn new(size: usize) -> io::Result<Rc<Shared>> {
         let file = File::from(within_limits(|| process::shared_memory(size as u64))?);
+        let mut shared = Self::over(&file, size)?;
+        shared.file = Some(file);
+        Ok(Rc::new(shared))
+    }
+
+    /// A memory file that has that size for good.
+    ///
+    /// # Errors
+    /// There are no addresses left.
+    pub(crate) fn over(file: &File, size: usize) -> io::Result<Shared> {
         // SAFETY: a fresh mapping of a file that is as long.
         let memory = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -42,14 +53,14 @@ impl Shared {
             )
         };
         match NonNull::new(memory.cast::<u8>()) {
-            Some(place) if memory != libc::MAP_FAILED => Ok(Rc::new(Shared { file, memory: place, size })),
+            Some(place) if memory != libc::MAP_FAILED => Ok(Shared { file: None, memory: place, size }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Its descriptor, to be given to a process.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// Its descriptor, to be given to a process, if it is to be had.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Bytes of it.
@@ -118,7 +129,7 @@ impl Shared {
 }
 
 /// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
-fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     // SAFETY: the sets are made by the calls that fill them, which only change this thread's mask; none but the one signal,
     // which the action has raised, is taken.
     unsafe {
@@ -169,7 +180,9 @@ mod tests {
     fn pages_are_provided_as_they_are() {
         const PAGE: usize = super::PAGE as usize;
         let pages = |shared: &Shared| {
-            let file = File::from(shared.descriptor().try_clone_to_owned().expect("descriptors"));
+            let file = File::from(
+                shared.descriptor().expect("it has one").try_clone_to_owned().expect("descriptors"),
+            );
             std::os::unix::fs::MetadataExt::blocks(&file.metadata().expect("a file")) * 512 / PAGE as u64
         };
         let shared = Shared::new(16 * PAGE).expect("memory");
@@ -194,7 +207,8 @@ mod tests {
     #[test]
     fn nobody_can_cut_it_short() {
         let shared = Shared::new(8192).expect("memory");
-        let file = File::from(shared.descriptor().try_clone_to_owned().expect("descriptors"));
+        let file =
+            File::from(shared.descriptor().expect("it has one").try_clone_to_owned().expect("descriptors"));
         assert!(file.set_len(0).is_err());
     }
 }

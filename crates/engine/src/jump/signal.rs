@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | the displaced instruction | its own fault | shown at the site; the record is dropped |
 //! | an access to the program's memory | its own fault | the handler goes on where it deals with that |
-//! | a prologue | a fault: the stack has no room | the instruction, without the handler; a hit that is missed |
-//! | anywhere | a step of a program that steps itself | it goes on; it sees one step, from the site (and over what its jump covers, where that runs there alone) |
+//! | a handler | `rdtsc`, or `cpuid`, which the process has forbidden itself | the tracer does what the instruction does |
+//! | a prologue | a fault: the stack has no room | the instruction, without the handler, and without what commits its record; a hit that is missed |
+//! | anywhere | a step of a program that steps itself | it goes on without the trap flag; it sees one step, from the site (and over what its jump covers, where that runs there alone), with the flags that it would have |
+//! | a handler | SIGBUS, since the program has the alignment check on | it goes on without that, up to the displaced instruction |
 //! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
 
 use libc::siginfo_t;
@@ -13,13 +15,16 @@ use patch::Place;
 use process::{Registers, Stopped};
 use rpn::Location;
 
-use super::out::Left;
+use super::out::{Left, Lent, STATUS_FLAGS, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use super::{Part, has_limits};
 use crate::program::MISSED;
-use crate::signal::{fault_address, is_ignored, is_synchronous};
+use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
 use crate::site::Use;
 use crate::space::ModuleKey;
 use crate::tracer::Tracer;
+
+/// `si_code` of the SIGTRAP of a step.
+const TRAP_TRACE: i32 = 2;
 
 /// Bytes below the stack pointer at the site where a handler keeps the address of the state of its record, across an
 /// instruction that can fault.
@@ -47,7 +52,24 @@ impl Tracer<'_> {
             return Ok(Some((thread, signal, *info)));
         };
         if is_synchronous(signal, info) {
+            if is_misaligned((&trampoline, part), info, &registers) {
+                lend_alignment_check(&mut registers);
+                thread.set_registers(&registers)?;
+                let lent = Lent { alignment: true, ..Lent::default() };
+                return self.leave_with(number, thread, *info, lent);
+            }
             if signal == libc::SIGTRAP {
+                let inside = matches!(part, Part::Prologue { .. } | Part::Handler | Part::Access { .. });
+                if info.si_code == TRAP_TRACE && inside && registers.rflags() & TRAP_FLAG != 0 {
+                    // It goes to the next step by itself. In a handler it would lose the flag.
+                    let begins =
+                        trampoline.begins_at(registers.rip()) || !trampoline.contains(registers.rip());
+                    let status = begins.then(|| registers.rflags() & STATUS_FLAGS);
+                    registers.set_rflags(registers.rflags() & !TRAP_FLAG);
+                    thread.set_registers(&registers)?;
+                    let lent = Lent { trap: true, alignment: false, status };
+                    return self.leave_with(number, thread, *info, lent);
+                }
                 let covered = self.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
                 if trampoline.is_between(registers.rip()) && !covered {
                     // A program that single-steps itself has done one instruction, and sees where the next one is.
@@ -97,8 +119,49 @@ impl Tracer<'_> {
         }
     }
 
+    /// Takes a thread out of a trampoline that has lent flags. Gives it back with a signal that it is to be shown: the step of a program that
+    /// steps itself, or the fault of the displaced instruction.
+    fn leave_with(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        mut info: siginfo_t,
+        lent: Lent,
+    ) -> Result<Option<(Stopped, i32, siginfo_t)>, process::Error> {
+        let tid = thread.tid();
+        let (mut thread, left) = self.step_out_and_give_back(number, thread, None, lent)?;
+        let mut registers = thread.registers()?;
+        if lent.trap {
+            registers.set_rflags(registers.rflags() | TRAP_FLAG);
+            thread.set_registers(&registers)?;
+        }
+        match left {
+            Left::Fault(fault) => {
+                let info = thread.signal_info()?;
+                self.drop_tentative(tid, number, &registers);
+                Ok(Some((thread, fault, info)))
+            }
+            Left::Outside { .. } if lent.trap => {
+                set_fault_address(&mut info, registers.rip());
+                thread.set_signal_info(&info)?;
+                Ok(Some((thread, libc::SIGTRAP, info)))
+            }
+            Left::Outside { stopped, .. } => {
+                self.resume(thread, 0);
+                if stopped {
+                    self.ask(tid);
+                }
+                Ok(None)
+            }
+        }
+    }
+
     /// Lets a thread go on that has faulted in a trampoline for a reason that is not the program's: changes its registers.
     pub(crate) fn mend_fault(&mut self, number: u32, registers: &mut Registers, info: &siginfo_t) -> bool {
+        let part = self.spaces.get(&number).and_then(|space| space.in_jump(registers)).map(|(_, part)| part);
+        if part == Some(Part::Handler) && self.execute_forbidden(number, registers, info) {
+            return true;
+        }
         let Some(space) = self.spaces.get(&number) else { return false };
         let Some((trampoline, part)) = space.in_jump(registers) else { return false };
         match part {
@@ -107,13 +170,12 @@ impl Tracer<'_> {
                 registers.set_rip(repair);
                 true
             }
-            Part::Prologue { below } => {
+            Part::Prologue { below, handler } => {
                 registers.set_rsp(registers.rsp().wrapping_add(u64::from(below)));
-                registers.set_rip(trampoline.displaced());
-                let site = space.site(trampoline.site());
-                let site = site.map(|site| (site.uses.clone(), site.module, site.address));
-                if let Some((uses, module, address)) = site {
-                    uses.iter().for_each(|wanted| self.miss(*wanted, &module, address));
+                registers.set_rip(trampoline.without(handler));
+                let site = space.site(trampoline.site()).map(|site| (site.module, site.address));
+                if let Some((module, address)) = site {
+                    trampoline.uses_from(handler).for_each(|wanted| self.miss(wanted, &module, address));
                 }
                 true
             }
@@ -149,14 +211,14 @@ impl Tracer<'_> {
     fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
         let Some(space) = self.spaces.get(&number) else { return };
         let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
-        let Some(contexts) = space.ground.as_ref().map(|ground| &ground.contexts) else { return };
-        if !trampoline.tentative || matches!(place, Place::After { .. }) {
+        let Some(rings) = &space.rings else { return };
+        if !trampoline.is_awaited_at(registers.rip()) || matches!(place, Place::After { .. }) {
             return;
         }
         // Where the handler has kept the address of its record's state: the stack pointer is as at the site.
         let mut address = [0; 8];
         if process::read(tid, registers.rsp().wrapping_sub(COMMIT_CELL), &mut address).is_ok() {
-            contexts.drop_record(u64::from_le_bytes(address));
+            rings.drop_record(u64::from_le_bytes(address));
         }
     }
 }

@@ -124,6 +124,7 @@ impl Follower {
 mod tests {
     use patch::Place;
 
+    use super::super::trampoline::Commit;
     use super::super::{Layout, Trampoline};
     use super::*;
 
@@ -192,6 +193,7 @@ mod tests {
 
     /// The trampoline of the function's first instruction, without a handler.
     fn trampoline(commit: Option<Vec<u8>>) -> (Trampoline, Vec<u8>) {
+        let commit = commit.map(|code| Commit { code, handler: 0 });
         let text = Text::new(SITE, &FUNCTION);
         let tail = tail(&text, SITE + 1, SITE + 5, &[], &Around::default());
         let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");

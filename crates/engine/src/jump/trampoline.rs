@@ -8,6 +8,7 @@ use patch::{Displaced, Onward, Place, Refusal, Slot};
 
 use super::room::{ALIGNMENT, Room};
 use super::tail::{CUT, Follower};
+use crate::site::Use;
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's registers, and leaves it at
 /// its end with the same (but for those that the handler changes on purpose).
@@ -34,6 +35,8 @@ pub(crate) enum Part {
     Prologue {
         /// In bytes.
         below: u32,
+        /// Which of the trampoline's handlers it is.
+        handler: usize,
     },
     /// In a handler, at an access to the program's memory; if that faults, the thread goes on at this address.
     Access {
@@ -50,12 +53,32 @@ pub(crate) enum Part {
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
     pub(crate) displaced: &'a Displaced,
-    /// The handlers, in their order.
-    pub(crate) handlers: Vec<Rc<dyn Code>>,
+    /// The handlers, in their order, each with what it is for.
+    pub(crate) handlers: Vec<(Use, Rc<dyn Code>)>,
     /// What commits the record behind the displaced instruction, if it waits for that.
-    pub(crate) commit: Option<Vec<u8>>,
+    pub(crate) commit: Option<Commit>,
     /// The instructions that are executed behind it, in their order: [`tail`](super::tail).
     pub(crate) tail: &'a [Displaced],
+}
+
+/// What commits a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Commit {
+    /// The code for behind the displaced instruction.
+    pub(crate) code: Vec<u8>,
+    /// Which of the trampoline's handlers makes the record.
+    pub(crate) handler: usize,
+}
+
+/// The displaced instruction a second time, without what commits a record: for a thread whose hit is missed. That thread's handler has
+/// kept no record's address.
+#[derive(Debug)]
+struct Missed {
+    slot: Slot,
+    /// Bytes of the code that commits the record, behind the first copy.
+    commit: u64,
+    /// The handler that makes the record.
+    handler: usize,
 }
 
 /// A trampoline.
@@ -65,18 +88,18 @@ pub(crate) struct Trampoline {
     start: u64,
     size: u64,
     entry: u64,
-    /// The handlers, and at which offset each begins.
-    handlers: Vec<(u32, Rc<dyn Code>)>,
+    /// The handlers: at which offset each begins, and what it is for.
+    handlers: Vec<(u32, Use, Rc<dyn Code>)>,
     /// The displaced instruction.
     slot: Slot,
+    /// Its second copy, where a record is committed behind the first.
+    missed: Option<Missed>,
     /// The address behind the original.
     next: u64,
     /// The copies that follow.
     tail: Vec<Follower>,
     /// Whether the displaced instruction is `pushf`.
     pushes_flags: bool,
-    /// Whether a record is committed behind the displaced instruction.
-    pub(crate) tentative: bool,
 }
 
 impl Layout<'_> {
@@ -102,8 +125,9 @@ impl Layout<'_> {
     /// Bytes of it, at most.
     pub(crate) fn size(&self) -> u64 {
         let handlers: usize =
-            self.handlers.iter().map(|handler| handler.length() + JUMP + ALIGNMENT as usize).sum();
-        let commit = self.commit.as_ref().map_or(0, |commit| commit.len() + JUMP);
+            self.handlers.iter().map(|(_, handler)| handler.length() + JUMP + ALIGNMENT as usize).sum();
+        let commit =
+            self.commit.as_ref().map_or(0, |commit| commit.code.len() + 2 * JUMP + patch::SLOT_CAPACITY);
         let tail = match self.tail.len() {
             0 => 0,
             count => count * (CUT.len() + patch::SLOT_CAPACITY) + JUMP,
@@ -117,8 +141,8 @@ impl Layout<'_> {
     /// The address is out of reach.
     pub(crate) fn at(self, start: u64) -> Result<(Trampoline, Vec<u8>), Refusal> {
         let mut bytes = Vec::with_capacity(self.size() as usize);
-        let mut handlers: Vec<(u32, Rc<dyn Code>)> = Vec::with_capacity(self.handlers.len());
-        for handler in &self.handlers {
+        let mut handlers: Vec<(u32, Use, Rc<dyn Code>)> = Vec::with_capacity(self.handlers.len());
+        for (wanted, handler) in &self.handlers {
             if !handlers.is_empty() {
                 // The one before ends here; this one begins at a multiple of its own, and its entry is not its first byte.
                 let padding =
@@ -127,16 +151,17 @@ impl Layout<'_> {
                 bytes.extend_from_slice(&(padding as u32 + handler.entry()).to_le_bytes());
                 bytes.resize(bytes.len() + padding, 0xcc);
             }
-            handlers.push((bytes.len() as u32, Rc::clone(handler)));
+            handlers.push((bytes.len() as u32, *wanted, Rc::clone(handler)));
             handler.place(start + bytes.len() as u64, &mut bytes);
         }
-        let entry = start + handlers.first().map_or(0, |(_, handler)| u64::from(handler.entry()));
+        let entry = start + handlers.first().map_or(0, |(.., handler)| u64::from(handler.entry()));
         let onward = self.onward();
         let slot = self.displaced.slot_to(start + bytes.len() as u64, onward)?;
         bytes.extend_from_slice(&slot.bytes);
         let site = self.displaced.address();
         let next = site.wrapping_add(self.displaced.length() as u64);
-        bytes.extend_from_slice(self.commit.as_deref().unwrap_or_default());
+        bytes.extend_from_slice(self.commit.as_ref().map_or(&[], |commit| &commit.code));
+        let behind_commit = bytes.len();
         let mut tail = Vec::with_capacity(self.tail.len());
         for follower in self.tail {
             tail.push(Follower::append(follower, start, &mut bytes)?);
@@ -148,11 +173,21 @@ impl Layout<'_> {
             bytes.push(0xe9);
             bytes.extend_from_slice(&(next.wrapping_sub(behind) as u32).to_le_bytes());
         }
-        let tentative = self.commit.is_some();
+        let missed = match &self.commit {
+            Some(commit) => {
+                let slot = self.displaced.slot_to(start + bytes.len() as u64, Onward::Behind)?;
+                bytes.extend_from_slice(&slot.bytes);
+                let back = behind_commit.wrapping_sub(bytes.len() + JUMP) as u32;
+                bytes.push(0xe9);
+                bytes.extend_from_slice(&back.to_le_bytes());
+                Some(Missed { slot, commit: commit.code.len() as u64, handler: commit.handler })
+            }
+            None => None,
+        };
         let size = bytes.len() as u64;
         let pushes_flags = pushes_flags(self.displaced.original());
         let trampoline =
-            Trampoline { site, start, size, entry, handlers, slot, next, tail, pushes_flags, tentative };
+            Trampoline { site, start, size, entry, handlers, slot, missed, next, tail, pushes_flags };
         Ok((trampoline, bytes))
     }
 }
@@ -206,14 +241,47 @@ impl Trampoline {
         self.entry
     }
 
-    /// The address of the displaced instruction.
-    pub(crate) fn displaced(&self) -> u64 {
-        self.slot.address
+    /// Whether a thread at this address has come from its site and done nothing yet.
+    pub(crate) fn begins_at(&self, address: u64) -> bool {
+        address == self.entry
+    }
+
+    /// The addresses of the displaced instruction: where its handlers end, and where those threads go on whose hit is missed.
+    pub(crate) fn displaced(&self) -> impl Iterator<Item = u64> {
+        [Some(&self.slot), self.missed.as_ref().map(|missed| &missed.slot)]
+            .into_iter()
+            .flatten()
+            .map(|slot| slot.address)
+    }
+
+    /// Where a thread goes on that has not run a handler, by its number, nor those behind it: those before it have run.
+    pub(crate) fn without(&self, handler: usize) -> u64 {
+        match &self.missed {
+            // The record of a handler before it is still to be committed.
+            Some(missed) if missed.handler >= handler => missed.slot.address,
+            _ => self.slot.address,
+        }
+    }
+
+    /// What a handler is for, by its number, and those behind it.
+    pub(crate) fn uses_from(&self, handler: usize) -> impl Iterator<Item = Use> {
+        self.handlers.iter().skip(handler).map(|&(_, wanted, _)| wanted)
+    }
+
+    /// Whether a record waits for the instruction of a thread at this address.
+    pub(crate) fn is_awaited_at(&self, address: u64) -> bool {
+        self.missed.is_some() && address.wrapping_sub(self.slot.address) < self.slot.bytes.len() as u64
+    }
+
+    /// Whether a thread at this address is committing a record.
+    pub(crate) fn commits_at(&self, address: u64) -> bool {
+        let begin = self.slot.address + self.slot.bytes.len() as u64;
+        self.missed.as_ref().is_some_and(|missed| address.wrapping_sub(begin) < missed.commit)
     }
 
     /// Whether a thread at this address is about to push its flags, as the program wants it.
     pub(crate) fn pushes_flags_at(&self, address: u64) -> bool {
-        self.pushes_flags && address == self.slot.address
+        self.pushes_flags && self.displaced().any(|displaced| displaced == address)
     }
 
     /// The copies that follow its displaced instruction.
@@ -242,6 +310,13 @@ impl Trampoline {
         if !self.contains(address) {
             return None;
         }
+        if let Some(missed) = self.missed.as_ref().filter(|missed| missed.slot.address <= address) {
+            let offset = (address - missed.slot.address) as usize;
+            return Some(Part::Displaced(match offset < missed.slot.bytes.len() {
+                true => missed.slot.place(offset),
+                false => Place::After { rip: self.next, rcx: None },
+            }));
+        }
         if let Some(offset) = address.checked_sub(self.slot.address) {
             let offset = offset as usize;
             // Behind the slot the record is committed, and the program goes on.
@@ -252,10 +327,11 @@ impl Trampoline {
             }));
         }
         let offset = (address - self.start) as u32;
-        let (begin, handler) = self.handlers.iter().rev().find(|(begin, _)| *begin <= offset)?;
+        let (number, (begin, _, handler)) =
+            self.handlers.iter().enumerate().rev().find(|(_, (begin, ..))| *begin <= offset)?;
         let inside = offset - begin;
         Some(if let Some(below) = handler.undo(inside) {
-            Part::Prologue { below }
+            Part::Prologue { below, handler: number }
         } else if let Some(repair) = handler.repair(inside) {
             Part::Access { repair: self.start + u64::from(begin + repair) }
         } else {
@@ -279,4 +355,85 @@ fn pushes_flags(instruction: &[u8]) -> bool {
     let is_prefix =
         |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
     matches!(instruction, [prefixes @ .., 0x9c] if prefixes.iter().all(is_prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A handler of ten bytes: a prologue of two instructions, at 0 and 4, and the rest.
+    #[derive(Debug)]
+    struct Ten;
+
+    impl Code for Ten {
+        fn length(&self) -> usize {
+            10
+        }
+
+        fn entry(&self) -> u32 {
+            0
+        }
+
+        fn place(&self, _: u64, to: &mut Vec<u8>) {
+            to.extend([0x90; 10]);
+        }
+
+        fn repair(&self, _: u32) -> Option<u32> {
+            None
+        }
+
+        fn undo(&self, offset: u32) -> Option<u32> {
+            [(0, 0), (4, 136)].into_iter().find(|(at, _)| *at == offset).map(|(_, below)| below)
+        }
+    }
+
+    const SITE: u64 = 0x10_0000;
+    const START: u64 = 0x20_0000;
+
+    /// The trampoline of `mov (%rdi), %rax`, with three handlers, the second of which makes a record that waits.
+    fn trampoline(commit: Option<Commit>) -> (Trampoline, Vec<u8>) {
+        let displaced = patch::displace(&[0x48, 0x8b, 0x07], SITE).expect("it can be displaced");
+        let handler = |probe: usize| (Use::Probe { program: 0, probe }, Rc::new(Ten) as Rc<dyn Code>);
+        let layout =
+            Layout { displaced: &displaced, handlers: (0..3).map(handler).collect(), commit, tail: &[] };
+        let size = layout.size();
+        let (trampoline, bytes) = layout.at(START).expect("in reach");
+        assert!(bytes.len() as u64 <= size);
+        (trampoline, bytes)
+    }
+
+    #[test]
+    fn what_is_missed_goes_around_what_commits() {
+        let commit = Commit { code: vec![0xcc; 4], handler: 1 };
+        let (trampoline, bytes) = trampoline(Some(commit));
+        let [displaced, missed] = trampoline.displaced().collect::<Vec<_>>()[..] else { panic!("two") };
+        let at = |address: u64, length: u64| &bytes[(address - START) as usize..][..length as usize];
+        assert_eq!((at(displaced, 3), at(missed, 3)), (&[0x48, 0x8b, 0x07][..], &[0x48, 0x8b, 0x07][..]));
+        // The second copy jumps behind what commits.
+        let jump = at(missed + 3, 5);
+        let distance = i32::from_le_bytes(jump[1..].try_into().expect("four bytes"));
+        assert_eq!((jump[0], (missed + 8).wrapping_add_signed(distance.into())), (0xe9, displaced + 3 + 4));
+        // Who has run the handler of the record commits it, whatever comes then.
+        assert_eq!([0, 1, 2].map(|handler| trampoline.without(handler)), [missed, missed, displaced]);
+        assert!(trampoline.is_awaited_at(displaced) && !trampoline.is_awaited_at(missed));
+        assert_eq!(trampoline.uses_from(1).count(), 2);
+        let place = |address: u64| trampoline.part(address);
+        let behind = Some(Part::Displaced(Place::After { rip: SITE + 3, rcx: None }));
+        assert_eq!(
+            (place(missed), place(displaced)),
+            (Some(Part::Displaced(Place::Before)), place(displaced))
+        );
+        assert_eq!([displaced + 3, displaced + 5, missed + 3].map(place), [behind; 3]);
+        let commits = [displaced, displaced + 3, displaced + 6, displaced + 7, missed];
+        assert_eq!(commits.map(|at| trampoline.commits_at(at)), [false, true, true, false, false]);
+        assert_eq!(place(START + 4), Some(Part::Prologue { below: 136, handler: 0 }));
+    }
+
+    #[test]
+    fn where_nothing_waits_there_is_one_copy() {
+        let (trampoline, _) = trampoline(None);
+        assert_eq!(trampoline.displaced().count(), 1);
+        assert_eq!(Some(trampoline.without(0)), trampoline.displaced().next());
+        assert!(trampoline.displaced().all(|displaced| !trampoline.is_awaited_at(displaced)));
+    }
 }

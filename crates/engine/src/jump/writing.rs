@@ -39,7 +39,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Takes jumps that are to be made, and sites that are to trap. What the ledger has of them it has until they are dropped.
+    /// Takes jumps that are to be made, and sites that are to trap; the ledger has room for them. What the ledger has of them it has until they are dropped.
     pub(crate) fn of(space: &Space, jumps: Vec<Drafted>, traps: Vec<Change>) -> Writing {
         let mut writing =
             Writing { places: traps.iter().map(Change::address).collect(), ..Writing::default() };
@@ -68,12 +68,19 @@ impl Writing {
             writing.notes.push(Note { address, tactic: jump.tactic, asked, before, new });
             armed.push((address, planned.arm_with(jump, &space.code, &mut writing.batch)));
         }
-        writing.trapping = space.code.enter(&traps);
+        writing.trapping = space.code.enter_if_room(&traps);
         traps.into_iter().for_each(|change| writing.batch.put_in(change));
         writing.batch.sort();
         writing.places.sort_unstable();
         writing.armed = armed.into_iter().collect();
         writing
+    }
+
+    /// All changes that are to be made.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let mut changes = self.batch.made();
+        self.armed.values().for_each(|armed| armed.each_change(|change| changes.push(*change)));
+        changes
     }
 
     /// The sites that were to be armed, as they were before: nothing of it is written.

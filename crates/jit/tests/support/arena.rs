@@ -1,7 +1,9 @@
 //! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
 
+use agent::hidden;
 use agent::layout::{
-    CONTEXT_SIZE, Context, Entries, HEADER, HandlerInfo, Header, Identity, PAGE, PerProcessor, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, Entries, HEADER, HandlerInfo, Header, Identity, Mark, PAGE,
+    PerProcessor, RSEQ_UNUSED, claim, state,
 };
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -14,7 +16,7 @@ pub(crate) const CONTEXTS: u32 = 4;
 pub(crate) const RING_SIZE: u64 = 4 << 20;
 /// Processors that counters have words for.
 const PROCESSORS: u32 = 64;
-/// Bytes of an arena: its cells and code, its contexts, its rings.
+/// Bytes of an arena: its cells and code, its contexts, its rings, its table of what is hidden.
 const SIZE: u64 = 64 << 20;
 /// Where the first arena is.
 const FIRST: u64 = 0x1000_0000;
@@ -30,6 +32,11 @@ const CODE_SIZE: u64 = 4 << 20;
 const CONTEXT_AREA: u64 = 12 << 20;
 /// Where the rings are.
 const RINGS: u64 = 16 << 20;
+/// Where their control lines are.
+const CONTROLS: u64 = RINGS + CONTEXTS as u64 * RING_SIZE;
+
+/// Where the table of what handlers do not see is: nothing, at first.
+const HIDDEN: u64 = 40 << 20;
 
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
@@ -62,6 +69,30 @@ unsafe extern "C" {
     static __rseq_offset: isize;
 }
 
+/// What marks this process's threads.
+pub(crate) const MARK: Mark = Mark { at: RSEQ_UNUSED as i32, value: 0x4d41_524b };
+
+/// Where the mark of the calling thread is.
+fn own_mark() -> *mut u32 {
+    let pointer: *mut u8;
+    // SAFETY: the word at fs:0 is the thread pointer itself.
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly)) };
+    // SAFETY: glibc's own struct rseq is there, of 32 bytes at least.
+    unsafe { pointer.offset(__rseq_offset).offset(MARK.at as isize).cast() }
+}
+
+/// Marks the calling thread as known.
+pub(crate) fn mark_thread() {
+    // SAFETY: glibc and the kernel leave these bytes of the thread's own memory alone.
+    unsafe { own_mark().write_volatile(MARK.value) };
+}
+
+/// Takes the mark away.
+pub(crate) fn unmark_thread() {
+    // SAFETY: as above.
+    unsafe { own_mark().write_volatile(0) };
+}
+
 impl Default for Arena {
     fn default() -> Self {
         Arena::new()
@@ -83,11 +114,31 @@ impl Arena {
             let ring = base + RINGS + u64::from(number) * RING_SIZE;
             arena.context(number).ring.store(ring, Relaxed);
             arena.context(number).ring_size.store(RING_SIZE, Relaxed);
+            let control = base + CONTROLS + u64::from(number) * CONTROL;
+            arena.context(number).control.store(control, Relaxed);
+            arena.context(number).claim.store(claim::FREE, Relaxed);
         }
         arena.identity().pid.store(std::process::id(), Relaxed);
         // SAFETY: glibc sets it before main and never again.
         arena.identity().rseq_offset.store(unsafe { __rseq_offset } as u64, Relaxed);
+        mark_thread();
         arena
+    }
+
+    /// Gives some of all pages marks: handlers do not see less for it, but have to look closer.
+    pub(crate) fn mark_pages(&self) {
+        let marks = [0, 0, hidden::OURS, hidden::BEFORE_OURS, 0, hidden::BELOW_STACK, 0];
+        for page in 0..hidden::LEAF {
+            // Seven does not divide the pages of a leaf, so that runs differ in what they find.
+            self.mark(page << hidden::PAGE_BITS, marks[page as usize % marks.len()]);
+        }
+    }
+
+    /// Gives the pages that share a mark with one a mark.
+    pub(crate) fn mark(&self, address: u64, mark: u8) {
+        let page = address >> hidden::PAGE_BITS & u64::from(hidden::INDEX);
+        // SAFETY: the leaf is part of the arena, and no handler runs.
+        unsafe { ((self.base + HIDDEN + hidden::CLEAN + page) as *mut u8).write(mark) };
     }
 
     /// The identity page.
@@ -101,6 +152,12 @@ impl Arena {
         let at = self.base + CONTEXT_AREA + u64::from(number) * CONTEXT_SIZE;
         // SAFETY: as above. What is not atomic in it is looked at only while no hit runs.
         unsafe { &*(at as *const Context) }
+    }
+
+    /// What the writer and the reader of a context's ring tell each other.
+    pub(crate) fn control(&self, number: u32) -> &'static Control {
+        // SAFETY: as above.
+        unsafe { &*((self.base + CONTROLS + u64::from(number) * CONTROL) as *const Control) }
     }
 
     /// A word of 8 bytes, 0 at first.
@@ -203,7 +260,10 @@ impl Arena {
             site: 0x5555_1234_5678,
             flags_live: true,
             tentative: false,
+            mark: MARK,
+            waits: false,
             lossless: None,
+            hidden: (self.base + HIDDEN) as u32,
             rdpid: true,
         }
     }
@@ -222,6 +282,7 @@ impl Arena {
             code_length: handler.code.len() as u32,
             entry: handler.entry as u32,
             jmpmax: handler.jmpmax,
+            insmax: handler.insmax,
             logmax: handler.logmax as u32,
             excpt_log: 1024,
             mask: handler.mask.into(),
@@ -235,7 +296,7 @@ impl Arena {
             record: if tentative { state::TENTATIVE } else { state::COMMITTED },
             lossless: environment.lossless.is_some().into(),
             dropped: environment.dropped,
-            removed: environment.over,
+            over: environment.over,
             ..HandlerInfo::default()
         };
         change(&mut info);
@@ -269,7 +330,8 @@ impl Arena {
         let context = self.context(number);
         let ring = context.ring.load(Relaxed);
         let mut taken = Vec::new();
-        let (mut tail, head) = (context.tail.0.load(Relaxed), context.head.load(Relaxed));
+        let control = self.control(number);
+        let (mut tail, head) = (control.tail.0.load(Relaxed), control.head.0.load(Relaxed));
         assert!(head - tail <= RING_SIZE, "more than there is: {tail:#x} to {head:#x}");
         while tail < head {
             let at = ring + tail % RING_SIZE;
@@ -306,7 +368,7 @@ impl Arena {
             });
         }
         assert_eq!(tail, head);
-        context.tail.0.store(tail, Relaxed);
+        control.tail.0.store(tail, Relaxed);
         taken
     }
 
@@ -314,15 +376,21 @@ impl Arena {
     pub(crate) fn forget(&self) {
         for number in 0..CONTEXTS {
             let context = self.context(number);
-            context.tail.0.store(context.head.load(Relaxed), Relaxed);
-            context.claim.store(0, Relaxed);
+            self.control(number).tail.0.store(context.head.load(Relaxed), Relaxed);
+            context.claim.store(claim::FREE, Relaxed);
         }
     }
 
     /// No context is claimed.
     pub(crate) fn all_free(&self) -> bool {
-        (0..CONTEXTS).all(|number| self.context(number).claim.load(Relaxed) == 0)
+        (0..CONTEXTS).all(|number| self.context(number).claim.load(Relaxed) == claim::FREE)
     }
+}
+
+/// The control line of a context's ring.
+pub(crate) fn control_of(context: &Context) -> &'static Control {
+    // SAFETY: every context of an arena has the address of its ring's, which is mapped for ever.
+    unsafe { &*(context.control.load(Relaxed) as *const Control) }
 }
 
 /// What tests need of these again and again.

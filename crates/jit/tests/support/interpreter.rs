@@ -1,7 +1,9 @@
 //! The agent's part, for tests: the interpreter on the registers in the context and the memory of a test.
 
-use super::arena::RING_SIZE;
-use agent::layout::{Context, HEADER, HandlerInfo, Header, RESUME, Registers, Resume, STATE, UNSET, state};
+use super::arena::{RING_SIZE, control_of};
+use agent::layout::{
+    Context, HEADER, HandlerInfo, Header, Over, RESUME, Registers, Resume, STATE, UNSET, state,
+};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -186,6 +188,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         calls: &middle.calls[..middle.call_count as usize],
         calls_made: middle.calls_made,
         jumps: middle.jumps,
+        instructions: middle.instructions,
         log,
         complete: middle.complete as usize,
         major: code_of(middle.major),
@@ -194,6 +197,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     let program = Program {
         code,
         jmpmax: info.jmpmax,
+        insmax: info.insmax,
         logmax: info.logmax as usize,
         mask: info.mask as u16,
         locals,
@@ -231,10 +235,11 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     // SAFETY: the context is this thread's.
     let (context, time) = (unsafe { &*context }, middle.time);
     let mut record = 0;
-    let lost = outcome.end == End::Remove && info.removed != 0 && {
+    let lost = outcome.end == End::Remove && info.over != 0 && {
         // SAFETY: it is the address of a word of the arena.
-        let over = unsafe { &*(u64::from(info.removed) as *const std::sync::atomic::AtomicU32) };
-        over.swap(1, SeqCst) == 1
+        let over = unsafe { &*(u64::from(info.over) as *const Over) };
+        over.closed.store(1, SeqCst);
+        over.removed.swap(Over::BY_HANDLER, SeqCst) != 0
     };
     if outcome.end != End::Abort && info.logmax > 0 && !lost {
         let codes = (outcome.major.unwrap_or(info.major), outcome.minor.unwrap_or(info.minor));
@@ -260,7 +265,7 @@ fn write(
     let mut head = context.head.load(Relaxed);
     let left = RING_SIZE - head % RING_SIZE;
     let skipped = if left < size { left } else { 0 };
-    if head + skipped + size - context.tail.0.load(Relaxed) > RING_SIZE {
+    if head + skipped + size - control_of(context).tail.0.load(Relaxed) > RING_SIZE {
         // SAFETY: the address of a counter of the arena.
         unsafe { &*(u64::from(info.dropped) as *const std::sync::atomic::AtomicU64) }.fetch_add(1, Relaxed);
         return 0;
@@ -295,6 +300,7 @@ fn write(
         std::ptr::copy_nonoverlapping(log.as_ptr(), data, log.len());
         std::ptr::copy_nonoverlapping(trace.as_ptr(), data.add(log.len()), trace.len());
         context.head.store(head + size, SeqCst);
+        control_of(context).head.0.store(head + size, SeqCst);
         at
     }
 }
@@ -323,12 +329,12 @@ pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) -> u64 {
     let context = unsafe { &*context };
     let head = context.head.load(Relaxed);
     assert!(bytes <= RING_SIZE);
-    assert!(RING_SIZE - (head - context.tail.0.load(Relaxed)) < bytes, "there was room");
+    assert!(RING_SIZE - (head - control_of(context).tail.0.load(Relaxed)) < bytes, "there was room");
     if DEAD.load(Relaxed) {
         return 0;
     }
     // All is taken.
-    context.tail.0.store(head, SeqCst);
+    control_of(context).tail.0.store(head, SeqCst);
     context.seen_tail.store(head, SeqCst);
     1
 }

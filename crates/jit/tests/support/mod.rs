@@ -8,6 +8,7 @@ use vm::DEFAULT_MASK;
 pub(crate) mod arena;
 pub(crate) mod interpreter;
 pub(crate) mod native;
+pub(crate) mod programs;
 
 /// A handler of this code, with the usual limits.
 pub(crate) fn handler(code: &[u8]) -> Handler<'_> {
@@ -15,6 +16,7 @@ pub(crate) fn handler(code: &[u8]) -> Handler<'_> {
         code,
         entry: 0,
         jmpmax: 256,
+        insmax: vm::INSTRUCTIONS,
         logmax: 1024,
         mask: DEFAULT_MASK,
         locals: 4,

@@ -38,8 +38,7 @@ impl Planner {
                 at = next;
                 continue;
             }
-            let known = code.is_instruction(next) || self.falls_through(at);
-            if !known || !self.open_neighbour(code, next) {
+            if !code.is_instruction(next) || !self.open_neighbour(code, next) {
                 break;
             }
             open.push(next);
@@ -174,9 +173,8 @@ impl Planner {
         address: u64,
     ) -> bool {
         let second = address + 1;
-        let known = code.is_instruction(second) || self.falls_through(address);
         if self.end_of(address) != Some(second)
-            || !known
+            || !code.is_instruction(second)
             || !self.image.byte(second).is_free()
             || !self.open_neighbour(code, second)
         {
@@ -293,6 +291,7 @@ impl Planner {
             || code.keeps(address, end)
             || code.is_entered(address, end)
             || code.is_divided(address, end)
+            || code.is_inside(address)
             || !self.is_untouched(address, end)
         {
             return false;
@@ -305,18 +304,5 @@ impl Planner {
 
     fn end_of(&self, address: u64) -> Option<u64> {
         self.entries.get(&address).map(|entry| address + u64::from(entry.length))
-    }
-
-    /// Whether control goes on behind the one instruction of an entry, which is proof of another one there. (A call comes back, where it
-    /// is one that does.)
-    fn falls_through(&self, address: u64) -> bool {
-        self.entries.get(&address).is_some_and(|entry| {
-            let original = entry.original.get(..usize::from(entry.length)).unwrap_or_default();
-            displace_in(Mode::Bits64, original, address).is_ok_and(|displaced| {
-                displaced.length() == original.len()
-                    && displaced.falls_through()
-                    && !displaced.enters_kernel()
-            })
-        })
     }
 }

@@ -12,7 +12,7 @@ use crate::{Mode, displace_in};
 use super::image::Change;
 use super::jump::JUMP;
 use super::pads::Pages;
-use super::planner::{Planner, State};
+use super::planner::{LONGEST, Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
 
 /// `endbr64`: indirect jumps lead to it.
@@ -82,11 +82,19 @@ impl Planner {
     ) -> Option<Vec<(u64, usize)>> {
         let at = flow.functions.partition_point(|function| function.end <= address);
         let function = flow.functions.get(at).filter(|function| function.contains(&address))?;
+        if is_behind_call(code, function.start, address) {
+            return None;
+        }
         let mut followers = Vec::new();
         let mut last = displace_in(Mode::Bits64, code.rest(address)?, address).ok()?;
+        // The program's handler of a fault may go on behind the instruction that has raised it.
+        if last.may_fault() && !is_push(last.original()) || !code.is_instruction(address) {
+            return None;
+        }
         let mut next = address + u64::from(single);
         while next < address + JUMP as u64 {
-            if !last.falls_through() || last.enters_kernel() || flow.targets.binary_search(&next).is_ok() {
+            let lands = flow.targets.binary_search(&next).is_ok();
+            if !last.falls_through() || last.enters_kernel() || lands || !code.is_instruction(next) {
                 return None;
             }
             last = displace_in(Mode::Bits64, code.rest(next)?, next).ok()?;
@@ -100,6 +108,7 @@ impl Planner {
                 || code.keeps(next, end)
                 || code.is_entered(next, end)
                 || code.is_divided(next, end)
+                || code.is_inside(next)
                 || end > function.end
                 || self.overlaps(next, end);
             if forbidden {
@@ -159,6 +168,26 @@ impl Planner {
     }
 }
 
+/// Whether a call is so close before an instruction that its callee, which is anybody's, may go on a little behind it.
+fn is_behind_call(code: &Code<'_>, start: u64, address: u64) -> bool {
+    /// Bytes that are passed over.
+    const NEAR: u64 = 16;
+    let low = address.saturating_sub(NEAR + LONGEST as u64).max(start);
+    let from = code.instructions.partition_point(|at| *at < low);
+    code.instructions[from..].iter().take_while(|at| **at < address).any(|&at| {
+        code.rest(at).is_some_and(|bytes| {
+            displace_in(Mode::Bits64, bytes, at)
+                .is_ok_and(|it| it.is_call() && at + it.length() as u64 + NEAR >= address)
+        })
+    })
+}
+
+/// Whether an instruction pushes a register or a number: it faults at the end of the stack alone, and who goes on behind it has not pushed what
+/// will be popped.
+fn is_push(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x50..=0x57] | [0x41, 0x50..=0x57] | [0x68, ..] | [0x6a, _])
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Limits, Site};
@@ -168,13 +197,24 @@ mod tests {
 
     /// Plans `push %rbx` in front of this, where nothing can be mapped but trampolines: how long the followers are.
     fn followers(behind: &[u8], targets: &[u64]) -> Option<Vec<usize>> {
-        let bytes = [&[0x53], behind, &[0x90; 16]].concat();
+        followers_of(&[0x53], behind, targets, true)
+    }
+
+    /// Plans an instruction in front of others, all of which are proven or none.
+    fn followers_of(first: &[u8], behind: &[u8], targets: &[u64], proven: bool) -> Option<Vec<usize>> {
+        let bytes = [first, behind, &[0x90; 16]].concat();
+        let mut instructions = Vec::new();
+        let mut at = 0;
+        while proven && let Ok(displaced) = displace_in(Mode::Bits64, &bytes[at..], ADDRESS + at as u64) {
+            instructions.push(ADDRESS + at as u64);
+            at += displaced.length();
+        }
         let function = ADDRESS..ADDRESS + bytes.len() as u64;
         let flow = Flow { functions: std::slice::from_ref(&function), targets };
         let code = Code {
             address: ADDRESS,
             bytes: &bytes,
-            instructions: &[],
+            instructions: &instructions,
             entered: &[],
             padding: &[],
             kept: &[],
@@ -182,7 +222,7 @@ mod tests {
         };
         let space = Space { free: &[], trampolines: 0x50_0000..0x51_0000 };
         let mut planner = Planner::new(Limits { mappings: 0, shadow_stacks: false });
-        let plan = planner.plan(&code, &space, &[Site { address: ADDRESS, length: 1, jump: true }]);
+        let plan = planner.plan(&code, &space, &[Site { address: ADDRESS, length: first.len(), jump: true }]);
         let grouped = plan.jumps.iter().find(|jump| jump.tactic == Tactic::Grouped);
         assert_eq!(grouped.is_none(), plan.traps.len() == 1, "{plan:?}");
         grouped.map(|jump| jump.followers.iter().map(|(_, length)| *length).collect())
@@ -225,6 +265,24 @@ mod tests {
             assert_eq!(followers(&[instruction, &nops].concat(), &[]), None, "{text}");
             // Nor behind another one.
             assert_eq!(followers(&[&[0x31, 0xc0], instruction, &nops].concat(), &[]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_behind_what_can_fault_and_be_skipped() {
+        let behind = [0x98, 0xf7, 0xd0, 0xf7, 0xd8];
+        let firsts: [(&str, &[u8], bool); 7] = [
+            ("xor %edx,%edx", &[0x31, 0xd2], true),
+            ("push %r12", &[0x41, 0x54], true),
+            ("div %ecx", &[0xf7, 0xf1], false),
+            ("lodsb", &[0xac], false),
+            ("mov (%rdi),%eax", &[0x8b, 0x07], false),
+            ("pop %rbx", &[0x5b], false),
+            ("ud2", &[0x0f, 0x0b], false),
+        ];
+        for (text, first, together) in firsts {
+            assert_eq!(followers_of(first, &behind, &[], true).is_some(), together, "{text}");
+            assert_eq!(followers_of(first, &behind, &[], false), None, "{text}: nobody has proven it");
         }
     }
 

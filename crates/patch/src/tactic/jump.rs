@@ -177,6 +177,10 @@ impl Planner {
                 return Cell::Choice;
             }
         }
+        // What has to stay may be written by others yet.
+        if code.keeps(at, at + 1) {
+            return Cell::Unusable;
+        }
         code.byte(at).map_or(Cell::Unusable, Cell::Given)
     }
 

@@ -38,7 +38,8 @@
 //!
 //! - No byte of an instruction is changed but of a probed one, of a neighbour that is itself moved (at its address is a
 //!   jump to its copy, so that whoever jumps to it executes it), and of padding to which control is proven not to come.
-//! - An instruction into whose middle code jumps (`lock` prefixes that are jumped over) is never moved.
+//! - Where instructions overlap (`lock` prefixes that are jumped over), none of them is moved: neither the one into whose middle code jumps,
+//!   nor the one that begins there, whose bytes are the other's, too.
 //! - A byte that a jump is punned on is *relied* on. It is not changed by any later plan, unless that plan gives a new jump to whoever
 //!   relies on it. The same holds for what is trapped: a breakpoint is a byte, too.
 //! - One plan is applied as one: its writes are of one image of the memory, no part of which is right alone.
@@ -84,14 +85,15 @@ pub struct Code<'a> {
     pub address: u64,
     /// Its bytes, of 64-bit code.
     pub bytes: &'a [u8],
-    /// Addresses at which instructions are known to begin, ascending. What is not among them is moved only if a site falls through to
-    /// it. Data must not be among them.
+    /// Addresses at which instructions are proven to begin, ascending. What is not among them is never moved for another's sake: that a
+    /// site falls through to it proves nothing, since a site may be what somebody takes for an instruction. Data must not be among them.
     pub instructions: &'a [u64],
     /// Addresses inside of instructions to which code jumps ([`crate::entered_anywhere`] finds them), ascending. These instructions are not moved.
     pub entered: &'a [u64],
     /// Padding between functions to which control does not come, ascending and disjoint: it may be overwritten.
     pub padding: &'a [Range<u64>],
-    /// Addresses that must not be changed nor moved, ascending and disjoint: restartable sequences.
+    /// Addresses that must not be changed, moved, nor relied on, ascending and disjoint: restartable sequences, and what the dynamic linker
+    /// writes.
     pub kept: &'a [Range<u64>],
     /// What is proven of the control flow. Without it nothing is grouped.
     pub flow: Option<Flow<'a>>,
@@ -225,6 +227,9 @@ pub enum Reason {
     /// Code jumps into the middle of the instruction.
     #[error("code jumps into the middle of the instruction")]
     Entered,
+    /// The instruction is a part of another one, which begins before it.
+    #[error("its bytes are another instruction's, too")]
+    Shared,
     /// Its bytes must not be changed.
     #[error("its bytes must stay as they are")]
     Kept,

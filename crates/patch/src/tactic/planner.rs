@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::flow::length;
+
 use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
 use super::jump::{JUMP, Placement, pads_allowed, reaches};
@@ -102,6 +104,8 @@ impl Planner {
         self.pads.begin(space.free);
         self.before.clear();
         self.held.clear();
+        // The same sites, taken out and planned again, find the pages that they had: nothing more is mapped each time.
+        self.luck = Luck::new();
         self.effort = EFFORT + EFFORT_FOR_EACH * sites.len();
         let mut sorted = sites.to_vec();
         sorted.sort_unstable_by_key(|site| site.address);
@@ -199,7 +203,10 @@ impl Planner {
         if !site.jump {
             return Ok(Some(Reason::Asked));
         }
-        Ok(code.is_entered(site.address, end).then_some(Reason::Entered))
+        if code.is_entered(site.address, end) || code.is_divided(site.address, end) {
+            return Ok(Some(Reason::Entered));
+        }
+        Ok(code.reaches_into(site.address).then_some(Reason::Shared))
     }
 
     /// Whether an entry begins within the addresses, or reaches into them.
@@ -348,6 +355,19 @@ impl Code<'_> {
     /// Whether an instruction is known to begin at `start` and none before `end`.
     pub(super) fn is_instruction(&self, start: u64) -> bool {
         self.instructions.binary_search(&start).is_ok()
+    }
+
+    /// Whether the instruction at `start` may be the end of another one, as one is that code jumps to past a `lock` prefix: its bytes are
+    /// not its own.
+    pub(super) fn is_inside(&self, start: u64) -> bool {
+        self.entered.binary_search(&start).is_ok() || self.reaches_into(start)
+    }
+
+    /// Whether an instruction that is known to begin before `start` ends behind it.
+    pub(super) fn reaches_into(&self, start: u64) -> bool {
+        let to = self.instructions.partition_point(|at| *at < start);
+        let mut near = self.instructions[..to].iter().rev().take_while(|at| start - **at < LONGEST as u64);
+        near.any(|&at| self.rest(at).and_then(length).is_some_and(|length| at + length as u64 > start))
     }
 
     /// Whether an instruction is known to begin between `start` and `end`.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use iced_x86::{Formatter, GasFormatter, Instruction};
 
 use super::Image;
+use super::flow::Doubt;
+use super::functions::FunctionKind;
 use super::region::{Byte, Region, Surroundings};
 
 /// Bytes of a stretch of code between two known starts. Only a file without symbols and unwinding tables has long
@@ -78,15 +80,55 @@ impl Image {
     /// Why the place is refused.
     pub fn check_boundary(&self, vaddr: u64) -> Result<(), Misplaced> {
         let region = self.region(vaddr)?;
+        let inside = |before, after| {
+            let text = region.instruction(before).map(|i| print(&i)).unwrap_or_default();
+            Err(Misplaced::InsideInstruction { vaddr, before, after, text })
+        };
         match region.byte(vaddr) {
             Byte::Start => Ok(()),
-            Byte::Inside(before, after) => {
-                let text = region.instruction(before).map(|i| print(&i)).unwrap_or_default();
-                Err(Misplaced::InsideInstruction { vaddr, before, after, text })
+            // What lies behind data is found by the tables that lead there.
+            Byte::Spoiled(_) | Byte::Zero if self.is_proven(vaddr) => {
+                match self.control_flow().reaching_into(vaddr) {
+                    None => Ok(()),
+                    Some((before, after)) => inside(before, after),
+                }
             }
+            Byte::Inside(before, after) => inside(before, after),
             Byte::Spoiled(at) => Err(Misplaced::Undecodable { vaddr, at, start: region.range().start }),
             Byte::Zero => Err(not_code(vaddr, "it is one of a run of zero bytes")),
         }
+    }
+
+    /// Why what stands at an address cannot be told from data, if it cannot: control is neither proven to come there, nor likely to. Nothing
+    /// is known of i386 code, and of more code than is looked through; there it is for [`check_boundary`](Image::check_boundary) to say.
+    pub fn doubt(&self, vaddr: u64) -> Option<Doubt> {
+        let starts = self.starts();
+        let is_start = starts.starts.binary_search_by_key(&vaddr, |start| start.vaddr).is_ok_and(|at| {
+            let start = starts.starts[at];
+            start.proven && start.claimed > vaddr && starts.data_at(vaddr).is_none()
+        });
+        if is_start || starts.area(vaddr).is_some_and(|area| self.is_bare(&area.range)) {
+            return None;
+        }
+        self.control_flow().doubt(vaddr)
+    }
+
+    /// Whether nothing speaks of a section's contents, neither the symbol of a function nor an unwinding entry: assembly without any. Then
+    /// there is nothing but what its bytes read as.
+    fn is_bare(&self, area: &std::ops::Range<u64>) -> bool {
+        let functions = &self.symbols().functions;
+        let first = functions.partition_point(|function| function.vaddr < area.start);
+        let within = functions[first..].iter().take_while(|function| function.vaddr < area.end);
+        let frames = &self.frames().ranges;
+        let frame = frames.get(frames.partition_point(|frame| frame.end <= area.start));
+        within.into_iter().all(|function| function.kind == FunctionKind::Label)
+            && frame.is_none_or(|frame| frame.start >= area.end)
+            && !functions.is_empty()
+    }
+
+    /// Whether control is proven to come to an address.
+    pub(crate) fn is_proven(&self, vaddr: u64) -> bool {
+        self.control_flow().length(vaddr) > 0
     }
 
     /// An address inside the instruction at `vaddr` to which a direct branch of the same function jumps, past its
@@ -102,14 +144,14 @@ impl Image {
         region.instruction(vaddr).map(|instruction| print(&instruction))
     }
 
-    /// The stretch of code around an address, taken apart. The last one is kept: probes come in clusters.
+    /// The stretch of code around an address, taken apart.
     pub(crate) fn region(&self, vaddr: u64) -> Result<Arc<Region>, Misplaced> {
-        let mut last = self.region.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(region) = last.as_ref().filter(|region| region.range().contains(&vaddr)) {
-            return Ok(Arc::clone(region));
+        let mut regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(region) = regions.get(vaddr) {
+            return Ok(region);
         }
         let region = Arc::new(self.analyze(vaddr)?);
-        *last = Some(Arc::clone(&region));
+        regions.keep(Arc::clone(&region));
         Ok(region)
     }
 
@@ -119,7 +161,7 @@ impl Image {
             return Err(refuse(format!("the file is for another machine, {:?}", self.headers.machine)));
         };
         if !self.headers.is_executable(vaddr) {
-            return Err(refuse(format!("{} maps nothing executable there", self.path().display())));
+            return Err(refuse(format!("{} maps nothing executable there", printable::path(self.path()))));
         }
         let starts = self.starts();
         let Some(area) = starts.area(vaddr) else {
@@ -131,10 +173,10 @@ impl Image {
             }));
         };
         if let Some(name) = starts.data_at(vaddr) {
-            return Err(refuse(format!("it is in the data `{name}`")));
+            return Err(refuse(format!("it is in the data `{}`", printable::text(name))));
         }
         let Some((start, end)) = starts.stretch(vaddr, area) else {
-            return Err(refuse(format!("no function is known before it in {}", area.name)));
+            return Err(refuse(format!("no function is known before it in {}", printable::text(&area.name))));
         };
         // What the file does not hold is not code, whatever the section header says.
         let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some());
@@ -144,7 +186,7 @@ impl Image {
             return Err(refuse(why));
         }
         let Some(bytes) = self.text(start.vaddr, (end - start.vaddr) as usize) else {
-            return Err(refuse(format!("{} cannot be read there", self.path().display())));
+            return Err(refuse(format!("{} cannot be read there", printable::path(self.path()))));
         };
         let around = Surroundings {
             proven: start.proven,
@@ -164,4 +206,29 @@ fn print(instruction: &Instruction) -> String {
     let mut text = String::new();
     GasFormatter::new().format(instruction, &mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_taken_apart_once_in_whatever_order_its_sites_come() {
+        let itself = std::env::current_exe().expect("a process has a program");
+        let image = Image::open(&itself).expect("it is an ELF file");
+        let near = image.entry();
+        let asked: Vec<u64> = (0..400).map(|step| near + step * 64).collect();
+        let of = |vaddr: &u64| image.region(*vaddr).ok();
+        let first: Vec<_> = asked.iter().map(of).collect();
+        assert!(first.iter().flatten().count() > 100, "the program's own code is known");
+        // Now from the last to the first, each far from the one before.
+        for place in (0..400).rev().map(|step| step * 37 % 400) {
+            let same = match (&first[place], of(&asked[place])) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, &now),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(same, "{:#x} is taken apart anew", asked[place]);
+        }
+    }
 }

@@ -28,6 +28,22 @@ pub(crate) struct Dynamic {
     pub(crate) fini: Option<u64>,
     hash: Option<u64>,
     gnu_hash: Option<u64>,
+    /// `DT_REL` or `DT_RELA`, and `DT_JMPREL`, of which another entry says what its entries are.
+    rel: Table,
+    rela: Table,
+    plt: Table,
+    /// `DT_RELR`.
+    pub(crate) compact: Option<Table>,
+}
+
+/// A table of relocations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) vaddr: u64,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Whether its entries have an addend.
+    pub(crate) addends: bool,
 }
 
 impl Dynamic {
@@ -37,6 +53,11 @@ impl Dynamic {
             Some(part) if headers.is_64 => read_class::<Dyn64<Endianness>>(source, headers.endian, part),
             Some(part) => read_class::<Dyn32<Endianness>>(source, headers.endian, part),
         }
+    }
+
+    /// The tables of relocations that have something in them, but the compact one.
+    pub(crate) fn relocations(&self) -> impl Iterator<Item = Table> {
+        [self.rel, self.rela, self.plt].into_iter().filter(|table| table.vaddr != 0 && table.size > 0)
     }
 
     /// The symbols of the hash tables, which end where the symbol table ends.
@@ -85,6 +106,8 @@ fn read_class<Entry: Dyn<Endian = Endianness> + Pod>(
     let entries = pod::slice_from_all_bytes::<Entry>(&bytes)
         .map_err(|()| source.damaged("dynamic section", part.offset, "cut short"))?;
     let mut dynamic = Dynamic::default();
+    dynamic.rela.addends = true;
+    let mut compact = Table::default();
     for entry in entries {
         let value = entry.val(endian);
         match entry.tag(endian) {
@@ -100,8 +123,18 @@ fn read_class<Entry: Dyn<Endian = Endianness> + Pod>(
             elf::DT_FINI => dynamic.fini = Some(value),
             elf::DT_HASH => dynamic.hash = Some(value),
             elf::DT_GNU_HASH => dynamic.gnu_hash = Some(value),
+            elf::DT_REL => dynamic.rel.vaddr = value,
+            elf::DT_RELSZ => dynamic.rel.size = value,
+            elf::DT_RELA => dynamic.rela.vaddr = value,
+            elf::DT_RELASZ => dynamic.rela.size = value,
+            elf::DT_JMPREL => dynamic.plt.vaddr = value,
+            elf::DT_PLTRELSZ => dynamic.plt.size = value,
+            elf::DT_PLTREL => dynamic.plt.addends = value == elf::DT_RELA.0 as u64,
+            elf::DT_RELR => compact.vaddr = value,
+            elf::DT_RELRSZ => compact.size = value,
             _ => {}
         }
     }
+    dynamic.compact = (compact.vaddr != 0).then_some(compact);
     Ok(dynamic)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ImageError {
     /// The system refused to open or read the file.
-    #[error("{}: cannot {action}: {cause}", path.display())]
+    #[error("{}: cannot {action}: {cause}", printable::path(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -18,7 +18,7 @@ pub enum ImageError {
         cause: std::io::Error,
     },
     /// The file exists, but holds something else.
-    #[error("{}: not an ELF file: {found}", path.display())]
+    #[error("{}: not an ELF file: {found}", printable::path(path))]
     NotElf {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum ImageError {
         found: String,
     },
     /// A header or table contradicts itself or the file's length.
-    #[error("{}: damaged ELF file: {what} at offset {offset:#x}: {cause}", path.display())]
+    #[error("{}: damaged ELF file: {what} at offset {offset:#x}: {cause}", printable::path(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -38,7 +38,10 @@ pub enum ImageError {
         cause: String,
     },
     /// A table is larger than any sound file's.
-    #[error("{}: {what} at offset {offset:#x} is {size} bytes long; at most {limit} are read", path.display())]
+    #[error(
+        "{}: {what} at offset {offset:#x} is {size} bytes long; at most {limit} are read",
+        printable::path(path)
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,

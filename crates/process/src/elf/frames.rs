@@ -38,8 +38,8 @@ pub(crate) struct Frames {
     pub(crate) ranges: Vec<Range<u64>>,
     /// Of each, the offset of its entry in the section.
     offsets: Vec<usize>,
-    /// The starts of those with landing pads of exceptions, ascending.
-    landing: Vec<u64>,
+    /// The starts of those with landing pads of exceptions, ascending, and where the tables of those are.
+    landing: Vec<(u64, u64)>,
     bytes: Vec<u8>,
     bases: BaseAddresses,
     is_64: bool,
@@ -71,7 +71,7 @@ impl Frames {
         let mut found = frames.entries();
         found.sort_unstable_by_key(|(range, ..)| (range.start, range.end));
         frames.landing =
-            found.iter().filter(|(.., landing)| *landing).map(|(range, ..)| range.start).collect();
+            found.iter().filter_map(|(range, _, table)| Some((range.start, (*table)?))).collect();
         (frames.ranges, frames.offsets) = found.into_iter().map(|(range, offset, _)| (range, offset)).unzip();
         Ok(frames)
     }
@@ -84,10 +84,15 @@ impl Frames {
 
     /// The starts of the functions that have landing pads of exceptions.
     pub(crate) fn with_landing_pads(&self) -> impl Iterator<Item = u64> {
-        self.landing.iter().copied()
+        self.landing.iter().map(|(start, _)| *start)
     }
 
-    fn entries(&self) -> Vec<(Range<u64>, usize, bool)> {
+    /// The functions that have landing pads of exceptions: their starts, and where their tables are, 0 if that cannot be told.
+    pub(crate) fn exception_tables(&self) -> &[(u64, u64)] {
+        &self.landing
+    }
+
+    fn entries(&self) -> Vec<(Range<u64>, usize, Option<u64>)> {
         let section = self.section();
         let mut found = Vec::new();
         let mut cies = HashMap::new();
@@ -112,7 +117,11 @@ impl Frames {
                 && !fde.is_empty_range()
                 && !fde.is_signal_trampoline()
             {
-                found.push((fde.initial_address()..fde.end_address(), fde.offset(), fde.lsda().is_some()));
+                let table = fde.lsda().map(|table| match table {
+                    Pointer::Direct(vaddr) => vaddr,
+                    Pointer::Indirect(_) => 0,
+                });
+                found.push((fde.initial_address()..fde.end_address(), fde.offset(), table));
             }
         }
         found

@@ -368,7 +368,7 @@ fn beginning(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(SHOWN)];
     let text = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     if !text.is_empty() && text.iter().all(|byte| (b' '..=b'~').contains(byte)) {
-        return format!("it is text that begins with `{}`", String::from_utf8_lossy(text).trim_end());
+        return format!("it is text that begins with `{}`", printable::bytes(text.trim_ascii_end()));
     }
     let bytes: Vec<String> = start.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("it begins with the bytes {}", bytes.join(" "))

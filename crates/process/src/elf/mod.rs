@@ -12,17 +12,19 @@
 //!   functions  all tables merged             demangle, lookup     from a typed name to functions
 //!   separate   symbols in another file
 //!   frames     unwinding entries             starts    where disassembly may begin
-//!   region     one stretch taken apart       boundary  does an instruction start here?
+//!   region(s)  stretches taken apart         boundary  does an instruction start here?
 //!   outline    one function taken apart      selection functions by name or pattern
 //!   flow       where control is proven to come to      landing   where else it may
-//!   restartable  code that no stop may be in
+//!   restartable  code that no stop may be in          dynrel   what the dynamic linker writes
 //! ```
 
 mod boundary;
 mod debugdata;
 mod demangle;
 mod dynamic;
+mod dynrel;
 mod error;
+mod exceptions;
 mod flow;
 mod frames;
 mod functions;
@@ -31,6 +33,7 @@ mod landing;
 mod lookup;
 mod outline;
 mod region;
+mod regions;
 mod relocations;
 mod restartable;
 mod selection;
@@ -45,7 +48,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
@@ -53,7 +56,7 @@ use object::read::elf::{FileHeader, NoteIterator};
 
 pub use self::boundary::Misplaced;
 pub use self::error::ImageError;
-pub use self::flow::{ControlFlow, Unresolved};
+pub use self::flow::{ControlFlow, Doubt, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
 pub use self::landing::Landings;
@@ -66,10 +69,11 @@ pub(crate) use self::source::open_regular;
 pub use self::version::Version;
 
 use self::dynamic::Dynamic;
+use self::dynrel::Written;
 use self::frames::Frames;
 use self::functions::Symbols;
 use self::headers::Headers;
-use self::region::Region;
+use self::regions::Regions;
 use self::source::Source;
 use self::starts::Starts;
 
@@ -93,7 +97,8 @@ pub struct Image {
     frames: OnceLock<(Frames, Option<ImageError>)>,
     starts: OnceLock<Starts>,
     relocations: OnceLock<HashMap<u64, u64>>,
-    region: Mutex<Option<Arc<Region>>>,
+    regions: Mutex<Regions>,
+    written: OnceLock<Written>,
     flow: OnceLock<ControlFlow>,
     landings: OnceLock<Landings>,
 }
@@ -147,7 +152,8 @@ impl Image {
             frames: OnceLock::new(),
             starts: OnceLock::new(),
             relocations: OnceLock::new(),
-            region: Mutex::new(None),
+            regions: Mutex::default(),
+            written: OnceLock::new(),
             flow: OnceLock::new(),
             landings: OnceLock::new(),
         })
@@ -254,6 +260,12 @@ impl Image {
         self.symbols().at(vaddr)
     }
 
+    /// Whether it is a program or library of Go: its functions run on stacks of a few kilobytes, which they grow themselves.
+    pub fn is_go(&self) -> bool {
+        let is_go = |name: &str| matches!(name, ".gopclntab" | ".data.rel.ro.gopclntab" | ".note.go.buildid");
+        self.headers.sections.iter().any(|section| is_go(&section.name))
+    }
+
     /// The section an address lies in.
     pub fn section_name(&self, vaddr: u64) -> Option<&str> {
         let mut sections = self.headers.sections.iter();
@@ -296,6 +308,22 @@ impl Image {
     /// The addresses that the dynamic linker writes into tables of pointers.
     fn relocations(&self) -> &HashMap<u64, u64> {
         self.relocations.get_or_init(|| relocations::relative(&self.source, &self.headers))
+    }
+
+    /// What the dynamic linker writes into the image.
+    fn written(&self) -> &Written {
+        self.written.get_or_init(|| dynrel::read(&self.source, &self.headers, self.dynamic()))
+    }
+
+    /// Whether the dynamic linker writes any of the bytes of code at an address when it relocates the file (text relocations): until
+    /// then they are others.
+    pub fn is_relocated(&self, vaddr: u64, len: u64) -> bool {
+        self.written().covers(&(vaddr..vaddr.saturating_add(len)))
+    }
+
+    /// Bytes of code that the dynamic linker writes when it relocates the file, ascending and disjoint.
+    pub fn relocated_code(&self) -> &[std::ops::Range<u64>] {
+        &self.written().code
     }
 
     fn names(&self) -> &Names {

@@ -237,6 +237,10 @@ impl Walk<'_> {
                     }
                     // A symbol in the middle of an instruction: the next one counts.
                     (Byte::Inside(_, after), _) => after,
+                    (_, Some(instruction)) if self.image.is_proven(at) => {
+                        self.code.push(instruction);
+                        instruction.next_ip()
+                    }
                     _ => {
                         self.unknown(at);
                         at + 1

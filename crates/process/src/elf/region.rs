@@ -289,7 +289,7 @@ fn is_padding(instruction: &Instruction) -> bool {
 
 /// Instructions that fault in every ordinary program, and far transfers: what text and tables look like. `hlt` is
 /// one, but ends many an `abort`.
-fn is_privileged(instruction: &Instruction) -> bool {
+pub(crate) fn is_privileged(instruction: &Instruction) -> bool {
     let far = matches!(instruction.op0_kind(), OpKind::FarBranch16 | OpKind::FarBranch32);
     let mnemonic = instruction.mnemonic();
     far || matches!(mnemonic, Mnemonic::Retf | Mnemonic::Into | Mnemonic::Int1)

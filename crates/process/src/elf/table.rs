@@ -72,7 +72,7 @@ fn read_wanted(
     dynamic: Option<&Dynamic>,
     wanted: Wanted,
 ) -> Result<Vec<Symbol>, ImageError> {
-    let what = format!("symbol table {}", section.name);
+    let what = format!("symbol table {}", printable::text(&section.name));
     let strings = headers.sections.get(section.link as usize).ok_or_else(|| {
         source.damaged(
             &what,

@@ -38,7 +38,7 @@ pub enum ModuleError {
     #[error(
         "{}: the file that process {pid} runs has been replaced or deleted ({why}); restart the process, or trace \
          as root to read the old file",
-        path.display()
+        printable::path(path)
     )]
     Replaced {
         /// The process.

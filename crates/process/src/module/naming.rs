@@ -43,10 +43,17 @@ fn names(module: &Module) -> impl Iterator<Item = Cow<'_, str>> {
     own.into_iter().chain(module.image.soname().map(Cow::Borrowed))
 }
 
-/// Whether a name is a library's without `.so` and its version.
+/// Whether a name is a library's without `.so` and its version, or without all or some of its version: `libc`, `libc.so`.
 fn is_without_version(module: &Module, name: &str) -> bool {
-    names(module)
-        .any(|own| own.strip_prefix(name).is_some_and(|rest| rest == ".so" || rest.starts_with(".so.")))
+    let has_so = name.ends_with(".so") || name.contains(".so.");
+    names(module).any(|own| {
+        own.strip_prefix(name).is_some_and(|rest| match has_so {
+            true => rest
+                .strip_prefix('.')
+                .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())),
+            false => rest == ".so" || rest.starts_with(".so."),
+        })
+    })
 }
 
 /// Whether a module is the program that its process executes.

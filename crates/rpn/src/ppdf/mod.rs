@@ -53,7 +53,7 @@ pub const MAGIC: [u8; 8] = *b"\x89PPDF\r\n\x1a";
 pub const VERSION: u16 = 1;
 /// The revision: later ones only add what a reader of this version may pass over.
 pub const REVISION: u16 = 0;
-/// Bytes that a file may have. A program of 1 MiB of text becomes far less.
+/// Bytes that a file may have. A program of 8 MiB of text becomes far less.
 pub const LARGEST: usize = 64 << 20;
 
 /// Bytes of the header.

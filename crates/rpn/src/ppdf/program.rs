@@ -62,6 +62,9 @@ pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged
         id: fields.get(head::ID, |value, what| value.u32(what))?,
         logmax: fields.get(head::LOGMAX, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))? as usize,
         jmpmax: fields.get(head::JMPMAX, |value, what| value.up_to(vm::JUMP_LIMIT, what))?,
+        insmax: fields
+            .find(head::INSMAX, |value, what| value.up_to(vm::INSTRUCTION_LIMIT, what))?
+            .unwrap_or(vm::INSTRUCTIONS),
         excpt_log: fields.get(head::EXCPT_LOG, |value, what| value.up_to(vm::LOG_LIMIT as u32, what))?
             as usize,
         autostacktrace: fields.get(head::AUTOSTACKTRACE, |value, what| value.flag(what))?,

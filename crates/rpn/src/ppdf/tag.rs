@@ -75,6 +75,8 @@ pub(super) mod head {
         ID = b"Prid",
         LOGMAX = b"Logm",
         JMPMAX = b"Jmpm",
+        /// Instructions that one run may execute, if not the default.
+        INSMAX = b"Insm",
         EXCPT_LOG = b"Exlg",
         AUTOSTACKTRACE = b"Astk",
         HEAPMAX = b"Heap",

@@ -100,7 +100,8 @@ fn part(code: usize, one: prop::sample::Index, other: prop::sample::Index) -> (u
 
 fn object() -> impl Strategy<Value = Object> {
     let numbers = (any::<u16>(), any::<u16>(), 0..=0xffffu32, any::<u32>(), 0..=vm::LOG_LIMIT, 0..=0xffffu32);
-    let traces = (0..=vm::LOG_LIMIT, any::<bool>(), 0..=vm::HEAP_LIMIT);
+    let insmax = prop_oneof![Just(vm::INSTRUCTIONS), 0..=vm::INSTRUCTION_LIMIT];
+    let traces = (0..=vm::LOG_LIMIT, any::<bool>(), 0..=vm::HEAP_LIMIT, insmax);
     let header = (text(), 0..Arch::ALL.len(), 0..3u8, numbers, names(), names(), traces);
     let file = (text(), prop::collection::vec(any::<u8>(), 0..24), any::<u64>())
         .prop_map(|(path, build_id, size)| ModuleFile { path, build_id, size });
@@ -111,7 +112,7 @@ fn object() -> impl Strategy<Value = Object> {
     (header, prop::option::of(file), code, probes, rest, lines).prop_map(
         |((module, arch, kind, numbers, groups, types, traces), file, code, probes, rest, lines)| {
             let (vars, gvars, major, id, logmax, jmpmax) = numbers;
-            let (excpt_log, autostacktrace, heapmax) = traces;
+            let (excpt_log, autostacktrace, heapmax, insmax) = traces;
             let arch = Arch::ALL[arch];
             let kind = [ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule][usize::from(kind)];
             let lines = lines.into_iter().collect();
@@ -125,6 +126,7 @@ fn object() -> impl Strategy<Value = Object> {
                 id,
                 logmax,
                 jmpmax,
+                insmax,
                 excpt_log,
                 autostacktrace,
                 heapmax,

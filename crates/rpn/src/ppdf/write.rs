@@ -115,6 +115,7 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
         id,
         logmax,
         jmpmax,
+        insmax,
         excpt_log,
         autostacktrace,
         heapmax,
@@ -145,6 +146,10 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
         .field(head::EXCPT_LOG, |it| it.size(*excpt_log))
         .field(head::AUTOSTACKTRACE, |it| it.u8(u8::from(*autostacktrace)))
         .field(head::HEAPMAX, |it| it.size(*heapmax));
+    // Readers from before there was `insmax` take the default for it: they need not refuse a program that has no other.
+    if *insmax != vm::INSTRUCTIONS {
+        header.field(head::INSMAX, |it| it.u32(*insmax));
+    }
     let name = |bytes: &mut Bytes, name: &String| {
         bytes.string(name);
     };

@@ -137,11 +137,13 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\0' => quoted.push('\u{2400}'),
-            // Three digits: what follows is not taken for another one.
-            '\u{1}'..='\u{1f}' | '\u{7f}' => {
-                let _ = write!(quoted, "\\{:03o}", u32::from(each));
+            _ if printable::is_plain(each) => quoted.push(each),
+            // Three digits for each byte: what follows is not taken for another one.
+            _ => {
+                for byte in each.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(quoted, "\\{byte:03o}");
+                }
             }
-            _ => quoted.push(each),
         }
     }
     quoted.push('"');
@@ -163,26 +165,26 @@ mod tests {
     /// What a string literal means, by the rules of C that TSDL has; nothing if it is none.
     fn meaning(literal: &str) -> Option<String> {
         let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut letters = inner.chars();
         while let Some(letter) = letters.next() {
             match letter {
                 '"' | '\n' | '\0' => return None,
                 '\\' => match letters.next()? {
-                    'n' => text.push('\n'),
-                    't' => text.push('\t'),
-                    own @ ('"' | '\\') => text.push(own),
+                    'n' => text.push(b'\n'),
+                    't' => text.push(b'\t'),
+                    own @ ('"' | '\\') => text.push(own as u8),
                     digit @ '0'..='7' => {
                         let mut octal = String::from(digit);
                         octal.extend(letters.by_ref().take(2));
-                        text.push(char::from(u8::from_str_radix(&octal, 8).ok()?));
+                        text.push(u8::from_str_radix(&octal, 8).ok()?);
                     }
                     _ => return None,
                 },
-                _ => text.push(letter),
+                _ => text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
-        Some(text)
+        String::from_utf8(text).ok()
     }
 
     proptest! {

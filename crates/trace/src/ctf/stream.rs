@@ -46,7 +46,7 @@ impl Stream {
     /// Makes the file, which must be a new one.
     pub(super) fn create(path: &Path, cpu: u32) -> io::Result<Stream> {
         let file = File::create_new(path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", printable::path(path))))?;
         Ok(Stream {
             file,
             cpu,

@@ -63,7 +63,7 @@ impl Journal {
     pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
         let socket = Datagrams::connect(PathBuf::from(path), closing).map_err(|error| {
-            io::Error::new(error.kind(), format!("journald's socket {}: {error}", path.display()))
+            io::Error::new(error.kind(), format!("journald's socket {}: {error}", printable::path(path)))
         })?;
         Ok(Journal {
             socket,

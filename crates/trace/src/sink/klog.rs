@@ -70,6 +70,11 @@ impl KernelLog {
         })
     }
 
+    /// Whether it is the kernel's log that would be opened, and the kernel limits what it takes.
+    pub fn is_limited(path: Option<&Path>) -> bool {
+        matches!(device(path.unwrap_or(Path::new(DEVICE))), Ok(Log::Device(_, Some(_))))
+    }
+
     /// Sends a line.
     fn send(&mut self, line: &[u8]) -> io::Result<()> {
         self.message.clear();

@@ -142,7 +142,7 @@ impl fmt::Display for Target {
             Target::Store(_) => "store",
         };
         match self.path() {
-            Some(path) => write!(f, "{name}:{}", path.display()),
+            Some(path) => write!(f, "{name}:{}", printable::path(path)),
             None => f.write_str(name),
         }
     }

@@ -26,7 +26,7 @@ pub struct OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the templates of `{}` cannot be read: {}", self.path.display(), self.cause)
+        write!(f, "the templates of `{}` cannot be read: {}", printable::path(&self.path), self.cause)
     }
 }
 
@@ -207,13 +207,13 @@ impl Templates {
                     &loaded.entry.path,
                     format!(
                         "its major code is {major}, but {} has it for {wanted}",
-                        self.index.from.display()
+                        printable::path(&self.index.from)
                     ),
                 ));
                 continue;
             }
             if let Some(&first) = majors.get(&major) {
-                let first = self.files[first].entry.path.display();
+                let first = printable::path(&self.files[first].entry.path);
                 self.conflicts.push(Problem::of_file(
                     &loaded.entry.path,
                     format!("its major code, {major}, is that of {first} too, which is used; each has a file of its own"),

@@ -142,7 +142,7 @@ impl fmt::Display for Problem {
     ///   |           ^^ one of c d f i p r s u x z expected
     /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.file.to_string_lossy();
+        let file = printable::path(&self.file).to_string();
         if self.line == 0 {
             return write!(f, "error: {file}: {}", self.message);
         }
@@ -160,7 +160,7 @@ impl fmt::Display for Problem {
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
-        f.write_str(&Renderer::plain().decor_style(DecorStyle::Ascii).render(&[group]))
+        f.write_str(&printable::laid_out(&Renderer::plain().decor_style(DecorStyle::Ascii).render(&[group])))
     }
 }
 

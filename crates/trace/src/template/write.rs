@@ -128,14 +128,14 @@ impl Writer<'_> {
         self.out.extend_from_slice(if bytes == 1 { b" byte" } else { b" bytes" });
     }
 
-    /// Text: itself, with a period for each control character and each byte that is part of none.
+    /// Text: itself, with a period for each character that is not plain (`printable`) and each byte that is part of none.
     fn text(&mut self, bytes: &[u8]) {
         if bytes.iter().all(|byte| (0x20..0x7f).contains(byte)) {
             return self.out.extend_from_slice(bytes);
         }
         for chunk in bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
-                let shown = if character.is_control() { '.' } else { character };
+                let shown = if printable::is_plain(character) { character } else { '.' };
                 self.out.extend_from_slice(shown.encode_utf8(&mut [0; 4]).as_bytes());
             }
             self.out.extend(chunk.invalid().iter().map(|_| b'.'));

@@ -123,6 +123,12 @@ impl Attached {
         self.death();
     }
 
+    /// Waits for the end of dprobes, however it ends.
+    #[track_caller]
+    pub(crate) fn gone(mut self) {
+        finish(self.child.take().expect("dprobes was not stopped"), "dprobes attach");
+    }
+
     /// Waits for the end of dprobes, which is killed and leaves no counts.
     #[track_caller]
     pub(crate) fn death(mut self) {

@@ -126,11 +126,17 @@ impl Running {
     }
 }
 
+thread_local! {
+    /// Whether a process of this test makes records of its own.
+    pub(crate) static FORGED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Gathers the files of a run.
 pub(crate) fn outcome(scratch: &Scratch, status: ExitStatus, stdout: String, stderr: String) -> Outcome {
     let records = std::fs::read(scratch.path().join("records")).unwrap_or_default();
     let records = String::from_utf8_lossy(&records).into_owned();
-    let Some(stats) = Stats::read(&scratch.path().join("stats")) else {
+    let stats = scratch.path().join("stats");
+    let Some(stats) = Stats::read(&stats) else {
         panic!("no stats were written; {status}; standard error:\n{stderr}\nstandard output:\n{stdout}");
     };
     Outcome { status, stdout, stderr, records, stats }

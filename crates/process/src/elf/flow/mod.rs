@@ -17,14 +17,17 @@
 //! What is between two proven instructions, and does nothing, is padding. Control does not come to it, if what is before it goes elsewhere and
 //! it is known where all jumps of the function lead.
 //!
-//! A call is taken to come back as long as the function's symbol or unwinding entry says that it goes on behind it. Nothing falls over
-//! the end of what such a one claims.
+//! Control goes on behind a call only if the callee is proven to return there (`returns`). Nothing falls over the end of what the function's
+//! symbol or unwinding entry claims. Landing pads of exceptions are reached, as the exception table says.
 //!
 //! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
-//! `effects` tells what the instructions there change.
+//! `effects` tells what the instructions there change, `returns` which calls come back,
+//! `likely` reads what is not proven.
 
 mod effects;
+mod likely;
 mod piece;
+mod returns;
 mod table;
 mod walk;
 
@@ -38,6 +41,9 @@ use walk::Walk;
 /// Bytes of code of one file; Chromium's is beyond it.
 const CODE: u64 = 64 << 20;
 
+/// Bytes behind a call for which it is the reason that nothing is known of them.
+const BEHIND: u64 = 4096;
+
 /// What is proven of the control flow of a file.
 #[derive(Debug, Default)]
 pub struct ControlFlow {
@@ -50,10 +56,34 @@ pub struct ControlFlow {
     table_targets: Vec<u64>,
     /// Functions of which it is known where all jumps lead.
     closed: Vec<Range<u64>>,
+    /// Behind calls that are not proven to come back.
+    lost: Vec<u64>,
+    /// Where instructions are likely to begin that are not proven, ascending.
+    likely: Vec<u64>,
     /// The indirect jumps that are not resolved, and why.
     unresolved: Vec<(u64, Unresolved)>,
     /// Why nothing is proven, if nothing is.
     problem: Option<String>,
+}
+
+/// Why an address is not known to be that of an instruction. It may be data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Doubt {
+    /// It is behind a call that is not proven to come back there.
+    BehindCall,
+    /// Nothing is seen to lead there.
+    Unreached,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doubt::BehindCall => {
+                "it cannot be told from data: it is behind a call that is not proven to return there"
+            }
+            Doubt::Unreached => "it cannot be told from data: nothing is seen to lead there",
+        })
+    }
 }
 
 /// Why it is not known where an indirect jump leads.
@@ -98,6 +128,14 @@ impl ControlFlow {
         place.map_or(0, |(piece, at)| piece.lengths[at].into())
     }
 
+    /// The instruction that is proven to begin before an address and to end behind it, if there is one: where it begins and ends.
+    pub(crate) fn reaching_into(&self, vaddr: u64) -> Option<(u64, u64)> {
+        let (piece, at) = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)))?;
+        let first = piece.reaching_into(at)?;
+        let first_vaddr = piece.start + first as u64;
+        Some((first_vaddr, first_vaddr + u64::from(piece.lengths[first])))
+    }
+
     /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
     pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
         let from = self.padding.partition_point(|padding| padding.end <= range.start);
@@ -139,6 +177,26 @@ impl ControlFlow {
         &self.unresolved
     }
 
+    /// Whether an instruction is likely to begin at an address to which control is not proven to come: it may be probed, by its own bytes.
+    pub fn is_likely(&self, vaddr: u64) -> bool {
+        self.likely.binary_search(&vaddr).is_ok()
+    }
+
+    /// Why an instruction is not known to begin at an address, if it is not.
+    pub fn doubt(&self, vaddr: u64) -> Option<Doubt> {
+        if self.problem.is_some() || self.length(vaddr) > 0 || self.is_likely(vaddr) {
+            return None;
+        }
+        let before = self.lost.partition_point(|lost| *lost <= vaddr);
+        let lost = before.checked_sub(1).map(|before| self.lost[before]);
+        // Nothing proven between.
+        let is_behind = |lost: &u64| vaddr - lost <= BEHIND && (*lost..vaddr).all(|at| self.length(at) == 0);
+        Some(match lost.filter(is_behind) {
+            Some(_) => Doubt::BehindCall,
+            None => Doubt::Unreached,
+        })
+    }
+
     /// Why nothing is proven, if nothing is.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
@@ -162,9 +220,13 @@ impl Image {
                 let bytes = self.text(segment.vaddr, size)?;
                 Some(Piece::new(segment.vaddr, bytes))
             });
-            let mut walk = Walk::new(self, pieces.collect());
+            let pieces: Vec<Piece> = pieces.collect();
+            let mut walk = Walk::new(self, pieces.iter().map(Piece::anew).collect());
+            walk.all();
+            let mut walk = walk.again(pieces);
             walk.all();
             walk.pad();
+            walk.guess();
             walk.flow
         })
     }

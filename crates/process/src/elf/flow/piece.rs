@@ -23,6 +23,11 @@ impl Piece {
         Piece { start, lengths: vec![0; bytes.len()], jumped_to: vec![0; bytes.len().div_ceil(64)], bytes }
     }
 
+    /// The same code, nothing of which is proven yet.
+    pub(super) fn anew(&self) -> Piece {
+        Piece::new(self.start, self.bytes.clone())
+    }
+
     pub(super) fn at(&self, vaddr: u64) -> Option<usize> {
         usize::try_from(vaddr.checked_sub(self.start)?).ok().filter(|at| *at < self.bytes.len())
     }
@@ -45,7 +50,12 @@ impl Piece {
 
     /// Whether a byte is one of a proven instruction other than its first.
     pub(super) fn is_inside(&self, at: usize) -> bool {
-        (at.saturating_sub(LONGEST - 1)..at).any(|first| first + usize::from(self.lengths[first]) > at)
+        self.reaching_into(at).is_some()
+    }
+
+    /// Where the first proven instruction begins of which a byte is one other than its first.
+    pub(super) fn reaching_into(&self, at: usize) -> Option<usize> {
+        (at.saturating_sub(LONGEST - 1)..at).find(|&first| first + usize::from(self.lengths[first]) > at)
     }
 
     /// What lies between proven instructions.

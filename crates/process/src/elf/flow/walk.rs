@@ -1,14 +1,17 @@
 //! The way along the code, from what is known to be reached.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use iced_x86::{FlowControl, Mnemonic};
+use iced_x86::{FlowControl, Instruction, Mnemonic};
 
 use super::super::Image;
 use super::super::frames::Stack;
 use super::super::functions::Binding;
 use super::super::region::{branch_target, ends_flow};
+use super::likely::Reference;
 use super::piece::Piece;
+use super::returns::{Returns, never_returns};
 use super::table::{Block, Table};
 use super::{ControlFlow, Unresolved};
 
@@ -31,12 +34,24 @@ pub(super) struct Walk<'a> {
     indirect: Vec<u64>,
     /// Direct jumps, from where to where, but those within a function.
     jumps: Vec<(u64, u64)>,
-    /// Returns.
-    returns: Vec<u64>,
+    /// Instructions that return.
+    rets: Vec<u64>,
     /// Targets of direct calls.
     calls: HashSet<u64>,
     /// Elements of tables that are still read.
     elements: u64,
+    /// Where the indirect jumps lead whose tables were read.
+    targets: HashMap<u64, Vec<u64>>,
+    /// Which calls come back; nothing in the first pass, which takes all of them to.
+    returns: Option<Returns>,
+    /// What instructions refer to in the code otherwise than by jumps; ascending in the end.
+    references: Vec<Reference>,
+    /// Where the tables are that indirect jumps seem to take their targets from, read or not.
+    places: Vec<u64>,
+    /// The stretches of which it is not known where all jumps lead.
+    open_stretches: HashSet<usize>,
+    /// Whether any call was not followed of which nothing is known.
+    pub(super) is_unknown: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -51,7 +66,7 @@ impl<'a> Walk<'a> {
         let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
         // A section's own start is as good as what vouches for it.
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
-        let open = open.chain(image.called_from_arrays()).collect();
+        let open = open.chain(image.called_from_arrays()).chain(image.landing_pads()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
         Walk {
             image,
@@ -60,9 +75,15 @@ impl<'a> Walk<'a> {
             open,
             indirect: Vec::new(),
             jumps: Vec::new(),
-            returns: Vec::new(),
+            rets: Vec::new(),
             calls: HashSet::new(),
             elements: ALL_ELEMENTS,
+            targets: HashMap::new(),
+            returns: None,
+            references: Vec::new(),
+            places: Vec::new(),
+            open_stretches: HashSet::new(),
+            is_unknown: false,
         }
     }
 
@@ -82,7 +103,8 @@ impl<'a> Walk<'a> {
                         self.flow.tables.push((jump, targets.len() as u64));
                         self.jumps.extend(targets.iter().map(|target| (jump, *target)));
                         self.flow.table_targets.extend(&targets);
-                        self.open.extend(targets);
+                        self.open.extend(&targets);
+                        self.targets.insert(jump, targets);
                     }
                     Err(why) => self.flow.unresolved.push((jump, why)),
                 }
@@ -96,7 +118,7 @@ impl<'a> Walk<'a> {
                 Err(why) => self.flow.unresolved.push((jump, why)),
             }
         }
-        let jumps = self.returns.iter().filter(|&&vaddr| {
+        let jumps = self.rets.iter().filter(|&&vaddr| {
             let mut pieces = self.flow.code.iter();
             pieces.any(|piece| piece.at(vaddr).is_some_and(|at| piece.is_jump_by_return(at)))
         });
@@ -124,7 +146,8 @@ impl<'a> Walk<'a> {
         let Some(mut at) = piece.at(vaddr) else { return };
         piece.jump_to(at);
         let end = piece.at(limit).unwrap_or(piece.bytes.len());
-        while at < end && piece.lengths[at] == 0 {
+        while at < end && self.flow.code[number].lengths[at] == 0 {
+            let piece = &mut self.flow.code[number];
             let Some(instruction) = piece.decode(at).filter(|it| at + it.len() <= end) else { return };
             piece.lengths[at] = instruction.len() as u8;
             if let Some(target) = branch_target(&instruction) {
@@ -138,22 +161,200 @@ impl<'a> Walk<'a> {
                     self.jumps.push((instruction.ip(), target));
                 }
             }
+            self.refer(&instruction);
             if instruction.is_jmp_near_indirect() && !instruction.is_ip_rel_memory_operand() {
                 self.indirect.push(instruction.ip());
             }
             if instruction.flow_control() == FlowControl::Return {
-                self.returns.push(instruction.ip());
+                self.rets.push(instruction.ip());
             }
             if ends_flow(&instruction) {
                 return;
             }
             at += instruction.len();
+            if !self.comes_back(&instruction) {
+                self.flow.lost.push(instruction.next_ip());
+                let returns = self.returns.as_ref();
+                self.is_unknown |= returns
+                    .zip(branch_target(&instruction))
+                    .is_some_and(|(returns, target)| returns.is_unknown(target));
+                return;
+            }
         }
+    }
+
+    /// Notes what an instruction refers to in the code.
+    fn refer(&mut self, instruction: &Instruction) {
+        let is_address = instruction.mnemonic() == Mnemonic::Lea;
+        let displacement = match instruction.is_ip_rel_memory_operand() {
+            true => Some(instruction.ip_rel_memory_address()),
+            false => Some(instruction.memory_displacement64()).filter(|it| *it != 0),
+        };
+        // An immediate of four bytes or more can be an address.
+        let number = match instruction.op_count() {
+            0 => None,
+            count => instruction.try_immediate(count - 1).ok().filter(|it| *it > 0xffff),
+        };
+        let (from, code) = (instruction.ip(), &self.flow.code);
+        let found = displacement.map(|to| (to, is_address)).into_iter().chain(number.map(|to| (to, true)));
+        for (to, is_address) in found {
+            if code.iter().any(|piece| piece.at(to).is_some()) {
+                self.references.push(Reference { to, from, is_address });
+            }
+        }
+    }
+
+    /// Whether control goes on behind an instruction if it is a call.
+    fn comes_back(&self, instruction: &Instruction) -> bool {
+        let Some(returns) = &self.returns else { return true };
+        match instruction.flow_control() {
+            FlowControl::Call => branch_target(instruction)
+                .is_none_or(|target| target == instruction.next_ip() || returns.comes_back(target)),
+            FlowControl::IndirectCall => match self.slot_of(instruction) {
+                Some((_, Some(own))) => returns.comes_back(own),
+                Some((name, None)) => !never_returns(name),
+                None => returns.indirect(),
+            },
+            _ => true,
+        }
+    }
+
+    /// The second pass, which goes on behind a call only where that is proven to come back. What was found to be called in the first one
+    /// is looked at; that was more, rather than less.
+    pub(super) fn again(self, code: Vec<Piece>) -> Walk<'a> {
+        // What begins with the stack in use is a part of a function, and followed with it.
+        let is_function = |start: u64| {
+            let stack = self.image.frames().stack_at(start);
+            self.is_reached(start) && stack.is_none_or(|stack| stack == Stack::AtEntry)
+        };
+        let functions = self.stretches.iter().map(|(start, _)| *start).filter(|&start| is_function(start));
+        let functions: Vec<u64> = functions.chain(self.calls.iter().copied()).collect();
+        let returns = Returns::of(&self, functions.into_iter());
+        let mut walk = Walk::new(self.image, code);
+        walk.returns = Some(returns);
+        walk
+    }
+
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.flow.code
+    }
+
+    pub(super) fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    pub(super) fn table_places(&self) -> &[u64] {
+        &self.places
+    }
+
+    pub(super) fn stretch(&self, vaddr: u64) -> Option<usize> {
+        self.stretch_of(vaddr)
+    }
+
+    /// Whether a place is behind a call that is not proven to come back.
+    pub(super) fn is_lost(&self, vaddr: u64) -> bool {
+        self.flow.lost.binary_search(&vaddr).is_ok()
+    }
+
+    /// Whether control may come to a place by a jump of which it is not known where it leads; or nobody says what is there.
+    pub(super) fn is_open(&self, vaddr: u64) -> bool {
+        self.stretch_of(vaddr).is_none_or(|stretch| {
+            self.stretches[stretch].1 <= vaddr || self.open_stretches.contains(&stretch)
+        })
+    }
+
+    /// What is likely beside what is proven: a third pass, which goes on behind calls, too, of which nothing is known.
+    pub(super) fn guess(&mut self) {
+        if !self.is_unknown {
+            return;
+        }
+        let pieces = self.flow.code.iter().map(Piece::anew).collect();
+        let mut walk = Walk::new(self.image, pieces);
+        walk.returns = self.returns.take();
+        walk.returns.iter_mut().for_each(|returns| returns.is_lenient = true);
+        walk.all();
+        walk.pad();
+        let mut likely = std::mem::take(&mut walk.flow.likely);
+        for (piece, more) in self.flow.code.iter().zip(&walk.flow.code) {
+            let found = more.lengths.iter().zip(&piece.lengths).enumerate();
+            likely.extend(
+                found
+                    .filter(|(_, (more, proven))| **more > 0 && **proven == 0)
+                    .map(|(at, _)| piece.start + at as u64),
+            );
+        }
+        likely.sort_unstable();
+        self.flow.likely = likely;
+    }
+
+    fn is_reached(&self, vaddr: u64) -> bool {
+        self.piece_of(vaddr).and_then(|piece| Some(piece.lengths[piece.at(vaddr)?] > 0)).unwrap_or(false)
+    }
+
+    pub(super) fn image(&self) -> &'a Image {
+        self.image
+    }
+
+    /// The instruction at an address, if it is reached.
+    pub(super) fn decode(&self, vaddr: u64) -> Option<Instruction> {
+        let piece = self.piece_of(vaddr)?;
+        let at = piece.at(vaddr)?;
+        (piece.lengths[at] > 0).then(|| piece.decode(at)).flatten()
+    }
+
+    pub(super) fn is_jumped_to(&self, vaddr: u64) -> bool {
+        self.piece_of(vaddr).is_some_and(|piece| piece.at(vaddr).is_some_and(|at| piece.is_jumped_to(at)))
+    }
+
+    /// Whether something known begins at an address.
+    pub(super) fn is_function(&self, vaddr: u64) -> bool {
+        self.stretches.binary_search_by_key(&vaddr, |(start, _)| *start).is_ok()
+    }
+
+    /// Where an indirect jump leads whose table was read.
+    pub(super) fn targets_of(&self, jump: u64) -> Option<&[u64]> {
+        self.targets.get(&jump).map(Vec::as_slice)
+    }
+
+    /// The symbol whose address is in the word through which an instruction calls or jumps, and where it is if the file defines it.
+    pub(super) fn slot_of(&self, instruction: &Instruction) -> Option<(&'a str, Option<u64>)> {
+        if !instruction.is_ip_rel_memory_operand() {
+            return None;
+        }
+        let slot = self.image.written().slots.get(&instruction.ip_rel_memory_address())?;
+        Some((slot.0.as_str(), slot.1))
+    }
+
+    /// Whether a function never returns, as its name says: one of another module, called by way of the procedure linkage table.
+    pub(super) fn never_returns(&self, target: u64) -> bool {
+        /// Instructions of an entry of that table.
+        const ENTRY: usize = 3;
+        let mut at = target;
+        for _ in 0..ENTRY {
+            let Some(instruction) = self.decode(at) else { return false };
+            if instruction.is_jmp_near_indirect() {
+                return matches!(self.slot_of(&instruction), Some((name, None)) if never_returns(name));
+            }
+            at = instruction.next_ip();
+        }
+        false
     }
 
     /// Finds the padding between proven instructions.
     pub(super) fn pad(&mut self) {
+        self.references.sort_unstable_by_key(|reference| reference.to);
+        self.flow.lost.sort_unstable();
+        self.places = self
+            .flow
+            .tables
+            .iter()
+            .map(|(jump, _)| *jump)
+            .chain(self.flow.unresolved.iter().map(|(jump, _)| *jump))
+            .filter_map(|jump| self.place_of(jump))
+            .collect();
         let (open, entered) = self.open_stretches();
+        self.open_stretches.clone_from(&open);
+        self.flow.likely = self.likely();
         let closed =
             (0..self.stretches.len()).filter(|stretch| !open.contains(stretch) && entered.contains(stretch));
         let closed = closed.map(|stretch| self.stretches[stretch].0..self.stretches[stretch].1);
@@ -161,10 +362,10 @@ impl<'a> Walk<'a> {
         let (mut dead, mut fillers) = (Vec::new(), Vec::new());
         for (number, piece) in self.flow.code.iter().enumerate() {
             for gap in piece.gaps() {
-                if gap.len() > PADDING || !piece.is_padding(gap.clone()) {
+                let range = piece.start + gap.start as u64..piece.start + gap.end as u64;
+                if gap.len() > PADDING || !piece.is_padding(gap.clone()) || self.is_referred_to(&range) {
                     continue;
                 }
-                let range = piece.start + gap.start as u64..piece.start + gap.end as u64;
                 // Where it is not known where a function's jumps lead, a case of a `switch` may begin with alignment.
                 let is_closed = self.stretch_of(range.start).is_none_or(|stretch| {
                     self.stretches[stretch].1 <= range.start || !open.contains(&stretch)
@@ -227,6 +428,18 @@ impl<'a> Walk<'a> {
             (0..self.stretches.len()).filter(|&stretch| roots.contains(&root(&mut joined, stretch))).collect()
         };
         (with(&open), with(&entered))
+    }
+
+    /// Whether any instruction refers to some addresses otherwise than by a jump.
+    fn is_referred_to(&self, range: &Range<u64>) -> bool {
+        let from = self.references.partition_point(|reference| reference.to < range.start);
+        self.references.get(from).is_some_and(|reference| reference.to < range.end)
+    }
+
+    /// Where the table is that an indirect jump seems to take its target from.
+    fn place_of(&self, jump: u64) -> Option<u64> {
+        let piece = self.piece_of(jump)?;
+        Some(Block::new(piece, piece.at(jump)?).table()?.place)
     }
 
     fn stretch_of(&self, vaddr: u64) -> Option<usize> {

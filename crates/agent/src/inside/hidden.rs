@@ -1,0 +1,153 @@
+//! The program's memory as its handlers see it: without ours, and with the program's own bytes where probes have changed them.
+
+use core::ops::Range;
+use core::slice::from_raw_parts;
+use core::sync::atomic::{Ordering, fence};
+
+use super::{guarded, kernel, settings};
+use crate::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
+use crate::layout::PAGE;
+
+/// How often a list is read anew that changes meanwhile. It changes with every change of the probes, all of which take longer.
+const TRIES: usize = 16;
+
+/// The table of what handlers do not see.
+#[derive(Clone, Copy)]
+pub(super) struct Hidden {
+    /// Its address, or 0.
+    base: u64,
+}
+
+impl Hidden {
+    /// The one at an address; 0: nothing is hidden.
+    pub(super) fn at(address: u32) -> Hidden {
+        Hidden { base: address.into() }
+    }
+
+    /// Copies memory: all of `into`, or the first address that cannot be read. `rsp` is the site's.
+    pub(super) fn read(self, address: u64, into: &mut [u8], rsp: u64) -> Result<(), u64> {
+        let Some(lists) = self.lists() else { return guarded::read(address, into) };
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            let version = lists.version.load(Ordering::Acquire);
+            let nothing = self.nothing(lists, version, address, into.len(), rsp);
+            let length = nothing.map_or(into.len(), |nothing| (nothing - address) as usize);
+            result = match &mut into[..length] {
+                [] => Ok(()),
+                into => guarded::read(address, into),
+            };
+            self.restore(version, address, &mut into[..length]);
+            result = result.and(nothing.map_or(Ok(()), Err));
+            // What was read, and what was looked up, belong together if nothing has changed meanwhile.
+            fence(Ordering::Acquire);
+            if lists.version.load(Ordering::Relaxed) == version {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Writes 1, 2, 4 or 8 bytes: all, or none and the first address that cannot be written.
+    pub(super) fn write(self, address: u64, from: &[u8], rsp: u64) -> Result<(), u64> {
+        let Some(lists) = self.lists() else { return guarded::write(address, from) };
+        match self.refused(lists, address, from.len(), rsp) {
+            // What is before it may be refused, too.
+            Some(refused) if refused > address && !guarded::verify(address, true) => Err(address),
+            Some(refused) => Err(refused),
+            None => guarded::write(address, from),
+        }
+    }
+
+    /// Whether a byte can be read and, if `write`, also written.
+    pub(super) fn verify(self, address: u64, write: bool, rsp: u64) -> bool {
+        let Some(lists) = self.lists() else { return guarded::verify(address, write) };
+        let version = lists.version.load(Ordering::Acquire);
+        let refused = match write {
+            true => self.refused(lists, address, 1, rsp),
+            false => self.nothing(lists, version, address, 1, rsp),
+        };
+        refused.is_none() && guarded::verify(address, write)
+    }
+
+    fn lists(self) -> Option<&'static Lists> {
+        // SAFETY: an address that is not 0 is that of a table, which stays as long as the agent does; its fields are atomic.
+        (self.base != 0).then(|| unsafe { &*((self.base + LISTS) as *const Lists) })
+    }
+
+    /// The first of some addresses at which there is nothing for handlers.
+    fn nothing(self, lists: &Lists, version: u32, address: u64, length: usize, rsp: u64) -> Option<u64> {
+        let last = address.checked_add(length as u64 - 1)?;
+        let ranges = self.ranges(version);
+        let next = ranges.partition_point(|range| range.end <= address);
+        let ours = ranges.get(next).filter(|range| range.start <= last).map(|range| range.start.max(address));
+        [ours, below_stack(lists, address..last, rsp)].into_iter().flatten().min()
+    }
+
+    /// The first of some addresses that handlers cannot write to: there is nothing for them, or it is code with probes in it.
+    fn refused(self, lists: &Lists, address: u64, length: usize, rsp: u64) -> Option<u64> {
+        let version = lists.version.load(Ordering::Acquire);
+        let nothing = self.nothing(lists, version, address, length, rsp);
+        let last = address.checked_add(length as u64 - 1)?;
+        let is_probed = |address: u64| {
+            let page = address & !(PAGE - 1);
+            !self.changed(version, page..page + (PAGE - 1)).is_empty()
+        };
+        let first = is_probed(address).then_some(address);
+        let second = last & !(PAGE - 1);
+        let second = (second > address && is_probed(second)).then_some(second);
+        [nothing, first, second].into_iter().flatten().min()
+    }
+
+    /// Puts the program's bytes in the place of what probes have written, in memory that was read at an address.
+    fn restore(self, version: u32, address: u64, bytes: &mut [u8]) {
+        let Some(more) = (bytes.len() as u64).checked_sub(1) else { return };
+        for &changed in self.changed(version, address..address.saturating_add(more)) {
+            let byte = (changed >> 16).checked_sub(address).and_then(|at| bytes.get_mut(at as usize));
+            if let Some(byte) = byte.filter(|byte| **byte == changed as u8) {
+                *byte = (changed >> 8) as u8;
+            }
+        }
+    }
+
+    /// The ranges at which there is nothing for handlers.
+    fn ranges(self, version: u32) -> &'static [crate::hidden::Range] {
+        let (list, count) = self.list(version, |lists, list| lists.ranges[list].load(Ordering::Relaxed));
+        // SAFETY: the list has that many; a change of it, which the version shows, leaves every word a word.
+        unsafe {
+            from_raw_parts(list as *const crate::hidden::Range, count.min(crate::hidden::RANGES) as usize)
+        }
+    }
+
+    /// The changed bytes from the first address of a range to its last.
+    fn changed(self, version: u32, addresses: Range<u64>) -> &'static [u64] {
+        let (list, count) = self.list(version, |lists, list| lists.bytes[list].load(Ordering::Relaxed));
+        let place = (list + LIST_BYTES) as *const u64;
+        // SAFETY: as in `ranges`.
+        let all = unsafe { from_raw_parts(place, count.min(crate::hidden::BYTES) as usize) };
+        let first = all.partition_point(|changed| changed >> 16 < addresses.start);
+        let end = all.partition_point(|changed| changed >> 16 <= addresses.end);
+        all.get(first..end).unwrap_or(&[])
+    }
+
+    /// The list of a version: where it is, and how many it has.
+    fn list(self, version: u32, count: impl Fn(&Lists, usize) -> u32) -> (u64, u64) {
+        let list = version as usize & 1;
+        let count = self.lists().map_or(0, |lists| count(lists, list));
+        (self.base + LIST + list as u64 * LIST_SIZE, count.into())
+    }
+}
+
+/// The first of some addresses into which a stack has not grown yet. What is above the site's own stack pointer is there.
+fn below_stack(lists: &Lists, addresses: Range<u64>, rsp: u64) -> Option<u64> {
+    let [low, high] = [0, 2].map(|place| {
+        let half = |place: usize| u64::from(lists.stack[place].load(Ordering::Relaxed));
+        half(place) | half(place + 1) << 32
+    });
+    let (first, last) = (addresses.start.max(low), addresses.end.min(high.wrapping_sub(1)));
+    // Where system calls are filtered, the question may be forbidden.
+    if high == 0 || first > last || first >= rsp || !settings::yields() {
+        return None;
+    }
+    let second = last & !(PAGE - 1);
+    [first, second].into_iter().find(|&address| address >= first && !kernel::is_mapped(address))
+}

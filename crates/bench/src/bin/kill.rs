@@ -1,0 +1,104 @@
+//! Kills the tracer at random moments, and says whether a program was ever harmed.
+//!
+//!     cargo run -p dprobes-bench --bin kill -- [KILLS] [--engine ENGINE]... [--seed N] [--dprobes PATH]
+//!
+//! KILLS (100 unless told) for each engine, `jump` and `trap` unless told; `--dprobes` uses a command that is built already. For each engine
+//! and phase it prints how many kills there were, how many programs were harmed, and how many run on with probes in their code, which
+//! work. The status is 1 if a program was harmed by a kill of the jump engine's tracer, or by more than 1 of 100 of the trap engine's.
+
+use dprobes_bench::kill::{Kill, Outcome, PHASES, Random, WAYS};
+use dprobes_bench::{build, cleanup, other, status};
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+struct Options {
+    kills: u64,
+    engines: Vec<String>,
+    seed: u64,
+    dprobes: Option<PathBuf>,
+}
+
+fn options() -> io::Result<Options> {
+    let usage = || other("usage: kill [KILLS] [--engine ENGINE]... [--seed N] [--dprobes PATH]");
+    let mut options = Options { kills: 100, engines: Vec::new(), seed: 1, dprobes: None };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match &*word {
+            "--engine" => options.engines.push(words.next().ok_or_else(usage)?),
+            "--seed" => {
+                options.seed = words.next().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
+            }
+            "--dprobes" => options.dprobes = Some(words.next().ok_or_else(usage)?.into()),
+            _ => options.kills = word.parse().map_err(|_| usage())?,
+        }
+    }
+    if options.engines.is_empty() {
+        options.engines = ["jump", "trap"].map(str::to_owned).to_vec();
+    }
+    Ok(options)
+}
+
+/// What is counted of a phase.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    kills: u64,
+    late: u64,
+    harmed: u64,
+    changed: u64,
+}
+
+fn kill_all() -> io::Result<bool> {
+    let options = options()?;
+    cleanup::on_signals()?;
+    let dprobes = match options.dprobes {
+        Some(path) => path,
+        None => build::dprobes(false)?,
+    };
+    let directory = build::target(false)?.join(format!("bench-kill-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let _removed = cleanup::Guard::remove_all(directory.clone());
+    let program = directory.join("mortal");
+    let source = build::repository().join("tests/targets/mortal.c");
+    build::c_program(&[source], &[], &["-ldl"], &program)?;
+    let program = program.canonicalize()?;
+    let mut random = Random::new(options.seed);
+    let mut good = true;
+    println!(
+        "{:8} {:10} {:>7} {:>9} {:>7} {:>9}",
+        "engine", "phase", "kills", "too late", "harmed", "probes in"
+    );
+    for engine in &options.engines {
+        let mut counts = [Count::default(); PHASES.len()];
+        for number in 0..options.kills {
+            let phase = random.below(PHASES.len() as u64) as usize;
+            let way = WAYS[random.below(WAYS.len() as u64) as usize];
+            let most = if PHASES[phase] == "running" { 20_000 } else { 150_000 };
+            let delay = Duration::from_micros(random.below(most));
+            let kill =
+                Kill { dprobes: &dprobes, program: &program, engine, way, phase: PHASES[phase], delay };
+            let count = &mut counts[phase];
+            count.kills += 1;
+            match kill.run()? {
+                Outcome::Well { changed } => count.changed += u64::from(changed > 0),
+                Outcome::TooLate => count.late += 1,
+                Outcome::Harmed(harm) => {
+                    count.harmed += 1;
+                    println!("{engine}: kill {number}, {way}, {}, after {delay:?}: {harm}", PHASES[phase]);
+                }
+            }
+        }
+        for (phase, count) in PHASES.iter().zip(&counts) {
+            let Count { kills, late, harmed, changed } = count;
+            println!("{engine:8} {phase:10} {kills:>7} {late:>9} {harmed:>7} {changed:>9}");
+        }
+        let harmed: u64 = counts.iter().map(|count| count.harmed).sum();
+        good &= if engine == "jump" { harmed == 0 } else { harmed * 100 <= options.kills };
+    }
+    Ok(good)
+}
+
+fn main() -> ExitCode {
+    status("kill", kill_all())
+}

@@ -1,0 +1,166 @@
+//! The tracer is killed at a random moment: does the program live, compute the right thing, and have its signals?
+//!
+//! One *kill*: `tests/targets/mortal.c` is started in one of its ways, `dprobes attach` puts a logging probe at every function of it
+//! and of libc, the tracer is killed (SIGKILL) a random time after a phase began, and the front ends. Then the program is looked
+//! at: it must live, every thread must block what it blocked, and asked to end it must say that all it computed was right.
+
+mod program;
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cleanup::Started;
+use crate::other;
+pub use program::{Found, look};
+use program::{begin, end};
+
+/// What the program does.
+pub const WAYS: [&str; 5] = ["loop", "threads", "forks", "modules", "signals"];
+
+/// When the tracer is killed.
+pub const PHASES: [&str; 3] = ["arming", "running", "disarming"];
+
+/// How long anything may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Numbers that are as good as random (xorshift64*), the same for the same seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// The next one, less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound
+    }
+}
+
+/// What came of one kill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is as it should be.
+    Well {
+        /// Bytes of the program's own code that are not the file's: probes that work on in their process.
+        changed: usize,
+    },
+    /// The tracer had ended before it was killed.
+    TooLate,
+    /// The program died, hung, was wrong, or blocks other signals.
+    Harmed(String),
+}
+
+/// One kill.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill<'a> {
+    /// The command.
+    pub dprobes: &'a Path,
+    /// The program.
+    pub program: &'a Path,
+    /// `trap`, `jump`.
+    pub engine: &'a str,
+    /// One of [`WAYS`].
+    pub way: &'a str,
+    /// One of [`PHASES`].
+    pub phase: &'a str,
+    /// After the phase has begun.
+    pub delay: Duration,
+}
+
+impl Kill<'_> {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Something cannot be started.
+    pub fn run(&self) -> io::Result<Outcome> {
+        let (mut program, output) = begin(self.program, self.way)?;
+        let pid = program.pid();
+        let mut front = self.attach(pid)?;
+        let began = Instant::now();
+        while !is_traced(pid) && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        match self.phase {
+            "arming" => {}
+            "running" => std::thread::sleep(Duration::from_millis(700)),
+            _ => {
+                std::thread::sleep(Duration::from_millis(700));
+                signal(front.pid(), libc::SIGTERM);
+            }
+        }
+        std::thread::sleep(self.delay);
+        let tracer = child_of(front.pid());
+        if let Some(tracer) = tracer {
+            signal(tracer, libc::SIGKILL);
+        }
+        let ended = Instant::now();
+        while front.child().try_wait()?.is_none() {
+            if ended.elapsed() > PATIENCE {
+                return Ok(Outcome::Harmed("dprobes does not end".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It runs on for a while: what is wrong shows.
+        std::thread::sleep(Duration::from_millis(50));
+        let found = look(pid, self.program);
+        let said = end(&mut program, output, PATIENCE)?;
+        Ok(match (said, found) {
+            (Err(harm), _) => Outcome::Harmed(harm),
+            (Ok(()), Err(harm)) => Outcome::Harmed(harm),
+            (Ok(()), Ok(_)) if tracer.is_none() => Outcome::TooLate,
+            (Ok(()), Ok(Found { changed })) => Outcome::Well { changed },
+        })
+    }
+
+    fn attach(&self, pid: u32) -> io::Result<Started> {
+        let file = self.program.file_name().ok_or_else(|| other("the program has no name"))?;
+        let mut command = Command::new(self.dprobes);
+        command.args(["attach", "--engine", self.engine, "-p", &pid.to_string(), "-o", "/dev/null"]);
+        for module in [&*file.to_string_lossy(), "libc.so.6"] {
+            command.arg("--at").arg(format!("{module}:*:entry"));
+        }
+        command.args(["--do", "push r, rdi; log 1"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Started::new(command.spawn()?))
+    }
+}
+
+/// Sends a signal.
+fn signal(pid: u32, signal: i32) {
+    // SAFETY: a system call on integers.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// Whether somebody traces a process.
+fn is_traced(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.contains("TracerPid:\t0\n")
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_bounded_and_differ() {
+        let mut random = Random::new(7);
+        let numbers: Vec<u64> = (0..100).map(|_| random.below(10)).collect();
+        assert!(numbers.iter().all(|&number| number < 10));
+        assert!((0..10).all(|number| numbers.contains(&number)));
+        assert_eq!(Random::new(7).below(1000), Random::new(7).below(1000));
+    }
+}

@@ -1,0 +1,107 @@
+//! The program whose tracer is killed: its beginning, its end, and what can be seen of it between.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cleanup::Started;
+use crate::other;
+
+/// The signal mask of the program's threads: SIGUSR2.
+const BLOCKED: u64 = 1 << (libc::SIGUSR2 - 1);
+
+/// What is seen of a program that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Bytes of its own code that are not the file's.
+    pub changed: usize,
+}
+
+/// Starts the program, and waits until it works.
+pub(super) fn begin(program: &Path, way: &str) -> io::Result<(Started, BufReader<ChildStdout>)> {
+    let mut command = Command::new(program);
+    let mut child = command.arg(way).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or_else(|| other("no pipe from the program"))?;
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    match line.starts_with("pid ") {
+        true => Ok((Started::new(child), output)),
+        false => Err(other(format!("the program says {line:?}"))),
+    }
+}
+
+/// Asks the program to end: what is wrong with how it did.
+pub(super) fn end(
+    program: &mut Started,
+    mut output: BufReader<ChildStdout>,
+    patience: Duration,
+) -> io::Result<Result<(), String>> {
+    super::signal(program.pid(), libc::SIGTERM);
+    let asked = Instant::now();
+    let status = loop {
+        if let Some(status) = program.child().try_wait()? {
+            break status;
+        }
+        if asked.elapsed() > patience {
+            return Ok(Err("the program does not end".to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let mut said = String::new();
+    output.read_to_string(&mut said)?;
+    Ok(match status.success() && said.ends_with("right\n") {
+        true => Ok(()),
+        false => Err(format!("the program ended with {status}, and said {:?}", said.trim_end())),
+    })
+}
+
+/// Looks at a program that lives: at its threads' signal masks, and at its code.
+///
+/// # Errors
+/// What is wrong.
+pub fn look(pid: u32, program: &Path) -> Result<Found, String> {
+    let gone = |error: io::Error| format!("the program is gone: {error}");
+    for task in fs::read_dir(format!("/proc/{pid}/task")).map_err(gone)? {
+        let path = task.map_err(gone)?.path().join("status");
+        // A thread may have ended meanwhile; and one that is being born or ends blocks all for a moment.
+        let mask = || {
+            let text = fs::read_to_string(&path).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+            u64::from_str_radix(line.trim(), 16).ok()
+        };
+        let asked = Instant::now();
+        while let Some(mask) = mask().filter(|&mask| mask != BLOCKED) {
+            if asked.elapsed() > Duration::from_secs(2) {
+                return Err(format!("a thread blocks the signals {mask:#x}"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let changed = changed(pid, program).map_err(gone)?;
+    Ok(Found { changed })
+}
+
+/// Bytes of the program's code in memory that are not as in its file.
+fn changed(pid: u32, program: &Path) -> io::Result<usize> {
+    let file = fs::read(program)?;
+    let memory = fs::File::open(format!("/proc/{pid}/mem"))?;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let mut changed = 0;
+    for line in
+        maps.lines().filter(|line| line.contains("r-xp") && line.ends_with(&*program.to_string_lossy()))
+    {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| other(format!("maps say {line:?}")));
+        let (start, end) = words[0].split_once('-').ok_or_else(|| other(format!("maps say {line:?}")))?;
+        let (start, end, offset) = (hex(start)?, hex(end)?, hex(words[2])? as usize);
+        let mut bytes = vec![0; (end - start) as usize];
+        memory.read_exact_at(&mut bytes, start)?;
+        let original = file.get(offset..).unwrap_or_default();
+        changed += bytes.iter().zip(original).filter(|(now, then)| now != then).count();
+    }
+    Ok(changed)
+}

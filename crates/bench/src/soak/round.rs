@@ -1,0 +1,302 @@
+//! One round: probes at random, in a process of a server, until the session ends in one of several ways.
+
+use super::{Known, Plan, Server, text};
+use crate::cleanup::Started;
+use crate::soundness::batch::reasons;
+use crate::soundness::random::Random;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// Its time is over.
+    Time,
+    /// By SIGINT.
+    Interrupt,
+    /// Its tracer is killed.
+    KillTracer,
+    /// Its front is killed.
+    KillFront,
+}
+
+/// Handlers to choose from, and whether each of their runs makes a record.
+const HANDLERS: [(&str, bool); 5] = [
+    ("inc lv, 0\nabort\n", false),
+    ("push r, rsp\npush r, rdi\nlog 2\nexit\n", true),
+    ("inc lv, 0\npush r, rax\njz none\npush r, rax\nlog 1\nnone: exit\n", true),
+    ("push 8\npush r, rsp\nlog mrf\nexit\n", true),
+    // What is not compiled: the rest of the run is the interpreter's.
+    ("push 64\nmalloc\nfree\npush r, rip\nlog 1\nexit\n", true),
+];
+
+/// How long a session may take to end, and a process to have its text back.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Hits after which a trap is taken out: so many of them a server survives in time.
+const TRAPS: u64 = 30;
+
+/// What a round has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// What was done, in words.
+    pub what: String,
+    /// The engine.
+    pub engine: &'static str,
+    /// How it ended; none if nothing was probed.
+    pub end: Option<End>,
+    /// Hits that were counted.
+    pub hits: u64,
+    /// Records that were kept.
+    pub records: u64,
+    /// Signals that were sent.
+    pub signals: u64,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+}
+
+fn below(random: &mut Random, limit: usize) -> usize {
+    (random.number() % limit.max(1) as u64) as usize
+}
+
+/// The program of a process, or its libc.
+fn module(pid: u32, random: &mut Random) -> Option<PathBuf> {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    if below(random, 2) == 0 {
+        return Some(program);
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let libc = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+    let mut libc =
+        libc.filter(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("libc.so")));
+    Some(libc.next().map_or(program, PathBuf::from))
+}
+
+fn kill(pid: u32, signal: i32) {
+    // SAFETY: kill takes no pointers. The numbers are those of processes that were started here, and of their children.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// Does one round.
+///
+/// # Errors
+/// dprobes cannot be started, or a file cannot be written.
+pub(super) fn round(
+    server: &Server,
+    plan: &Plan,
+    random: &mut Random,
+    known: &mut Known,
+) -> io::Result<Shown> {
+    let processes = server.processes();
+    let pid = processes[below(random, processes.len())];
+    let Some(module) = module(pid, random) else { return Ok(Shown::default()) };
+    let engine = plan.engines[below(random, plan.engines.len())];
+    let most = if engine == "trap" { 60 } else { 400 };
+    let count = 1 + below(random, most);
+    let sites = known.of(&module)?;
+    let offsets: HashSet<u64> = (0..count).map(|_| sites[below(random, sites.len())].offset).collect();
+    let handler = HANDLERS[below(random, HANDLERS.len())];
+    let ends = [End::Time, End::Interrupt, End::KillTracer, End::KillFront];
+    let end = ends[below(random, if plan.kills { 4 } else { 2 })];
+    let time = Duration::from_millis(100 + random.number() % 1500);
+    let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let count = offsets.len();
+    let what = format!("{engine}, {count} sites of {name} in {pid}, {end:?} after {} ms", time.as_millis());
+    let mut session = Session { plan, pid, module, engine, handler, end, time };
+    let mut shown = Shown { what, engine, ..Shown::default() };
+    session.run(server, offsets, random, &mut shown)?;
+    if shown.end.is_some() {
+        shown.wrong.extend(restored(server));
+    }
+    Ok(shown)
+}
+
+/// What is still changed in the code of the server's processes, however long one waits.
+fn restored(server: &Server) -> Option<String> {
+    let start = Instant::now();
+    loop {
+        let changed =
+            server.processes().into_iter().find_map(|pid| text::difference(pid).map(|text| (pid, text)));
+        let (pid, text) = changed?;
+        if start.elapsed() > PATIENCE {
+            return Some(format!("in process {pid}, {text}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    pid: u32,
+    module: PathBuf,
+    engine: &'static str,
+    handler: (&'static str, bool),
+    end: End,
+    time: Duration,
+}
+
+impl Session<'_> {
+    fn file(&self, name: &str) -> PathBuf {
+        self.plan.directory.join(name)
+    }
+
+    /// The program's text. Probes that trap are taken out after some hits.
+    fn text(&self, offsets: &HashSet<u64>) -> String {
+        let mut text = format!("name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\n", self.module.display());
+        let mut offsets: Vec<&u64> = offsets.iter().collect();
+        offsets.sort_unstable();
+        for (minor, offset) in offsets.into_iter().enumerate() {
+            let _ = writeln!(text, "offset = {offset:#x}\nminor = {minor}");
+            if self.engine == "trap" {
+                let _ = writeln!(text, "maxhits = {TRAPS}");
+            }
+            // Labels are the whole program's.
+            text += &self.handler.0.replace("none", &format!("none{minor}"));
+        }
+        text
+    }
+
+    /// Attaches, without the sites that are refused.
+    fn run(
+        &mut self,
+        server: &Server,
+        mut offsets: HashSet<u64>,
+        random: &mut Random,
+        shown: &mut Shown,
+    ) -> io::Result<()> {
+        for _ in 0..4 {
+            std::fs::write(self.file("soak.rpn"), self.text(&offsets))?;
+            let stderr = self.attach(server, random, shown)?;
+            if shown.end.is_some() {
+                return Ok(());
+            }
+            let refused = reasons(&stderr, &self.module);
+            let before = offsets.len();
+            offsets.retain(|offset| !refused.contains_key(offset));
+            if offsets.is_empty() || offsets.len() == before {
+                // The process has ended meanwhile, or is about to.
+                if Path::new(&format!("/proc/{}/exe", self.pid)).exists() && !stderr.contains("no process") {
+                    let first: Vec<&str> = stderr.lines().take(2).collect();
+                    shown.wrong.push(format!("dprobes does not attach: {}", first.join(" / ")));
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// One session; what it wrote to standard error. `shown.end` is set if it has probed.
+    fn attach(&self, server: &Server, random: &mut Random, shown: &mut Shown) -> io::Result<String> {
+        let (stats, records, errors) =
+            (self.file("soak.stats"), self.file("soak.dpt"), self.file("soak.err"));
+        for file in [&stats, &records] {
+            let _ = std::fs::remove_file(file);
+        }
+        let mut command = Command::new(&self.plan.dprobes);
+        command.args(["attach", "-p", &self.pid.to_string(), "--engine", self.engine]);
+        command.arg("--stats").arg(&stats).arg("-o").arg(&records).arg(self.file("soak.rpn"));
+        if self.end == End::Time {
+            command.arg("--for").arg(format!("{}ms", self.time.as_millis()));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&errors)?);
+        let mut started = Started::gently(command.spawn()?);
+        let start = Instant::now();
+        let mut ended = None;
+        while start.elapsed() < self.time && ended.is_none() {
+            std::thread::sleep(Duration::from_millis(random.number() % 20));
+            let processes = server.processes();
+            let to = processes[below(random, processes.len())];
+            let signal = server.signals[below(random, server.signals.len())];
+            kill(to, signal);
+            if random.number().is_multiple_of(8) {
+                kill(to, libc::SIGSTOP);
+                std::thread::sleep(Duration::from_millis(random.number() % 10));
+                kill(to, libc::SIGCONT);
+            }
+            shown.signals += 1;
+            ended = started.ended()?;
+        }
+        let front = started.pid();
+        if ended.is_none() {
+            match self.end {
+                End::Time => {}
+                End::Interrupt => kill(front, libc::SIGINT),
+                End::KillTracer => children(front).into_iter().for_each(|pid| kill(pid, libc::SIGKILL)),
+                End::KillFront => kill(front, libc::SIGKILL),
+            }
+        }
+        let end = Instant::now();
+        while ended.is_none() {
+            ended = started.ended()?;
+            if end.elapsed() > PATIENCE {
+                shown.wrong.push("dprobes does not end".to_owned());
+                return Ok(String::new());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let said = String::from_utf8_lossy(&std::fs::read(&errors)?).into_owned();
+        let killed = matches!(self.end, End::KillTracer | End::KillFront);
+        let code = ended.and_then(|status| status.code());
+        if code == Some(125) && !killed {
+            return Ok(said);
+        }
+        shown.end = Some(self.end);
+        if said.contains("panicked") {
+            shown.wrong.push(format!("dprobes panics: {said}"));
+        }
+        if !killed {
+            if code != Some(0) {
+                shown
+                    .wrong
+                    .push(format!("dprobes ends with {code:?}: {}", said.lines().next().unwrap_or("")));
+            }
+            self.account(&stats, &records, shown)?;
+        }
+        Ok(said)
+    }
+
+    /// Adds up what was counted, and sees whether it balances.
+    fn account(&self, stats: &Path, records: &Path, shown: &mut Shown) -> io::Result<()> {
+        let Ok(bytes) = std::fs::read(stats) else {
+            shown.wrong.push("dprobes has left no counts".to_owned());
+            return Ok(());
+        };
+        let stats: Value = serde_json::from_slice(&bytes)?;
+        let mut logged = 0;
+        for probe in stats["probes"].as_array().map_or(&[][..], Vec::as_slice) {
+            let number = |name: &str| probe[name].as_u64().unwrap_or(0);
+            let (hits, runs) = (number("hits"), number("runs"));
+            if hits != runs + number("ignored") + number("missed") {
+                shown.wrong.push(format!("hits are not runs + ignored + missed: {probe}"));
+            }
+            if self.handler.1 && runs != number("logged") + number("dropped") {
+                shown.wrong.push(format!("runs are not logged + dropped: {probe}"));
+            }
+            shown.hits += hits;
+            logged += number("logged");
+        }
+        if logged > 0 {
+            let read = Command::new(&self.plan.dprobes).args(["show", "--info"]).arg(records).output()?;
+            let text = String::from_utf8_lossy(&read.stdout).into_owned();
+            // `file        NAME, N bytes, N records`
+            let first = text.lines().next().and_then(|line| line.strip_suffix(" records"));
+            let kept = first.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+            if kept != Some(logged) {
+                shown.wrong.push(format!("{logged} records were logged, {kept:?} are in the store"));
+            }
+        }
+        shown.records += logged;
+        Ok(())
+    }
+}
+
+/// The children of a process that has one thread, or whose first thread has made them.
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+}

@@ -1,0 +1,126 @@
+//! Code that is not only code: tables and literals inside functions, instructions that are passed over, calls that come back elsewhere, bytes
+//! that the dynamic linker writes. Whatever is asked for, the program does what it does unprobed.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::i386::target_32;
+use crate::support::{Outcome, Run, counting, dprobes, need, run, target, variant};
+
+/// What a program prints unprobed.
+fn alone(program: &Path) -> String {
+    let (status, stdout, stderr) = run(&mut Command::new(program));
+    assert!(status.success(), "{status}: {stderr}");
+    stdout
+}
+
+/// A run with a count at these points, which must change nothing.
+#[track_caller]
+fn unchanged(program: &Path, engine: &str, points: &[&str]) -> Outcome {
+    let outcome = Run::new(&counting(program, points.iter().copied()))
+        .option(format!("--engine={engine}"))
+        .on([program.as_os_str()])
+        .ended_with(0);
+    assert_eq!(outcome.stdout, alone(program), "{engine} {points:?}: {outcome:#?}");
+    outcome
+}
+
+/// A run with one point, which may be refused: whether it was not, and what was told.
+fn once(program: &Path, engine: &str, point: &str) -> (bool, String, String) {
+    let at = format!("{}:{point}", program.file_name().unwrap_or_default().to_string_lossy());
+    let mut command = dprobes();
+    command.args(["run", "--engine", engine, "--at", &at, "--do", "inc lv, 0; abort", "--"]).arg(program);
+    let (status, stdout, stderr) = run(&mut command);
+    (status.success(), stdout, stderr)
+}
+
+/// Functions of the program under test, and how often the first instruction of each runs.
+const FUNCTIONS: [&str; 8] =
+    ["in_table", "in_call", "argument", "divides", "loads", "behind_call", "one_later", "jumped_over"];
+
+#[test]
+fn data_and_what_is_passed_over_stay_as_they_are() {
+    let program = need!("doubtful", target("doubtful"), "gcc");
+    let each: Vec<String> = FUNCTIONS.iter().map(|name| format!("{name}:*")).collect();
+    let each: Vec<&str> = each.iter().map(String::as_str).collect();
+    for engine in ["auto", "trap"] {
+        for point in &each {
+            unchanged(&program, engine, &[point]);
+        }
+        let outcome = unchanged(&program, engine, &each);
+        assert!(outcome.stderr.contains("cannot be told from data"), "{outcome:#?}");
+        let entries = unchanged(&program, engine, &FUNCTIONS);
+        for probe in &entries.stats.probes {
+            assert_eq!((probe.hits, probe.missed), (50, 0), "{engine}: {probe:?}");
+        }
+    }
+}
+
+/// Jumps over several instructions, of which one faults and is passed over, or is one to which a call comes back.
+#[test]
+fn groups_are_not_entered_at_a_follower() {
+    let program = need!("doubtful", target("doubtful"), "gcc");
+    for offset in 0..24 {
+        for function in ["divides", "loads"] {
+            // Not each offset is an instruction's.
+            let (done, stdout, stderr) = once(&program, "auto", &format!("{function}:{offset:x}"));
+            if done {
+                assert_eq!(stdout, alone(&program), "{function}:{offset:x}: {stderr}");
+            }
+        }
+    }
+}
+
+/// Code that jumps past a prefix, next to instructions for which neighbours are moved: what overlaps is not.
+#[test]
+fn instructions_that_overlap_stay_where_they_are() {
+    let program = need!("overlapping", target("overlapping"), "gcc");
+    let alone = alone(&program);
+    // Where landing pads fit depends on what is mapped where: not each run moves the same.
+    for points in ["short*:*", "short*:*", "short*:*", "short*:*", "prefixed*:*", "*:*"] {
+        for engine in ["auto", "trap"] {
+            let (done, stdout, stderr) = once(&program, engine, points);
+            assert!(done, "{engine} {points}: {stderr}");
+            assert_eq!(stdout, alone, "{engine} {points}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_told_from_data_is_refused() {
+    let program = need!("doubtful", target("doubtful"), "gcc");
+    for engine in ["auto", "trap"] {
+        for point in ["in_call:a", "behind_call:8", "in_table:17", "jumped_over:9"] {
+            let (done, _, stderr) = once(&program, engine, point);
+            assert!(!done && stderr.contains("cannot be told from data"), "{point}: {stderr}");
+            assert!(stderr.contains("--dont-verify-opcodes"), "{point}: {stderr}");
+        }
+        // Who knows better insists: the instruction behind the data is one.
+        let insisted = Run::new(&counting(&program, ["in_call:12"]))
+            .option("--dont-verify-opcodes")
+            .option(format!("--engine={engine}"))
+            .on([program.as_os_str()])
+            .ended_with(0);
+        assert_eq!(insisted.stdout, alone(&program), "{insisted:#?}");
+        assert_eq!(insisted.stats.hits(1), 50, "{insisted:#?}");
+    }
+}
+
+#[test]
+fn bytes_that_the_dynamic_linker_writes_are_left_alone() {
+    let program = need!("doubtful", target("textrel"), "gcc");
+    let not_position_independent = variant("textrel", "textrel-plain", &["-no-pie"]);
+    let programs = [Some(program), target_32("textrel", &["-pie", "-Wl,-z,notext"])];
+    for program in programs.into_iter().flatten() {
+        for engine in ["auto", "trap"] {
+            let outcome = unchanged(&program, engine, &["relocated:*"]);
+            assert!(outcome.stderr.contains("a text relocation"), "{outcome:#?}");
+            assert!(outcome.stats.hits(1) >= 30, "{outcome:#?}");
+        }
+    }
+    // Without any, all of it is probed.
+    if let Some(program) = not_position_independent {
+        let outcome = unchanged(&program, "auto", &["relocated:*"]);
+        assert!(!outcome.stderr.contains("relocation"), "{outcome:#?}");
+    }
+}

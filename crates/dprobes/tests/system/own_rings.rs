@@ -1,0 +1,134 @@
+//! Every process has contexts and rings of its own: what one writes there is nobody else's.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{Outcome, Run, Server, attach, need, target};
+
+fn program() -> Option<PathBuf> {
+    target("intruder")
+}
+
+/// Logs the argument.
+fn logging(program: &Path) -> String {
+    format!(
+        "name = \"{}\"\nmodtype = user\nmajor = 4\nmaxhits = 0xffffffffffffffff\n\
+         offset = intruder_work\nminor = 1\npush r, rdi\nlog 1\nexit\n",
+        program.display()
+    )
+}
+
+/// Large rings, by which the program under test knows them.
+const BUFFER: &str = "--buffer=64M";
+
+/// Whether this test may become another user.
+fn is_root() -> bool {
+    // SAFETY: it takes no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Checks that each of so many hits has its record, none is dropped, and none is missed.
+#[track_caller]
+fn exact(outcome: &Outcome, hits: u64) {
+    let probe = &outcome.stats.probes[0];
+    let counts = (probe.hits, probe.runs, probe.logged, probe.dropped, probe.missed);
+    assert_eq!(counts, (hits, hits, hits, 0, 0), "{}", outcome.stderr);
+    let records = outcome.records.lines().filter(|line| line.starts_with("DProbes(4,1)  0x")).count();
+    assert_eq!(records as u64, hits);
+}
+
+/// The first words of the records' data, how often each.
+fn arguments(outcome: &Outcome) -> Vec<(String, usize)> {
+    let rows = outcome.records.lines().filter_map(|line| line.split(" : ").nth(1));
+    let mut rows: Vec<String> = rows.map(|row| row.trim().to_owned()).collect();
+    rows.sort_unstable();
+    rows.chunk_by(|one, other| one == other).map(|same| (same[0].clone(), same.len())).collect()
+}
+
+#[test]
+fn a_child_of_another_user_writes_into_nothing_of_its_parents() {
+    let program = need!("own-rings", program(), "gcc");
+    if !is_root() {
+        return needs::skipped("own-rings", "root");
+    }
+    const CALLS: u64 = 5000;
+    for lossless in [&[][..], &["--lossless"]] {
+        let run = Run::new(&logging(&program)).option("--engine=jump").option(BUFFER);
+        let run = lossless.iter().fold(run, |run, option| run.option(option));
+        let outcome =
+            run.on([program.as_os_str(), "child".as_ref(), CALLS.to_string().as_ref()]).ended_with(0);
+        assert_eq!(outcome.stdout, format!("ready\ncalls {CALLS} untouched\n"));
+        exact(&outcome, CALLS + 1);
+        let each = arguments(&outcome);
+        assert_eq!(each.len() as u64, CALLS, "each argument has a record of its own");
+        assert!(
+            each.iter().all(|(row, count)| *count == 1 + usize::from(row.starts_with("00000000 00000000")))
+        );
+
+        let mut server = Server::start(&program, ["child", &CALLS.to_string()]);
+        assert_eq!(server.line(), "ready");
+        let options = [&["--engine=jump", BUFFER][..], lossless].concat();
+        let mut attached = attach(server.pid(), &logging(&program), &options);
+        attached.wait_for(server.pid(), &program, "intruder_work");
+        assert_eq!(server.ask("go"), format!("calls {CALLS} untouched"));
+        exact(&attached.end(), CALLS + 1);
+        assert_eq!(server.end().0.code(), Some(0));
+    }
+}
+
+#[test]
+fn children_that_log_as_soon_as_they_are_born_have_all_their_records() {
+    let program = need!("own-rings", program(), "gcc");
+    const CHILDREN: u64 = 300;
+    for lossless in [false, true] {
+        let run = Run::new(&logging(&program)).option("--engine=jump");
+        let run = if lossless { run.option("--lossless") } else { run };
+        let outcome =
+            run.on([program.as_os_str(), "logs".as_ref(), CHILDREN.to_string().as_ref()]).ended_with(0);
+        assert_eq!(outcome.stdout, format!("ready\ncalls {} failed 0\n", 5 * CHILDREN));
+        exact(&outcome, 5 * CHILDREN + 1);
+        assert!(arguments(&outcome).iter().skip(1).all(|(_, count)| *count as u64 == CHILDREN));
+    }
+}
+
+/// What a process has mapped for probes that is shared, and where: the lines of its list of mappings.
+fn shared_mappings(pid: u32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    maps.lines().filter(|line| line.contains("memfd:dprobes")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_program_that_only_counts_has_no_rings_until_something_is_logged() {
+    let program = need!("own-rings", program(), "gcc");
+    let counts = logging(&program).replace("push r, rdi\nlog 1\nexit", "inc lv, 0\nabort");
+    let counts = counts.replace("major = 4\n", "major = 4\nvars = 1\n");
+    let mut server = Server::start(&program, ["logs", "20"]);
+    assert_eq!(server.line(), "ready");
+    let mut attached = attach(server.pid(), &counts, &["--engine=jump"]);
+    attached.wait_for(server.pid(), &program, "intruder_work");
+    assert_eq!(shared_mappings(server.pid()).len(), 1, "{:?}", shared_mappings(server.pid()));
+    assert_eq!(server.ask("go"), "calls 100 failed 0");
+    let outcome = attached.end();
+    assert_eq!(outcome.stats.probes[0].hits, 101, "{}", outcome.stderr);
+
+    // In a session, one that counts is followed by one that logs.
+    let session = crate::support::Session::new();
+    let (count, log) =
+        (session.program("count.rpn", &counts), session.program("log.rpn", &logging(&program)));
+    let written = session.path().join("records");
+    let mut server = Server::start(&program, ["logs", "20"]);
+    assert_eq!(server.line(), "ready");
+    let pid = server.pid().to_string();
+    let insert = |file: &str| {
+        let words =
+            ["insert", "--merge", "--engine=jump", "-p", &pid, "-o", written.to_str().expect("text"), file];
+        session.done(&words);
+    };
+    insert(&count);
+    assert_eq!(shared_mappings(server.pid()).len(), 1, "{:?}", shared_mappings(server.pid()));
+    insert(&log);
+    assert_eq!(shared_mappings(server.pid()).len(), 2, "{:?}", shared_mappings(server.pid()));
+    assert_eq!(server.ask("go"), "calls 100 failed 0");
+    session.done(&["remove", "--all"]);
+    let text = std::fs::read_to_string(&written).expect("records");
+    assert_eq!(text.lines().filter(|line| line.starts_with("DProbes(4,1)  0x")).count(), 101);
+}

@@ -1,0 +1,103 @@
+//! Stacks with little room, and what is below them: a program that has them does the same probed and unprobed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Outcome, Run, need, run, target};
+
+fn program() -> Option<PathBuf> {
+    target("stacks")
+}
+
+/// A program with these points in a module, each a symbol (and what is added to it) and its handler.
+pub(crate) fn probes(module: &Path, points: &[(&str, &str)]) -> String {
+    let mut text = format!("name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\n", module.display());
+    for (number, (point, handler)) in points.iter().enumerate() {
+        text += &format!("offset = {point}\nminor = {}\n{handler}\nexit\n", number + 1);
+    }
+    text
+}
+
+/// Runs a program by each engine that may serve it, and compares what it prints and how it ends with what it does unprobed.
+#[track_caller]
+pub(crate) fn same_as_unprobed(program: &Path, words: &[&str], text: &str) -> Vec<Outcome> {
+    let (status, stdout, stderr) = run(Command::new(program).args(words));
+    let engines: &[&str] = match std::env::var_os("DPROBES_TEST_ENGINE") {
+        Some(_) => &[],
+        None => &["--engine=auto", "--engine=trap"],
+    };
+    let mut outcomes = Vec::new();
+    let mut probed = |options: &[&str]| {
+        let run = options.iter().fold(Run::new(text), Run::option);
+        let words = words.iter().map(std::ffi::OsStr::new);
+        let outcome = run.on(std::iter::once(program.as_os_str()).chain(words));
+        assert_eq!(
+            (&outcome.stdout, outcome.status.code()),
+            (&stdout, status.code()),
+            "{stderr}{outcome:#?}"
+        );
+        outcomes.push(outcome);
+    };
+    match engines {
+        [] => probed(&[]),
+        engines => engines.iter().for_each(|engine| probed(&[engine])),
+    }
+    outcomes
+}
+
+/// Counts.
+pub(crate) const COUNT: &str = "inc lv, 0\nabort";
+/// Logs two words.
+pub(crate) const LOG: &str = "push r, rip\npush r, rflags\nlog 2";
+/// Leaves compiled code, and logs.
+pub(crate) const LEAVE: &str = "push 64\nmalloc\nfree\npush r, rip\nlog 1";
+
+/// The instructions of `stacks_leaf`.
+const LEAF: [&str; 5] =
+    ["stacks_leaf", "stacks_leaf + 3", "stacks_leaf + 6", "stacks_leaf + 10", "stacks_leaf + 15"];
+
+#[test]
+fn a_hit_without_room_is_missed_and_nothing_else() {
+    let program = need!("stacks", program(), "gcc");
+    for (mode, calls) in [("room", 246), ("stale", 123)] {
+        for handler in [COUNT, LOG, LEAVE] {
+            let text = probes(&program, &LEAF.map(|point| (point, handler)));
+            for outcome in same_as_unprobed(&program, &[mode], &text) {
+                for probe in &outcome.stats.probes {
+                    assert_eq!(probe.hits, calls, "{mode}, {handler}: {outcome:#?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_below_a_stack_pointer_that_is_none_stays() {
+    let program = need!("stacks", program(), "gcc");
+    let points = [0, 3, 6, 8, 9, 12, 15, 17, 20].map(|offset| format!("stacks_sum + {offset}"));
+    for handler in [COUNT, LOG, LEAVE] {
+        let points: Vec<(&str, &str)> = points.iter().map(|point| (&**point, handler)).collect();
+        for outcome in same_as_unprobed(&program, &["array"], &probes(&program, &points)) {
+            for (number, probe) in outcome.stats.probes.iter().enumerate() {
+                let calls = if (3..=6).contains(&number) { 64 } else { 8 };
+                assert_eq!((probe.hits, probe.missed), (calls, 0), "{outcome:#?}");
+                // Where the array is read, there is no stack for a handler.
+                assert!(probe.engine == "trap" || !(2..=7).contains(&number), "{outcome:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_that_waits_is_not_disturbed_by_the_next_handler() {
+    let program = need!("stacks", program(), "gcc");
+    for other in [COUNT, LEAVE, "push r, r9\npush r, r10\nadd\nlog 0"] {
+        // The other one makes no record that would wait, too.
+        let text = probes(&program, &[("stacks_load", LOG), ("stacks_load", other)]);
+        let text = text.replace("minor = 2\n", "minor = 2\nlogonfault = yes\n");
+        for outcome in same_as_unprobed(&program, &["saved"], &text) {
+            assert_eq!((outcome.stats.hits(1), outcome.stats.logged(1)), (100, 100), "{outcome:#?}");
+            assert_eq!(outcome.stats.hits(2), 100, "{outcome:#?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Programs that do what hardly any program does, and do the same probed and unprobed: their thread pointer is not the libc's, they
+//! forbid themselves what all others may do, they look at flags that nobody reads.
+
+use std::path::{Path, PathBuf};
+
+use crate::stacks::{COUNT, LEAVE, LOG, probes, same_as_unprobed};
+use crate::support::{need, target, variant};
+
+#[test]
+fn the_thread_pointer_and_what_is_found_through_it_are_the_programs() {
+    let program = need!("pointer", target("pointer"), "gcc");
+    for mode in ["elsewhere", "nowhere", "taken"] {
+        for handler in [COUNT, LOG] {
+            let text = probes(&program, &[("pointer_leaf", handler)]);
+            let mut hits = None;
+            for outcome in same_as_unprobed(&program, &[mode], &text) {
+                let probe = &outcome.stats.probes[0];
+                assert_eq!(probe.missed, 0, "{mode}: {outcome:#?}");
+                assert!(
+                    handler == COUNT || probe.logged + probe.dropped == probe.hits,
+                    "{mode}: {outcome:#?}"
+                );
+                assert_eq!(*hits.get_or_insert(probe.hits), probe.hits, "{mode}: {outcome:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_registration_of_the_programs_own_is_not_relied_on() {
+    let program = need!("pointer", target("pointer"), "gcc");
+    let words = ["GLIBC_TUNABLES=glibc.pthread.rseq=0", program.to_str().expect("a plain path"), "own"];
+    let text = probes(&program, &[("pointer_leaf", COUNT)]);
+    same_as_unprobed(Path::new("/usr/bin/env"), &words, &text);
+}
+
+fn forbidden() -> Option<PathBuf> {
+    target("forbidden")
+}
+
+#[test]
+fn what_a_process_forbids_itself_handlers_do_without() {
+    let program = need!("forbidden", forbidden(), "gcc");
+    for mode in ["tsc", "strict", "filter", "cpuid"] {
+        for handler in [COUNT, LOG, LEAVE] {
+            let text = probes(&program, &[("forbidden_work", handler)]);
+            for outcome in same_as_unprobed(&program, &[mode], &text) {
+                let probe = &outcome.stats.probes[0];
+                assert_eq!((probe.hits, probe.missed), (300, 0), "{mode}: {outcome:#?}");
+                assert!(handler == COUNT || probe.logged == 300, "{mode}: {outcome:#?}");
+                assert_eq!(outcome.headers().len() as u64, probe.logged, "{mode}: {outcome:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_that_only_a_signal_handler_sees_are_the_programs() {
+    let program = need!("flags", target("flags"), "gcc");
+    for (mode, points) in [
+        ("fault", &["flags_fault", "flags_compare", "flags_first", "flags_after_first", "flags_second"][..]),
+        ("step", &["flags_stepped", "flags_stepped + 1", "flags_stepped + 6", "flags_stepped + 12"]),
+        ("step", &["flags_stepped + 15", "flags_stepped + 17", "flags_stepped + 39", "flags_stepped + 42"]),
+        ("align", &["flags_align + 10", "flags_align + 14", "flags_align + 17", "flags_align + 21"]),
+    ] {
+        for handler in [COUNT, LOG, LEAVE] {
+            let points: Vec<(&str, &str)> = points.iter().map(|point| (*point, handler)).collect();
+            for outcome in same_as_unprobed(&program, &[mode], &probes(&program, &points)) {
+                for probe in &outcome.stats.probes {
+                    assert!(probe.hits > 0 && probe.missed == 0, "{mode}, {handler}: {outcome:#?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_of_which_hits_are_counted_hardly_notices_what_is_mapped() {
+    let program = need!("narrow", target("narrow"), "gcc");
+    let text = probes(&program, &[("narrow_work", COUNT)]);
+    for mode in ["locks", "addresses", "fixed", "weighs"] {
+        for outcome in same_as_unprobed(&program, &[mode], &text) {
+            let probe = &outcome.stats.probes[0];
+            assert_eq!((probe.hits, probe.missed), (200, 0), "{mode}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn where_sanitizers_have_their_shadow_nothing_is_mapped() {
+    let built = variant("narrow", "narrow-low", &["-fno-pie", "-no-pie"]);
+    let program = need!("narrow-low", built, "gcc");
+    for handler in [COUNT, LOG, LEAVE] {
+        let text = probes(&program, &[("narrow_work", handler)]);
+        for outcome in same_as_unprobed(&program, &["shadow"], &text) {
+            assert_eq!(outcome.stats.probes[0].hits, 200, "{outcome:#?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What stays with a process if the tracer dies: memory by which its threads help themselves.
+//!
+//! * Traps are answered by a handler for SIGTRAP (`code`), which the kernel calls only when nobody traces the process: it sends the
+//!   thread to the site's slot, uncounted. So the program lives on, until somebody puts the bytes back or for good.
+//! * A thread that the tracer moves on step by step, with its signals blocked, gets its signal mask and its trap flag back
+//!   by the same handler.
+//! * A thread that makes a call for the tracer finds back from a frame in this memory ([`process::Refuge`]).
+//!
+//! The handler is in the kernel's table from before the first byte is changed until all are back, if the program has none of its own
+//! and does not ignore SIGTRAP. A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
+//! program's own, and does then what the kernel would have done.
+//!
+//! ```text
+//! +0      code, which can be executed
+//! +4096   words, which the handler reads: see `Words`
+//! +8192   memory for frames: Refuge::ROOM bytes
+//! ...     the table of slots, until it is moved to greater memory
+//! ```
+
+mod code;
+mod table;
+
+use std::io;
+
+use process::{Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
+use table::Table;
+
+use crate::signal::SIGTRAP_BIT;
+use crate::site::Site;
+use crate::tracer::Tracer;
+
+/// Bytes for code.
+const CODE: u64 = 4096;
+/// Where the words are.
+const WORDS: u64 = CODE;
+/// Where memory for frames begins.
+const FRAMES: u64 = WORDS + 4096;
+/// Where the first table is.
+const TABLE: u64 = FRAMES + Refuge::ROOM;
+/// Bytes of it.
+const FIRST_TABLE: u64 = 8192;
+/// Bytes of it all.
+const SIZE: u64 = TABLE + FIRST_TABLE;
+
+/// Memory that nobody asks to be anywhere.
+const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+/// Bytes of the kernel's signal set.
+const SET: u64 = 8;
+
+/// Where what is among the words.
+struct Words;
+
+impl Words {
+    /// The table's address and mask.
+    const TABLE: u64 = 0;
+    /// Of the thread that is stepped: where its fs begins, whether there is one, and the signals that it blocks.
+    const STEPPED: u64 = 16;
+    /// A `struct sigaction` as the kernel has it: handler, flags, return, mask.
+    const ACTION: u64 = 64;
+    /// Another one: what is asked for.
+    const ASKED: u64 = 96;
+    /// One that is all zeros: the default action.
+    const DEFAULT: u64 = 128;
+}
+
+/// SA_RESTORER, which the libc crate does not name.
+const SA_RESTORER: u64 = 0x0400_0000;
+
+/// What a process has.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    base: u64,
+    table: Table,
+    /// Tables that were too small, whose memory stays.
+    former: Vec<(u64, u64)>,
+    /// Whether the kernel knows the handler.
+    handles: bool,
+}
+
+impl Guard {
+    /// Where its threads make calls, and find back from.
+    pub(crate) fn refuge(&self) -> Refuge {
+        Refuge { stub: self.base + (CODE - 64), end: self.base + TABLE }
+    }
+
+    /// What a child has of it, by its memory: none, if it was forked before all was there, however late that is noticed.
+    pub(crate) fn copy(&self, child: &Memory) -> Option<Guard> {
+        let (mut stub, mut table) = ([0; STUB.len()], [0; 16]);
+        child.peek(self.refuge().stub, &mut stub).ok()?;
+        child.peek(self.base + WORDS + Words::TABLE, &mut table).ok()?;
+        (stub == STUB && table == self.table_words()).then(|| self.clone())
+    }
+
+    /// What is mapped for it: addresses and sizes.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
+        let table = self.table.words()[0];
+        let own = (table != self.base + TABLE).then_some((table, self.table.size()));
+        self.former.iter().copied().chain(own).chain([(self.base, SIZE)])
+    }
+
+    /// Says that a site traps, and which slot it has, if it has one.
+    pub(crate) fn traps(&mut self, site: u64, slot: Option<u64>, memory: &Memory) {
+        // Without room for it the process is as unguarded there as it would be without a guard.
+        let _ = self.table.enter(site, slot.unwrap_or(0), memory);
+    }
+
+    /// Notes a thread that is about to be stepped, with the signals that it blocks.
+    pub(crate) fn steps(&self, thread: &Stopped, mask: u64, memory: &Memory) -> Result<(), Error> {
+        let words = [thread.registers()?.fs_base(), 1, mask];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // It fails only if the process is gone.
+        let _ = memory.poke(self.base + WORDS + Words::STEPPED, &bytes);
+        Ok(())
+    }
+
+    /// Writes all that it has, but the table.
+    fn write(&self, memory: &Memory) -> io::Result<()> {
+        let mut page = code::code().to_vec();
+        page.resize((CODE - 64) as usize, 0);
+        page.extend_from_slice(&STUB);
+        memory.poke(self.base, &page)?;
+        self.write_table(memory)?;
+        let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        let action = [self.base, flags as u64 | SA_RESTORER, self.base + code::returns_at(), !0];
+        let bytes: Vec<u8> = action.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.poke(self.base + WORDS + Words::ACTION, &bytes)
+    }
+
+    /// Moves the table to greater memory, which is all zeros.
+    fn move_table(&mut self, base: u64, size: u64, memory: &Memory) -> io::Result<()> {
+        let table = self.table.moved(base, size, memory)?;
+        let [former, _] = self.table.words();
+        if former != self.base + TABLE {
+            self.former.push((former, self.table.size()));
+        }
+        self.table = table;
+        self.write_table(memory)
+    }
+
+    fn write_table(&self, memory: &Memory) -> io::Result<()> {
+        memory.poke(self.base + WORDS + Words::TABLE, &self.table_words())
+    }
+
+    /// What the handler finds its table by.
+    fn table_words(&self) -> [u8; 16] {
+        let [base, mask] = self.table.words();
+        (u128::from(base) | u128::from(mask) << 64).to_le_bytes()
+    }
+}
+
+impl Tracer<'_> {
+    /// Gives an address space its guard, by calls of one of its threads, unless it has one or was refused one: then threads are lost that
+    /// are at a trap or in a call when the tracer dies, and nothing else.
+    pub(crate) fn guard(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        entrance: Entrance,
+    ) -> Result<(Stopped, Stop), Error> {
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        if std::mem::replace(&mut space.guard_tried, true) || thread.registers()?.is_32_bit() {
+            return Ok((thread, stop));
+        }
+        let tid = thread.tid();
+        let (thread, stop, base) =
+            thread.call(entrance, libc::SYS_mmap, [0, SIZE, READ_WRITE, PRIVATE, !0, 0])?;
+        let Ok(base) = base else { return Ok((thread, stop)) };
+        let execute = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let (mut thread, mut stop, protected) =
+            thread.call(entrance, libc::SYS_mprotect, [base, CODE, execute, 0, 0, 0])?;
+        let table = Table::new(base + TABLE, FIRST_TABLE);
+        let mut guard = Guard { base, table, former: Vec::new(), handles: false };
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        if protected.is_err() || guard.write(&space.code.memory).is_err() {
+            let (thread, stop, _) = thread.call(entrance, libc::SYS_munmap, [base, SIZE, 0, 0, 0, 0])?;
+            return Ok((thread, stop));
+        }
+        let status = Status::read(tid)?;
+        if (status.caught | status.ignored) & SIGTRAP_BIT == 0 {
+            let entrance = Entrance { refuge: Some(guard.refuge()), ..entrance };
+            let action = [libc::SIGTRAP as u64, base + WORDS + Words::ACTION, 0, SET, 0, 0];
+            let (stopped, now, set) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
+            (thread, stop) = (stopped, now);
+            guard.handles = set.is_ok();
+        }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.mappings += 2;
+            space.guard = Some(guard);
+        }
+        Ok((thread, stop))
+    }
+
+    /// Makes room in an address space's table for sites that are about to trap, and enters them.
+    pub(crate) fn guard_sites(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        sites: &[&Site],
+    ) -> Result<(Stopped, Stop), Error> {
+        let (mut thread, mut stop) = (thread, stop);
+        let table = self.spaces.get(&number).and_then(|space| space.guard.as_ref()).map(|guard| &guard.table);
+        if let Some((size, now)) = table.map(|table| (table.size_for(sites.len()), table.size()))
+            && size > now
+        {
+            let mut base = None;
+            let called = self.with_calls(number, thread, stop, &[], |thread, entrance| {
+                let arguments = [0, size, READ_WRITE, PRIVATE, !0, 0];
+                let (thread, stop, result) = thread.call(entrance, libc::SYS_mmap, arguments)?;
+                base = result.ok();
+                Ok((thread, stop))
+            })?;
+            (thread, stop) = (called.0, called.1);
+            if let Some((space, base)) = self.spaces.get_mut(&number).zip(base) {
+                space.mappings += 1;
+                if let Some(guard) = &mut space.guard {
+                    // It fails only if the process is gone.
+                    let _ = guard.move_table(base, size, &space.code.memory);
+                }
+            }
+        }
+        if let Some(space) = self.spaces.get_mut(&number)
+            && let Some(guard) = &mut space.guard
+        {
+            sites.iter().for_each(|site| guard.traps(site.address, None, &space.code.memory));
+        }
+        Ok((thread, stop))
+    }
+
+    /// Takes the guard from an address space in which no byte is changed any more, by calls of its last thread.
+    pub(crate) fn unguard(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+    ) -> Result<(Stopped, Stop), Error> {
+        let (mut thread, mut stop) = (thread, stop);
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        let entrances = space.entrance().zip(space.syscall);
+        let Some((guard, (entrance, bare))) = space.guard.take().zip(entrances) else {
+            return Ok((thread, stop));
+        };
+        let trap = libc::SIGTRAP as u64;
+        if guard.handles {
+            let asked = guard.base + WORDS + Words::ASKED;
+            let (stopped, now, result) =
+                thread.call(entrance, libc::SYS_rt_sigaction, [trap, 0, asked, SET, 0, 0])?;
+            (thread, stop) = (stopped, now);
+            let mut handler = [0; 8];
+            let read = process::read(thread.tid(), asked, &mut handler);
+            if result.is_err() || read.is_err() {
+                return Ok((thread, stop));
+            }
+            if u64::from_le_bytes(handler) == guard.base {
+                let arguments = [trap, guard.base + WORDS + Words::DEFAULT, 0, SET, 0, 0];
+                let (stopped, now, result) = thread.call(entrance, libc::SYS_rt_sigaction, arguments)?;
+                (thread, stop) = (stopped, now);
+                if result.is_err() {
+                    return Ok((thread, stop));
+                }
+            }
+        }
+        for (base, size) in guard.mapped() {
+            let (stopped, now, _) = thread.call(bare, libc::SYS_munmap, [base, size, 0, 0, 0, 0])?;
+            (thread, stop) = (stopped, now);
+        }
+        Ok((thread, stop))
+    }
+}

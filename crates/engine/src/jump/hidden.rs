@@ -1,0 +1,352 @@
+//! The table of what handlers do not see ([`agent::hidden`]), as it is written into an address space.
+//!
+//! It is mapped, readable and executable, in the spaces whose handlers access memory. It is written anew before sites are
+//! written, when memory has been mapped for probes, and some time after probes have been taken out: it may say for a while that
+//! memory is ours which is no more, but never that it is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use agent::hidden::{
+    BEFORE_OURS, BELOW_STACK, BYTES, CLEAN, INDEX, LEAF, LEAF_BITS, LEAF_COUNT, LEAVES, LIST, LIST_BYTES,
+    LIST_SIZE, LISTS, Lists, OURS, PAGE_BITS, RANGES, SIZE, SUSPECT, changed_byte,
+};
+use agent::layout::{LOW_END, PAGE};
+use process::{Mapping, Memory, Stop, Stopped};
+use vm::{Op, Word};
+
+use super::draft::{Basis, Draft};
+use super::over::has;
+use crate::change::Change;
+use crate::mapping::Called;
+use crate::site::{Planned, Use};
+use crate::space::{Generation, Space};
+use crate::tracer::Tracer;
+
+/// How far down a stack may grow that has no limit: as far as is looked at.
+const STACK: u64 = 256 << 20;
+
+/// How long after a fork the tracer hears of it, at most.
+const RECENTLY: Duration = Duration::from_secs(10);
+/// No mark: what is there is not known.
+const UNKNOWN: u8 = 0xff;
+
+/// The table of one address space.
+#[derive(Clone, Debug)]
+pub(crate) struct Hidden {
+    /// Its address.
+    base: u64,
+    /// Where each leaf is, by its number, and what is in it.
+    leaves: BTreeMap<u64, Leaf>,
+    version: u32,
+    /// The state of the space that it shows.
+    shows: Option<Generation>,
+    /// Where its stack may grow.
+    stack: Range<u64>,
+    /// When it was written last.
+    written: Instant,
+}
+
+/// A leaf that was written.
+#[derive(Clone, Debug)]
+struct Leaf {
+    /// Its offset from the start of the table.
+    place: u64,
+    marks: Vec<u8>,
+}
+
+/// What there is to hide.
+#[derive(Debug, Default)]
+struct Secret {
+    ranges: Vec<Range<u64>>,
+    bytes: Vec<u64>,
+}
+
+impl Hidden {
+    /// The one that has just been mapped at an address, all zeros.
+    pub(crate) fn new(base: u64, mappings: &[Mapping], stack_limit: u64) -> Hidden {
+        let stack = mappings.iter().find(|mapping| mapping.label.as_deref() == Some("[stack]"));
+        let stack = stack.map_or(0..0, |stack| {
+            stack.end.saturating_sub(stack_limit.min(STACK)).min(stack.start)..stack.start
+        });
+        Hidden { base, leaves: BTreeMap::new(), version: 0, shows: None, stack, written: Instant::now() }
+    }
+
+    /// That of a child whose memory was copied from this one's, perhaps while the table was being written.
+    pub(crate) fn copy(&self) -> Hidden {
+        let mut copy = self.clone();
+        if self.written.elapsed() < RECENTLY {
+            copy.leaves.values_mut().for_each(|leaf| leaf.marks.fill(UNKNOWN));
+        }
+        copy.shows = None;
+        copy
+    }
+
+    /// Where it is: its address and size.
+    pub(crate) fn mapped(&self) -> (u64, u64) {
+        (self.base, SIZE)
+    }
+
+    /// Writes what is to be hidden.
+    fn write(&mut self, memory: &Memory, mut secret: Secret) -> io::Result<()> {
+        secret.fit();
+        self.write_marks(memory, &secret)?;
+        let next = self.version.wrapping_add(1);
+        let list = u64::from(next & 1);
+        let place = self.base + LIST + list * LIST_SIZE;
+        let ranges: Vec<u8> = secret
+            .ranges
+            .iter()
+            .flat_map(|range| [range.start, range.end])
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        let bytes: Vec<u8> = secret.bytes.iter().flat_map(|byte| byte.to_le_bytes()).collect();
+        memory.poke(place, &ranges)?;
+        memory.poke(place + LIST_BYTES, &bytes)?;
+        let field =
+            |offset: usize, value: u32| memory.poke(self.base + LISTS + offset as u64, &value.to_le_bytes());
+        let of_list = size_of::<u32>() * list as usize;
+        field(offset_of!(Lists, ranges) + of_list, secret.ranges.len() as u32)?;
+        field(offset_of!(Lists, bytes) + of_list, secret.bytes.len() as u32)?;
+        if self.version == 0 {
+            let stack: Vec<u8> =
+                [self.stack.start, self.stack.end].into_iter().flat_map(u64::to_le_bytes).collect();
+            memory.poke(self.base + LISTS + offset_of!(Lists, stack) as u64, &stack)?;
+        }
+        // Whoever reads the list that held until now finds out that it does not any more.
+        field(offset_of!(Lists, version), next)?;
+        self.version = next;
+        self.written = Instant::now();
+        Ok(())
+    }
+
+    /// Writes the marks that are not as they were.
+    fn write_marks(&mut self, memory: &Memory, secret: &Secret) -> io::Result<()> {
+        let marks = secret.marks(&self.stack);
+        let numbers: BTreeSet<u64> = self.leaves.keys().chain(marks.keys()).copied().collect();
+        for number in numbers {
+            let clean = || vec![0; LEAF as usize];
+            let wanted = marks.get(&number).cloned().unwrap_or_else(clean);
+            let used = self.leaves.len() as u64;
+            let is_new = !self.leaves.contains_key(&number);
+            let offset = |place: u64| ((place - CLEAN) as u32).to_le_bytes();
+            let entry = self.base + number * size_of::<u32>() as u64;
+            if is_new && used >= LEAF_COUNT {
+                // All of it is looked up.
+                memory.poke(self.base + SUSPECT, &[OURS; LEAF as usize])?;
+                memory.poke(entry, &offset(SUSPECT))?;
+                continue;
+            }
+            let leaf = self
+                .leaves
+                .entry(number)
+                .or_insert_with(|| Leaf { place: LEAVES + used * LEAF, marks: clean() });
+            for (page, (new, old)) in
+                wanted.chunks(PAGE as usize).zip(leaf.marks.chunks_mut(PAGE as usize)).enumerate()
+            {
+                if new != old {
+                    memory.poke(self.base + leaf.place + page as u64 * PAGE, new)?;
+                    old.copy_from_slice(new);
+                }
+            }
+            if is_new {
+                memory.poke(entry, &offset(leaf.place))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Secret {
+    /// Brings ranges and bytes in order, and makes fewer of them where there is no room for all.
+    fn fit(&mut self) {
+        self.bytes.sort_unstable();
+        self.bytes.dedup();
+        // What has no room is not shown at all.
+        let more = self.bytes.split_off(self.bytes.len().min(BYTES as usize));
+        self.ranges.extend(more.into_iter().map(|byte| byte >> 16..(byte >> 16) + 1));
+        self.ranges.sort_unstable_by_key(|range| range.start);
+        self.ranges = joined(&self.ranges, 0);
+        let mut apart = PAGE;
+        while self.ranges.len() > RANGES as usize {
+            self.ranges = joined(&self.ranges, apart);
+            apart *= 2;
+        }
+    }
+
+    /// The marks of all pages that have one, by leaf.
+    fn marks(&self, stack: &Range<u64>) -> BTreeMap<u64, Vec<u8>> {
+        let mut leaves: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut mark = |pages: Range<u64>, mark: u8| {
+            for page in pages {
+                let number = page >> (LEAF_BITS - PAGE_BITS) & u64::from(INDEX);
+                let leaf = leaves.entry(number).or_insert_with(|| vec![0; LEAF as usize]);
+                leaf[(page & u64::from(INDEX)) as usize] |= mark;
+            }
+        };
+        let pages = |range: &Range<u64>| range.start >> PAGE_BITS..(range.end + PAGE - 1) >> PAGE_BITS;
+        for range in &self.ranges {
+            let pages = pages(range);
+            mark(pages.start.saturating_sub(1)..pages.start, BEFORE_OURS);
+            mark(pages, OURS);
+        }
+        let mut last = None;
+        for page in self.bytes.iter().map(|byte| byte >> (16 + PAGE_BITS)) {
+            if last != Some(page) {
+                mark(page.saturating_sub(1)..page, BEFORE_OURS);
+                mark(page..page + 1, OURS);
+                last = Some(page);
+            }
+        }
+        mark(pages(stack), BELOW_STACK);
+        leaves
+    }
+}
+
+/// Ranges in order as fewer: those that are at most so far apart become one.
+fn joined(ranges: &[Range<u64>], apart: u64) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges.iter().filter(|range| !range.is_empty()) {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(apart) => last.end = last.end.max(range.end),
+            _ => joined.push(range.clone()),
+        }
+    }
+    joined
+}
+
+impl Space {
+    /// Writes the table of what handlers do not see, if there is one: with the changes that are about to be made.
+    pub(crate) fn hide(&mut self, more: impl IntoIterator<Item = Change>) -> io::Result<()> {
+        if self.hidden.is_none() {
+            return Ok(());
+        }
+        let mut secret = Secret::default();
+        secret.ranges.extend(self.each_ours().map(|(start, size)| start..start + size));
+        let Some(mut hidden) = self.hidden.take() else { return Ok(()) };
+        let bytes = &mut secret.bytes;
+        let mut add = |change: &Change| {
+            let both = change.original().iter().zip(change.written()).enumerate();
+            let differ = both.filter(|(_, (original, written))| original != written);
+            bytes.extend(differ.map(|(place, (&original, &written))| {
+                changed_byte(change.address() + place as u64, original, written)
+            }));
+        };
+        self.sites.values().for_each(|armed| armed.each_change(&mut add));
+        more.into_iter().for_each(|change| add(&change));
+        let written = hidden.write(&self.code.memory, secret);
+        hidden.shows = Some(self.generation);
+        self.hidden = Some(hidden);
+        written
+    }
+
+    /// Whether the table of what handlers do not see is as old as the last change of the sites.
+    fn hides_what_was(&self) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| hidden.shows != Some(self.generation))
+    }
+
+    /// The first of some addresses at which there is nothing for handlers: memory of ours.
+    pub(crate) fn first_hidden(&self, address: u64, length: usize) -> Option<u64> {
+        let end = address.saturating_add(length as u64);
+        let meets = |&(start, size): &(u64, u64)| start < end && address < start + size;
+        self.each_ours().filter(meets).map(|(start, _)| start.max(address)).min()
+    }
+
+    /// Whether probes have changed code in the page of an address: handlers do not write there.
+    pub(crate) fn is_probed_page(&self, address: u64) -> bool {
+        let page = address & !(PAGE - 1)..(address | (PAGE - 1)).saturating_add(1);
+        let mut is_probed = false;
+        crate::site::each_change_near(&self.sites, page.clone(), |change| {
+            let end = change.address() + change.original().len() as u64;
+            is_probed |= change.address() < page.end && page.start < end;
+        });
+        is_probed
+    }
+}
+
+impl Tracer<'_> {
+    /// Chooses a place for the table, where handlers of these sites access memory and there is none.
+    pub(super) fn choose_hidden(
+        &self,
+        tid: i32,
+        mappings: &[Mapping],
+        sites: &[Planned],
+        known: &mut Basis,
+        draft: &mut Draft,
+    ) -> Result<(), String> {
+        let Some(ground) = known.ground.as_ref().filter(|ground| ground.hidden == 0) else { return Ok(()) };
+        let mut programs = BTreeSet::new();
+        for wanted in sites.iter().flat_map(|site| &site.0.uses) {
+            if let Use::Probe { program, .. } = *wanted {
+                programs.insert(program);
+            }
+        }
+        let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
+        if !programs.into_iter().any(|number| accesses_memory(code(number), Word::W8.bytes())) {
+            return Ok(());
+        }
+        let mut taken = mappings.to_vec();
+        // What will be mapped: contexts and rings perhaps later.
+        taken.extend(ground.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)));
+        let reserved = known.taken(tid, &[]).into_iter();
+        taken.extend(reserved.map(|(start, end, _)| Mapping::anonymous(start, end, None)));
+        let gaps = process::low_gaps(&taken, process::heap_start(tid));
+        let is_low = mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW_END);
+        let places = process::low_places(&gaps, SIZE, PAGE);
+        let place = if is_low { places.iter().max() } else { places.first() };
+        let place = *place.ok_or("the process has no room below 2 GiB")?;
+        known.reserve(place, SIZE);
+        if let Some(ground) = &mut known.ground {
+            ground.hidden = place;
+        }
+        draft.hidden = Some(place);
+        Ok(())
+    }
+
+    /// Maps it there.
+    pub(super) fn map_hidden(&mut self, number: u32, thread: Stopped, stop: Stop, base: u64) -> Called<()> {
+        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &[(base, SIZE)])?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            if mapped.is_ok() {
+                let mappings = process::maps(thread.tid()).unwrap_or_default();
+                let limit = process::stack_limit(thread.tid());
+                space.hidden = Some(Hidden::new(base, &mappings, limit));
+                space.mappings += 1;
+            }
+            if let Some(ground) = &mut space.ground {
+                ground.hidden = if mapped.is_ok() { base } else { 0 };
+            }
+        }
+        Ok((thread, stop, mapped))
+    }
+
+    /// The tables that show how the sites were are written anew.
+    pub(crate) fn hide_again(&mut self) {
+        for space in self.spaces.values_mut().filter(|space| space.hides_what_was()) {
+            // It fails only if the process is gone.
+            let _ = space.hide([]);
+        }
+    }
+}
+
+/// Whether a program's code accesses the memory of the process.
+pub(crate) fn accesses_memory(code: &[u8], word: usize) -> bool {
+    const ACCESSES: [Op; 12] = [
+        Op::PushMem8,
+        Op::PushMem16,
+        Op::PushMem32,
+        Op::PushMem64,
+        Op::PopMem8,
+        Op::PopMem16,
+        Op::PopMem32,
+        Op::PopMem64,
+        Op::Vfyr,
+        Op::Vfyrw,
+        Op::LogStr,
+        Op::LogMrf,
+    ];
+    has(code, word, &ACCESSES)
+}

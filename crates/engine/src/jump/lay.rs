@@ -1,0 +1,329 @@
+//! The memory that a ground says is mapped in a process, and given to its children.
+//!
+//! Contexts and rings are mapped when the first handler is armed that works in a context. A forked child has its parent's contexts,
+//! all zeros, and none of its rings: its hits that need a context are missed until it is given rings of its own, which is before it
+//! runs, as long as the tracer lives.
+
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+
+use agent::image::{Settings, image};
+use agent::layout::PAGE;
+use process::{Caller, Error, Memory, Step, Stop, Stopped};
+
+use super::cells::{Cells, READER};
+use super::ground::Ground;
+use super::rings::Rings;
+use super::shared::within_limits;
+use super::who::Who;
+use crate::mapping::Called;
+use crate::observer::Note;
+use crate::tracer::Tracer;
+
+/// What is read and written.
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+impl Tracer<'_> {
+    /// Maps what of a chosen ground is not mapped yet, all of it or nothing. The reason why not is in the result; the space keeps it,
+    /// unless a place was taken meanwhile: then the ground is to be chosen anew.
+    pub(crate) fn map_ground(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        ground: &Ground,
+    ) -> Called<()> {
+        let cells = self.cells.as_ref().map_or(0, Cells::used);
+        let (thread, stop, made) = self.lay_ground(number, thread, stop, ground)?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            match &made {
+                Ok(()) => {
+                    if space.ground.is_none() {
+                        space.mappings += ground.mapped(cells).len();
+                        space.cells = cells;
+                    }
+                    space.ground = Some(ground.clone());
+                }
+                Err(Failed::Taken(_)) => {}
+                Err(Failed::For(reason)) if space.ground.is_none() => space.groundless = Some(reason.clone()),
+                Err(Failed::For(reason)) => space.ringless = Some(reason.clone()),
+            }
+        }
+        let reason = |failed| match failed {
+            Failed::Taken(reason) | Failed::For(reason) => reason,
+        };
+        Ok((thread, stop, made.map_err(reason)))
+    }
+
+    /// Maps it.
+    fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
+        let tid = thread.tid();
+        let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
+        let mappings = match process::maps(tid) {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
+        };
+        let mut entrance = None;
+        // Its first calls give the process its guard, by which it makes the others.
+        let (thread, stop, allowed) = self.with_calls(number, thread, stop, &mappings, |thread, it| {
+            entrance = Some(it);
+            Ok((thread, Stop::Other))
+        })?;
+        let entrance = match allowed.map(|()| entrance) {
+            Ok(Some(entrance)) => entrance,
+            Ok(None) => return Ok((thread, stop, failed("the process is gone"))),
+            Err(reason) => return Ok((thread, stop, Err(Failed::For(reason)))),
+        };
+        let caller = match Caller::begin(thread, stop, entrance) {
+            Ok(caller) => caller,
+            Err((_, error)) if error.is_gone() => return Err(error),
+            Err((thread, error)) => return Ok((thread, Stop::Other, failed(&error.to_string()))),
+        };
+        let Some(space) = self.spaces.get(&number) else { return ended(caller, failed("it is gone")) };
+        let mut mapped = Vec::new();
+        let (mut caller, mut result) = (caller, Ok(()));
+        if space.ground.is_none() {
+            (caller, result) = self.lay_pieces(caller, ground, &space.code.memory, &mut mapped)?;
+        }
+        let mut rings = None;
+        if result.is_ok() && ground.claims && space.rings.is_none() {
+            let (next, laid) = lay_contexts(caller, ground, space.code.process, &mut mapped)?;
+            caller = next;
+            match laid {
+                Ok(laid) => rings = Some(laid),
+                Err(error) => result = Err(error),
+            }
+        }
+        if result.is_err() {
+            for (place, size) in mapped.drain(..) {
+                caller = caller.unmap(place, size)?.0;
+            }
+        }
+        let (thread, stop) = caller.end()?;
+        if let Some(rings) = rings {
+            self.take_rings(number, rings, 3);
+        }
+        let result = result.map_err(|error| match &error {
+            Error::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
+                Failed::Taken(error.to_string())
+            }
+            _ => Failed::For(error.to_string()),
+        });
+        Ok((thread, stop, result))
+    }
+
+    /// Maps what every ground has. `mapped` is what was mapped.
+    fn lay_pieces(
+        &self,
+        mut caller: Caller,
+        ground: &Ground,
+        memory: &Memory,
+        mapped: &mut Vec<(u64, u64)>,
+    ) -> Result<Step<()>, Error> {
+        use Kind::{Own, Shared};
+        let pid = caller.thread().tid();
+        let refused = |what: &'static str| Error::Refused { what, pid, cause: io::ErrorKind::Other.into() };
+        let cells = self.cells.as_ref();
+        let Some((used, cells)) = cells.and_then(|cells| Some((cells.used(), cells.shared().descriptor()?)))
+        else {
+            return Ok((caller, Err(refused("sharing memory"))));
+        };
+        let execute = libc::PROT_READ | libc::PROT_EXEC;
+        // In the order of `mapped`.
+        let kinds = [Own(READ_WRITE), Shared, Own(execute)];
+        for ((place, size), kind) in ground.mapped(used).into_iter().zip(&kinds) {
+            let (next, done) = match kind {
+                Own(protection) => caller.map(place, size, *protection)?,
+                Shared => caller.share(cells, place, size, READ_WRITE)?,
+            };
+            caller = next;
+            if done.is_err() {
+                return Ok((caller, done));
+            }
+            mapped.push((place, size));
+        }
+        let (caller, wiped) = caller.wipe_on_fork(ground.identity, PAGE)?;
+        if wiped.is_err() {
+            return Ok((caller, wiped));
+        }
+        let reader = (ground.cells + READER as u64) as u32;
+        let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
+        let written = memory.poke(ground.code.0, &image().at(ground.code.0, settings));
+        Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
+    }
+
+    /// Maps what there is more of the cells than when the ground was laid. The result says why that cannot be.
+    pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
+        let used = self.cells.as_ref().map_or(0, Cells::used);
+        let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
+        let (base, now) = match &space.ground {
+            Some(ground) => (ground.cells, space.cells),
+            None => return Ok((thread, stop, Ok(()))),
+        };
+        // A child may be the copy of what its parent was before they grew; and the program may have unmapped them.
+        if space.code.memory.peek(base + now - 1, &mut [0]).is_err() {
+            return Ok((thread, stop, Err("what is to be counted in is not mapped any more".to_owned())));
+        }
+        if now >= used {
+            return Ok((thread, stop, Ok(())));
+        }
+        let mut grown = Ok(());
+        let done = self.with_calls(number, thread, stop, &[], |thread, entrance| {
+            // In its place, or not at all.
+            let arguments = [base, now, used, 0, 0, 0];
+            let (thread, stop, result) = thread.call(entrance, libc::SYS_mremap, arguments)?;
+            grown = result.map(drop).map_err(|cause| format!("mapping more memory to count in: {cause}"));
+            Ok((thread, stop))
+        });
+        let (thread, stop, allowed) = done?;
+        let grown = allowed.and(grown);
+        if let Some(space) = self.spaces.get_mut(&number).filter(|_| grown.is_ok()) {
+            space.cells = used;
+        }
+        Ok((thread, stop, grown))
+    }
+
+    /// A child that was forked is given rings of its own, if its parent has some. Its one thread is stopped, and has not run yet.
+    ///
+    /// # Errors
+    /// It has been killed.
+    pub(crate) fn give_rings(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
+        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let Some(number) = number else { return Ok((thread, stop)) };
+        let syscall = self.find_syscall(number, &thread, &[])?;
+        let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop)) };
+        let Some(ground) = space.ground.clone().filter(|_| space.lacks_rings) else {
+            return Ok((thread, stop));
+        };
+        let has_contexts = ground.contexts.are_mapped(&space.code.memory);
+        let pid = space.code.process;
+        let untold = |reason: String| {
+            Note::Other(format!(
+                "process {pid} has no buffers of its own, so that what its handlers would log counts as missed: {reason}"
+            ))
+        };
+        let begun = match syscall {
+            Ok(syscall) => Caller::begin(thread, stop, syscall),
+            Err(reason) => {
+                self.tell_once(untold(reason));
+                return Ok((thread, stop));
+            }
+        };
+        let caller = match begun {
+            Ok(caller) => caller,
+            Err((_, error)) if error.is_gone() => return Err(error),
+            Err((thread, error)) => {
+                self.tell_once(untold(error.to_string()));
+                return Ok((thread, Stop::Other));
+            }
+        };
+        let (caller, laid) = match has_contexts {
+            true => lay_rings(caller, &ground, pid)?,
+            // It was forked before its parent had them mapped.
+            false => lay_contexts(caller, &ground, pid, &mut Vec::new())?,
+        };
+        let (thread, stop) = caller.end()?;
+        match laid {
+            Ok(rings) => self.take_rings(number, rings, 1),
+            Err(error) => self.tell_once(untold(error.to_string())),
+        }
+        Ok((thread, stop))
+    }
+
+    /// An address space has rings, which took so many mappings.
+    fn take_rings(&mut self, number: u32, rings: Rings, mappings: usize) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let rings = Rc::new(rings);
+        let mut who = Who::of(rings.pid());
+        for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
+            who.add(tracked.identity.tid, tracked.identity.pid);
+        }
+        self.drain.add(Rc::clone(&rings), who);
+        space.lacks_rings = false;
+        space.mappings += mappings;
+        space.rings = Some(rings);
+        // It fails only if the process is gone.
+        let _ = space.hide([]);
+    }
+}
+
+/// Ends the calls of a thread for which nothing more is to be done.
+fn ended(caller: Caller, result: Result<(), Failed>) -> Laid {
+    let (thread, stop) = caller.end()?;
+    Ok((thread, stop, result))
+}
+
+/// Maps the contexts with the memory for descriptions, and their rings, in the process `owner`. `mapped` is what was mapped, if it is to be unmapped again.
+fn lay_contexts(
+    caller: Caller,
+    ground: &Ground,
+    owner: i32,
+    mapped: &mut Vec<(u64, u64)>,
+) -> Result<Step<Rings>, Error> {
+    let [(base, size), texts] = ground.claimed();
+    let (caller, done) = caller.map(texts.0, texts.1, libc::PROT_READ | libc::PROT_EXEC)?;
+    if let Err(error) = done {
+        return Ok((caller, Err(error)));
+    }
+    let (caller, done) = caller.map(base, size, READ_WRITE)?;
+    if let Err(error) = done {
+        return Ok((caller.unmap(texts.0, texts.1)?.0, Err(error)));
+    }
+    mapped.extend([(base, size), texts]);
+    let (caller, wiped) = caller.wipe_on_fork(base, size)?;
+    match wiped {
+        Ok(()) => lay_rings(caller, ground, owner),
+        Err(error) => Ok((caller, Err(error))),
+    }
+}
+
+/// Maps rings for contexts that are there, in the process `owner`, and gives them to these.
+fn lay_rings(caller: Caller, ground: &Ground, owner: i32) -> Result<Step<Rings>, Error> {
+    let pid = caller.thread().tid();
+    let refused = |cause| Error::Refused { what: "sharing memory", pid, cause };
+    let count = ground.contexts.count();
+    let size = Rings::bytes(count, ground.ring_size);
+    let (caller, made) = caller.make_memory(ground.contexts.scratch())?;
+    let (made, file) = match made {
+        Ok((made, copy)) => (made, File::from(copy)),
+        Err(error) => return Ok((caller, Err(error))),
+    };
+    if let Err(error) = within_limits(|| process::fix_size(std::os::fd::AsFd::as_fd(&file), size)) {
+        return Ok((caller.drop_memory(made)?, Err(refused(error))));
+    }
+    let (mut caller, placed) = caller.map_memory(made, size)?;
+    let place = match placed {
+        Ok(place) => place,
+        Err(error) => return Ok((caller, Err(error))),
+    };
+    let mut rings = Rings::of(&file, place, count, ground.ring_size, owner).map_err(refused);
+    if let Ok(laid) = &rings
+        && !ground.contexts.give(pid, laid)
+    {
+        rings = Err(refused(io::Error::from_raw_os_error(libc::EFAULT)));
+    }
+    if rings.is_err() {
+        caller = caller.unmap(place, size)?.0;
+    }
+    Ok((caller, rings))
+}
+
+/// Why a ground could not be laid.
+enum Failed {
+    /// One of its places was taken meanwhile.
+    Taken(String),
+    /// It never can be.
+    For(String),
+}
+
+/// As [`Called`], with the failure.
+type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;
+
+/// Memory to be mapped.
+enum Kind {
+    /// Private, with this protection.
+    Own(i32),
+    /// The cells.
+    Shared,
+}

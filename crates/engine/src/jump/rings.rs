@@ -1,0 +1,174 @@
+//! The rings of one address space: memory that the process and its tracer share, and nobody else.
+//!
+//! ```text
+//!     0               a Control for each ring
+//!     whole pages     the rings, of the same size each
+//! ```
+//!
+//! What is in it the process may have written at any moment. The tracer writes one word of each Control there, and takes back records
+//! of instructions that have faulted.
+
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use agent::layout::{ABANDONED, CONTROL, Control, PAGE, state};
+
+use super::shared::Shared;
+
+/// The rings, as the tracer sees them.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    shared: Shared,
+    count: u32,
+    /// Bytes of a ring: a power of two.
+    ring_size: u64,
+    /// Where they are in the process.
+    base: u64,
+    /// The process.
+    pid: i32,
+}
+
+/// Bytes in front of the rings.
+fn controls(count: u32) -> u64 {
+    (u64::from(count) * CONTROL).next_multiple_of(PAGE)
+}
+
+impl Rings {
+    /// Bytes of so many, and of what is in front of them.
+    pub(crate) fn bytes(count: u32, ring_size: u64) -> u64 {
+        controls(count) + u64::from(count) * ring_size
+    }
+
+    /// Those in a memory file, all zeros and of as many bytes, which is mapped at an address of a process.
+    ///
+    /// # Errors
+    /// The tracer has no addresses left.
+    pub(crate) fn of(file: &File, base: u64, count: u32, ring_size: u64, pid: i32) -> io::Result<Rings> {
+        let shared = Shared::over(file, Self::bytes(count, ring_size) as usize)?;
+        Ok(Rings { shared, count, ring_size, base, pid })
+    }
+
+    /// Rings that no process has.
+    #[cfg(test)]
+    pub(crate) fn unshared(count: u32, ring_size: u64) -> Rings {
+        let file = process::shared_memory(Self::bytes(count, ring_size)).expect("memory");
+        Rings::of(&File::from(file), 0x7000_0000_0000, count, ring_size, 0).expect("addresses")
+    }
+
+    /// The memory.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The process that has them.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of each: a power of two.
+    pub(crate) fn size(&self) -> u64 {
+        self.ring_size
+    }
+
+    /// Their address in the process, and the bytes of them all.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.base, self.shared.size() as u64)
+    }
+
+    /// Where a ring is in the memory.
+    pub(crate) fn offset(&self, number: u32) -> usize {
+        (controls(self.count) + u64::from(number) * self.ring_size) as usize
+    }
+
+    /// The address of a ring in the process.
+    pub(crate) fn address(&self, number: u32) -> u64 {
+        self.base + self.offset(number) as u64
+    }
+
+    /// The address of its [`Control`] in the process.
+    pub(crate) fn control_address(&self, number: u32) -> u64 {
+        self.base + u64::from(number) * CONTROL
+    }
+
+    fn word(&self, number: u32, field: usize) -> Option<&AtomicU64> {
+        let offset = (number < self.count).then(|| number as usize * CONTROL as usize + field);
+        self.shared.words(offset?, 1).first()
+    }
+
+    /// Bytes that were ever put into a ring, as the process says.
+    pub(crate) fn head(&self, number: u32) -> u64 {
+        self.word(number, offset_of!(Control, head)).map_or(0, |head| head.load(Ordering::Acquire))
+    }
+
+    /// Tells the process how many bytes were ever taken out of a ring, or that none will be: ABANDONED.
+    pub(crate) fn tell(&self, number: u32, tail: u64) {
+        if let Some(word) = self.word(number, offset_of!(Control, tail)) {
+            word.store(tail, Ordering::Release);
+        }
+    }
+
+    /// Nobody reads any more, or not before long: who waits for room in a ring goes on, and its record is dropped.
+    pub(crate) fn abandon(&self) {
+        (0..self.count).for_each(|number| self.tell(number, ABANDONED));
+    }
+
+    /// The record whose state is at an address of the process is dropped, if it waits for its instruction.
+    pub(crate) fn drop_record(&self, address: u64) {
+        let rings = controls(self.count)..self.shared.size() as u64;
+        let offset = address.checked_sub(self.base).filter(|offset| rings.contains(offset));
+        if let Some(word) = offset.and_then(|offset| self.shared.half(offset as usize)) {
+            let _ =
+                word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Has a process put so many bytes into a ring.
+    #[cfg(test)]
+    pub(crate) fn set_head(&self, number: u32, head: u64) {
+        let word = self.word(number, offset_of!(Control, head)).expect("it is there");
+        word.store(head, Ordering::Release);
+    }
+
+    /// What the process was told.
+    #[cfg(test)]
+    pub(crate) fn told(&self, number: u32) -> u64 {
+        self.word(number, offset_of!(Control, tail)).expect("it is there").load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        // A process that still has them, since it could not be stopped, waits for nobody.
+        self.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::layout::LEAST_RING;
+
+    #[test]
+    fn only_what_waits_in_a_ring_is_dropped() {
+        let rings = Rings::unshared(3, LEAST_RING);
+        let word = |offset: usize| rings.shared().half(offset).expect("it is there");
+        word(rings.offset(1)).store(state::TENTATIVE, Ordering::Relaxed);
+        word(0).store(state::TENTATIVE, Ordering::Relaxed);
+        let (base, size) = rings.place();
+        for address in [base, base - 8, base + size, rings.address(1) + 2, 0, u64::MAX, rings.address(1)] {
+            rings.drop_record(address);
+        }
+        assert_eq!(word(rings.offset(1)).load(Ordering::Relaxed), state::DROPPED);
+        assert_eq!(word(0).load(Ordering::Relaxed), state::TENTATIVE, "that is no ring");
+        word(rings.offset(2)).store(state::COMMITTED, Ordering::Relaxed);
+        rings.drop_record(rings.address(2));
+        assert_eq!(word(rings.offset(2)).load(Ordering::Relaxed), state::COMMITTED);
+    }
+}

@@ -1,0 +1,184 @@
+//! Text of others - names of symbols, files, threads and sections, program text - as it may stand in a message, a table or a file.
+//!
+//! A terminal obeys what it is sent. A name may hold an escape sequence that clears the screen, sets the window's title or makes the terminal
+//! answer with a command; a line break that begins a line of its own; a mark that turns the direction of what follows; or characters without
+//! width that hide a part. Whoever is probed chooses such names. So:
+//!
+//! * where foreign text is put into a line, it goes through [`text`], [`bytes`] or [`path`]: one line comes out, in which everything can be seen;
+//! * where a whole message is written, it goes through [`lines`], which leaves line breaks and tabs: what was forgotten before does no harm.
+//!
+//! | what | comes out as |
+//! |---|---|
+//! | control characters of ASCII, DEL | `\x1b` |
+//! | those above (C1), marks of direction, characters without width, separators of lines | `\u{202e}` |
+//! | bytes that are no UTF-8 | `\xff` |
+//!
+//! * Lines of a program that a message shows, with marks below them, keep their columns: [`laid_out`].
+//!
+//! All else stays, also a backslash: this is to be read by people. A form that has escapes of its own (JSON, HTML) uses these, for what [`is_plain`] refuses.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Whether a character can be seen, and does nothing but stand there.
+#[inline]
+pub fn is_plain(character: char) -> bool {
+    match character {
+        ' '..='~' => true,
+        '\0'..='\u{9f}' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => false,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => false,
+        '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' => false,
+        '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => false,
+        '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
+        // What nobody but who made the font knows.
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'.. => false,
+        _ => true,
+    }
+}
+
+/// Foreign text in a line.
+pub fn text(text: &str) -> Cow<'_, str> {
+    match text.chars().all(is_plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(Shown(text.as_bytes()).to_string()),
+    }
+}
+
+/// A message, which may have several lines. What is foreign in it has been through [`text`] as a rule.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    let stays = |character: char| is_plain(character) || matches!(character, '\n' | '\t');
+    if text.chars().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match stays(character) {
+            true => shown.push(character),
+            false => escape(character, &mut shown),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A message that was laid out in columns, with lines of foreign text in it, and perhaps colours. What is not plain becomes one sign, so that what
+/// stands below still points to what it means.
+pub fn laid_out(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let length = match colour(rest) {
+            0 => character.len_utf8(),
+            length => length,
+        };
+        match length > 1 && character == '\x1b' || is_plain(character) || matches!(character, '\n' | '\t') {
+            true => shown.push_str(&rest[..length]),
+            false => shown.push(char::REPLACEMENT_CHARACTER),
+        }
+        rest = &rest[length..];
+    }
+    shown
+}
+
+/// Bytes of the sequence for a colour that a text begins with.
+fn colour(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
+    let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+    if rest[digits..].starts_with('m') { digits + 3 } else { 0 }
+}
+
+/// Foreign bytes in a line, as text.
+pub fn bytes(bytes: &[u8]) -> impl Display {
+    Shown(bytes)
+}
+
+/// A path in a line.
+pub fn path(path: &Path) -> impl Display {
+    Shown(path.as_os_str().as_bytes())
+}
+
+/// Foreign text that is written escaped.
+struct Shown<'a>(&'a [u8]);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut shown = String::with_capacity(self.0.len());
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                match is_plain(character) {
+                    true => shown.push(character),
+                    false => escape(character, &mut shown),
+                }
+            }
+            for byte in chunk.invalid() {
+                // Writing to a string cannot fail.
+                let _ = write!(shown, "\\x{byte:02x}");
+            }
+        }
+        // As text is padded.
+        f.pad(&shown)
+    }
+}
+
+/// Appends a character that is not plain.
+fn escape(character: char, shown: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = match character {
+        '\0'..='\x7f' => write!(shown, "\\x{:02x}", character as u32),
+        _ => write!(shown, "\\u{{{:x}}}", character as u32),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_seen() {
+        let hostile =
+            "a\x1b]0;title\x07\r\nb\tc\x7f\u{9b}31m\u{202e}d\u{200b}e\u{2066}\u{feff}\u{2028}\u{e0041}";
+        let shown = r"a\x1b]0;title\x07\x0d\x0ab\x09c\x7f\u{9b}31m\u{202e}d\u{200b}e\u{2066}\u{feff}\u{2028}\u{e0041}";
+        assert_eq!(text(hostile), shown);
+        assert_eq!(bytes(hostile.as_bytes()).to_string(), shown);
+        assert_eq!(lines("a\tb\r\nc\x1b[2J\n"), "a\tb\\x0d\nc\\x1b[2J\n");
+    }
+
+    #[test]
+    fn what_is_text_stays_text() {
+        for plain in
+            ["", "malloc@@GLIBC_2.2.5", "naïve Ümläut 変数 عربي 🦀", r"C:\path", "operator<<(int, char)"]
+        {
+            assert!(matches!(text(plain), Cow::Borrowed(same) if same == plain));
+            assert!(matches!(lines(plain), Cow::Borrowed(same) if same == plain));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_seen_and_paths_are_padded_like_text() {
+        assert_eq!(bytes(b"ab\xff\xc3(\xe2\x82").to_string(), r"ab\xff\xc3(\xe2\x82");
+        let name = Path::new(OsStr::from_bytes(b"\xfe/x"));
+        assert_eq!(format!("{:>8}|{:<8}|", path(name), path(name)), r"  \xfe/x|\xfe/x  |");
+    }
+
+    #[test]
+    fn what_is_laid_out_keeps_its_columns_and_colours() {
+        let message = "\x1b[1m\x1b[38;5;9merror\x1b[0m: x\n1 | \u{9b}31m\u{202e}\t\x1b[2J\x1b\x1b]0;a\x07\n  |     ^\x1b[1";
+        let shown = "\x1b[1m\x1b[38;5;9merror\x1b[0m: x\n1 | \u{fffd}31m\u{fffd}\t\u{fffd}[2J\u{fffd}\u{fffd}]0;a\u{fffd}\n  |     ^\u{fffd}[1";
+        assert_eq!(laid_out(message), shown);
+    }
+
+    /// Whatever comes in: what comes out is plain, and coming in again it stays.
+    #[test]
+    fn every_character_comes_out_plain() {
+        for character in (0..=0x10ffff).filter_map(char::from_u32) {
+            let one = character.to_string();
+            let shown = text(&one);
+            assert!(shown.chars().all(is_plain), "{shown:?}");
+            assert_eq!(text(&shown), shown);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory that a process makes and its tracer has, too.
+//!
+//! Where nobody but one process and its tracer is to have memory, the process makes it, and the tracer takes a copy of the descriptor: four
+//! calls in all, for each child that is born.
+//!
+//! ```text
+//!     memfd_create            the process's; its name is written to a place that the tracer has mapped there
+//!     pidfd_getfd             the tracer's copy
+//!     ftruncate, F_ADD_SEALS  by the tracer: nobody can make it smaller, and what the tracer maps stays there
+//!     mmap, madvise           the process's: shared, and not there in a forked child
+//!     close                   the process's
+//! ```
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::c_int;
+
+use crate::caller::Step;
+use crate::{Caller, Error};
+
+/// The name, as the process's list of mappings shows it.
+const NAME: &[u8] = b"dprobes\0";
+
+/// Gives memory that a process has made its size, for good: `size` bytes of zeros.
+///
+/// # Errors
+/// It is something else, or the kernel has no memory left.
+pub fn fix_size(memory: BorrowedFd<'_>, size: u64) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    let memory = memory.as_raw_fd();
+    // SAFETY: system calls on integers.
+    let done = unsafe {
+        libc::ftruncate(memory, size as libc::off_t) == 0
+            && libc::fcntl(memory, libc::F_ADD_SEALS, seals) == 0
+    };
+    if !done {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeros are a stat, which the call fills in.
+    let length = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(memory, &mut stat) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.st_size
+    };
+    // Somebody else who has the process's descriptors may have been faster.
+    if u64::try_from(length) == Ok(size) { Ok(()) } else { Err(io::Error::other("its size was changed")) }
+}
+
+impl Caller {
+    /// Closes a memory file of the process that is not wanted.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn drop_memory(self, made: c_int) -> Result<Caller, Error> {
+        self.close(made)
+    }
+
+    /// Has the process make a memory file of no size: its descriptor in the process, and a copy. `scratch` is the address of 8 bytes
+    /// that the process may write and that mean nothing.
+    ///
+    /// # Errors
+    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make the call.
+    pub fn make_memory(self, scratch: u64) -> Result<Step<(c_int, OwnedFd)>, Error> {
+        if let Err(error) = self.write(scratch, NAME) {
+            return Ok((self, Err(error)));
+        }
+        let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        let arguments = [scratch, flags, 0, 0, 0, 0];
+        let (caller, made) = self.call("memfd_create", libc::SYS_memfd_create, arguments)?;
+        let made = match made {
+            Ok(made) => made as c_int,
+            Err(error) => return Ok((caller, Err(error))),
+        };
+        match caller.copy_of(made) {
+            Ok(copy) => Ok((caller, Ok((made, copy)))),
+            Err(error) => Ok((caller.close(made)?, Err(error))),
+        }
+    }
+
+    /// Maps a memory file of the process ([`Caller::make_memory`]), shared, to be read and written, and not in forked children: where
+    /// the kernel chooses. Then closes the process's descriptor, in any case.
+    ///
+    /// # Errors
+    /// The thread has been killed; or, in the result, the process has no addresses left.
+    pub fn map_memory(self, made: c_int, size: u64) -> Result<Step<u64>, Error> {
+        let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as u64;
+        let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let arguments = [0, size, protection, flags, made as u64, 0];
+        let (mut caller, mut result) = self.call("mmap", libc::SYS_mmap, arguments)?;
+        if let Ok(place) = result {
+            let arguments = [place, size, libc::MADV_DONTFORK as u64, 0, 0, 0];
+            let (next, kept) = caller.call("madvise", libc::SYS_madvise, arguments)?;
+            caller = next;
+            if let Err(error) = kept {
+                caller = caller.unmap(place, size)?.0;
+                result = Err(error);
+            }
+        }
+        Ok((caller.close(made)?, result))
+    }
+}

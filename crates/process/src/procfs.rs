@@ -1,0 +1,73 @@
+//! Reading the small files of /proc, of which each event in a process's life needs some.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Bytes that are asked for at once: more than nearly all of these files have.
+const ROOM: usize = 4096;
+
+/// The content of a file that the kernel writes as one piece: `status`, `stat`, `statm`, `comm`, `auxv`. Such a file has no size that could be
+/// asked for; it is at its end when less is read than was asked for. That is one call, where reading on until there is nothing
+/// more is a dozen.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read_piece(path: &str) -> io::Result<Vec<u8>> {
+    read_all(File::open(path)?, ROOM)
+}
+
+fn read_all(mut file: impl Read, room: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; room];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut bytes[filled..]) {
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if filled < bytes.len() {
+            bytes.truncate(filled);
+            return Ok(bytes);
+        }
+        bytes.resize(2 * filled, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the calls.
+    struct Counted<'a>(&'a [u8], &'a mut u32);
+
+    impl Read for Counted<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            *self.1 += 1;
+            self.0.read(into)
+        }
+    }
+
+    #[test]
+    fn all_is_read_in_as_few_calls_as_can_be() {
+        for (length, expected) in [(0, 1), (15, 1), (16, 2), (31, 2), (32, 3), (100, 4)] {
+            let text: Vec<u8> = (0..length).collect();
+            let mut calls = 0;
+            let read = read_all(Counted(&text, &mut calls), 16).expect("memory can be read");
+            assert_eq!((read, calls), (text, expected), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn the_kernels_files_are_read_to_their_ends() {
+        let own = |name: &str| format!("/proc/self/{name}");
+        let status = read_piece(&own("status")).expect("a process has a status");
+        assert!(
+            status.starts_with(b"Name:") && status.ends_with(b"\n"),
+            "{}",
+            String::from_utf8_lossy(&status)
+        );
+        assert_eq!(std::fs::read(own("auxv")).ok(), read_piece(&own("auxv")).ok());
+        assert_eq!(std::fs::read(own("comm")).ok(), read_piece(&own("comm")).ok());
+        assert!(read_piece("/proc/self/nothing").is_err());
+    }
+}

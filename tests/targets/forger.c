@@ -1,0 +1,146 @@
+/* build: -O2 -pthread
+ *
+ * A process that writes into its own rings whatever it likes, while a child of it does what it should.
+ *   forger MODE BYTES     BYTES: of a ring, as the tracer was told
+ * MODE: big (records as large as the ring), random (random words anywhere), heads (numbers of bytes that were put in), records
+ * (records of random parts), tids (records of threads that are others' or nobody's), times (records of any time).
+ * Prints "ready", and after a line "child PID" and "done", when the child has called `forger_work` 2000 times; ends after another. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+struct control {
+    _Alignas(64) uint64_t head;
+    _Alignas(64) uint64_t tail;
+};
+
+struct header {
+    uint32_t state, size;
+    uint64_t time;
+    uint32_t probe, cpu, pid, tid, major, minor;
+    uint64_t rsp, site;
+    uint32_t log, trace;
+};
+
+static volatile long sink;
+static volatile int over;
+static uint64_t seed = 88172645463325252ull;
+static const char *mode;
+static uint64_t ring_size;
+
+static uint64_t random_word(void) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static int is(const char *name) { return !strcmp(mode, name); }
+
+__attribute__((noinline, noclone)) long forger_work(long a) {
+    sink += a;
+    return sink;
+}
+
+/* Fills a ring that is empty. */
+static void forge(struct control *control, uint8_t *ring) {
+    uint64_t tail = __atomic_load_n(&control->tail, __ATOMIC_ACQUIRE), at = tail;
+    if (is("heads")) {
+        control->head = random_word() % 3 ? control->head + (random_word() % ring_size & ~7ull) : random_word();
+        return;
+    }
+    if (__atomic_load_n(&control->head, __ATOMIC_ACQUIRE) != tail) return;
+    for (int n = 0; n < (is("big") ? 1 : 2000); n++) {
+        uint64_t offset = at & (ring_size - 1), room = ring_size - offset;
+        uint32_t log = is("big") ? (room - sizeof(struct header)) & ~7ull : 8;
+        uint32_t size = sizeof(struct header) + log;
+        if (size > room || at + size > tail + ring_size) break;
+        int any = is("records");
+        struct header *header = (struct header *)(ring + offset);
+        *header = (struct header){
+            .size = size,
+            .time = is("times") ? random_word() >> random_word() % 64 : __rdtsc(),
+            .cpu = any ? random_word() : 0,
+            .pid = any ? random_word() : (uint32_t)getpid(),
+            .tid = any || is("tids") ? random_word() % 4000000 : (uint32_t)getpid(),
+            .major = 9,
+            .probe = any ? random_word() % 3 : 0,
+            .site = any ? random_word() : (uint64_t)forger_work,
+            .log = any && n % 8 == 0 ? ~0u : log,
+            .trace = any && n % 8 == 0 ? 8 : 0,
+        };
+        __atomic_store_n(&header->state, 1, __ATOMIC_RELEASE);
+        at += size;
+    }
+    __atomic_store_n(&control->head, at, __ATOMIC_RELEASE);
+}
+
+/* Does its worst to what it has in common with the tracer above 4 GiB: the rings. */
+static void once(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long start, end;
+        if (sscanf(line, "%lx-%lx rw-s", &start, &end) != 2 || !strstr(line, "memfd:dprobes") || start >> 32 == 0) continue;
+        if (is("random")) {
+            for (int i = 0; i < 20000; i++) {
+                uint64_t words = (i % 4 ? 8192 : end - start) / 8;
+                ((volatile uint64_t *)start)[random_word() % words] = i % 3 ? random_word() : random_word() % 5;
+            }
+            continue;
+        }
+        uint64_t count = (end - start) / ring_size;
+        for (uint64_t i = 0; i < count; i++) {
+            forge((struct control *)start + i, (uint8_t *)end - (count - i) * ring_size);
+        }
+    }
+    if (maps) fclose(maps);
+}
+
+static void *hit(void *unused) {
+    while (!over) {
+        for (int i = 0; i < 100; i++) forger_work(-1);
+        usleep(200);
+    }
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    char line[80];
+    if (argc != 3) return 1;
+    mode = argv[1];
+    ring_size = strtoull(argv[2], NULL, 10);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    puts("ready");
+    if (!fgets(line, sizeof line, stdin)) return 2;
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 2000; i++) {
+            forger_work(0x1000 + i);
+            if (i % 20 == 0) usleep(1000);
+        }
+        _exit(0);
+    }
+    printf("child %d\n", child);
+    // Where what it writes are records, no handler writes beside it: the two would make nonsense of each other's.
+    int with_hits = !is("tids") && !is("times");
+    pthread_t thread;
+    if (with_hits) pthread_create(&thread, NULL, hit, NULL);
+    int status = 1;
+    time_t start = time(NULL);
+    while (waitpid(child, &status, WNOHANG) == 0 || time(NULL) < start + 1) {
+        once();
+        usleep(500);
+    }
+    over = 1;
+    if (with_hits) pthread_join(thread, NULL);
+    puts("done");
+    return !fgets(line, sizeof line, stdin);
+}
