@@ -2,6 +2,7 @@
 
 mod support;
 
+use agent::hidden::{BEFORE_OURS, BELOW_STACK, OURS, PAGE_BITS};
 use agent::layout::Registers as Shared;
 use dprobes_jit::{Handler, Limits, Variable, compile};
 use proptest::collection::vec;
@@ -11,7 +12,8 @@ use support::arena::Arena;
 use support::interpreter::{LEFT, Native};
 use support::native::{Registers, enter, exclusive};
 use support::programs::{
-    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory_bytes, traces,
+    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
+    memory_bytes, traces,
 };
 use vm::{End, Op, Program, State, Word};
 
@@ -34,6 +36,8 @@ struct Start {
     known: bool,
     /// Whether it is the last run that `maxhits` allows.
     last: bool,
+    /// The mark of the memory's pages: what is not 0 leaves, or looks further.
+    mark: u8,
     excpt_log: usize,
     autostacktrace: bool,
 }
@@ -51,7 +55,8 @@ fn start() -> impl Strategy<Value = Start> {
         proptest::array::uniform16(interesting()),
     );
     let memory = vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], MEMORY);
-    let site = (any::<u64>(), any::<[bool; 5]>());
+    let mark = prop_oneof![12 => Just(0), 1 => Just(OURS), 1 => Just(BEFORE_OURS), 1 => Just(BELOW_STACK)];
+    let site = (any::<u64>(), any::<[bool; 5]>(), mark);
     (lines(), limits, words, memory, site).prop_map(|(lines, limits, words, memory, site)| Start {
         lines,
         jmpmax: limits.0.0,
@@ -68,6 +73,7 @@ fn start() -> impl Strategy<Value = Start> {
         rdpid: site.1[2],
         known: site.1[3],
         last: site.1[4],
+        mark: site.2,
         excpt_log: limits.3.0,
         autostacktrace: limits.3.1,
     })
@@ -102,6 +108,9 @@ impl Start {
         arena.clear_code();
         // What a case before this one left that failed.
         arena.forget();
+        for page in 0..3 {
+            arena.mark(memory() + (page << PAGE_BITS), self.mark);
+        }
         let counted = [(Variable::Local(LOCALS as u16 - 1), arena.counter())];
         let mut environment = arena.environment();
         // Only where nothing may read it.
@@ -252,7 +261,7 @@ fn all_agree() {
     stay();
     let mut arena = Arena::new();
     arena.mark_pages();
-    let cases = std::env::var("JIT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(2500);
+    let cases = std::env::var("JIT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(3000);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let (mut left, mut whole) = (0, 0);
