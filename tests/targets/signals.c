@@ -6,6 +6,8 @@
  *   signals CALLS        handler on the thread's stack
  *   signals CALLS alt    handler on an alternate stack
  *   signals CALLS quiet  no timer
+ *   signals CALLS any N  as the first, a signal every N microseconds
+ *   signals CALLS alt N  as the second, a signal every N microseconds
  * Probe points: signals_push (first instruction, a push), signals_rip (a rip-relative instruction), signals_string (a
  * rep movsb), signals_syscall (a system call), signals_ret (the return) - each runs once per call - and
  * signals_handler, which runs once per signal. Prints "calls N signals N outside N sum ok|wrong". */
@@ -137,7 +139,8 @@ int main(int argc, char **argv) {
         action.sa_flags |= SA_ONSTACK;
     }
     if (sigaction(SIGALRM, &action, NULL)) return 2;
-    struct itimerval every = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    int pause = argc > 3 ? atoi(argv[3]) : 200;
+    struct itimerval every = {{0, pause}, {0, pause}}, never = {{0, 0}, {0, 0}};
     int quiet = argc > 2 && !strcmp(argv[2], "quiet");
     if (!quiet && setitimer(ITIMER_REAL, &every, NULL)) return 2;
     uint64_t sum = 0, expected = 0;
