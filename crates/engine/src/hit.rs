@@ -72,6 +72,7 @@ impl Tracer<'_> {
             self.drop_records(waiting.records);
         }
         let segments = registers;
+        let again = again.or_else(|| self.come_back_elsewhere(tid, address, &registers));
         let records = match again {
             Some(waiting) => waiting.records,
             None => self.run_handlers(&thread, address, word, &mut registers),

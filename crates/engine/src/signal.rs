@@ -135,11 +135,39 @@ impl Tracer<'_> {
         } else if !armed {
             // The thread will execute it at its own place, where nothing tells of it any more.
             self.commit(waiting.records);
-        } else if let Some(tracked) = self.threads.get_mut(&tid)
-            && let Some(forgotten) = tracked.interrupt(waiting)
-        {
-            self.drop_records(forgotten.records);
+        } else if let Some(tracked) = self.threads.get_mut(&tid) {
+            if let Some(space) = tracked.space.and_then(|space| self.spaces.get_mut(&space)) {
+                space.interrupted.insert(tid);
+            }
+            if let Some(forgotten) = tracked.interrupt(waiting) {
+                self.drop_records(forgotten.records);
+            }
         }
+    }
+
+    /// The interrupted instruction of another thread, if it is this that a thread comes to: where stacks go from thread to thread (Go
+    /// moves a goroutine on by a signal), what a signal interrupted goes on by any of them.
+    pub(crate) fn come_back_elsewhere(
+        &mut self,
+        tid: i32,
+        site: u64,
+        registers: &Registers,
+    ) -> Option<InSlot> {
+        let space = self.threads.get(&tid)?.space?;
+        let interrupted = &mut self.spaces.get_mut(&space)?.interrupted;
+        let mut found = None;
+        interrupted.retain(|tid| {
+            let tracked = self.threads.get_mut(tid).filter(|tracked| tracked.space == Some(space));
+            tracked.is_some_and(|tracked| {
+                if found.is_none()
+                    && let Some(place) = tracked.place_of(site, registers)
+                {
+                    found = Some(tracked.interrupted.remove(place));
+                }
+                !tracked.interrupted.is_empty()
+            })
+        });
+        found
     }
 
     /// A thread has stopped, by no signal: if its instruction has completed, what waited for it is written.

@@ -55,6 +55,8 @@ pub(crate) struct Space {
     pub(crate) sites: Sites,
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
+    /// Its threads that signals kept from an instruction, as far as they still are to come back to it.
+    pub(crate) interrupted: HashSet<i32>,
     pub(crate) areas: Vec<Area>,
     /// The memory that jumps need, once it is mapped.
     pub(crate) ground: Option<Ground>,
@@ -121,6 +123,7 @@ impl Space {
             members: 1,
             sites: Sites::new(),
             disarmed: HashMap::new(),
+            interrupted: HashSet::new(),
             areas: Vec::new(),
             ground: None,
             cells: 0,
@@ -179,6 +182,7 @@ impl Space {
             members: 1,
             sites,
             disarmed,
+            interrupted: HashSet::new(),
             areas: self.areas.clone(),
             ground: self.ground.clone(),
             rings: None,

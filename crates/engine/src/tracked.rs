@@ -96,18 +96,24 @@ impl Tracked {
     /// registers. What was interrupted later was abandoned by a jump out of its signal handler; it comes first
     /// in the second value.
     pub(crate) fn come_back(&mut self, site: u64, registers: &Registers) -> (Option<InSlot>, Vec<InSlot>) {
-        let found = self.interrupted.iter().rposition(|waiting| {
-            waiting.site == site
-                && waiting.registers.rsp() == registers.rsp()
-                && waiting.registers.general() == registers.general()
-        });
-        match found {
+        match self.place_of(site, registers) {
             None => (None, Vec::new()),
             Some(place) => {
                 let abandoned = self.interrupted.split_off(place + 1);
                 (self.interrupted.pop(), abandoned)
             }
         }
+    }
+}
+
+impl Tracked {
+    /// Which of the interrupted instructions is the one at this site with these registers.
+    pub(crate) fn place_of(&self, site: u64, registers: &Registers) -> Option<usize> {
+        self.interrupted.iter().rposition(|waiting| {
+            waiting.site == site
+                && waiting.registers.rsp() == registers.rsp()
+                && waiting.registers.general() == registers.general()
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Outcome, Run, need, run, target};
+use crate::signals::number;
+use crate::support::{Outcome, Run, Scratch, Stats, dprobes, go_target, need, run, target};
 
 fn program() -> Option<PathBuf> {
     target("stacks")
@@ -100,4 +101,50 @@ fn a_record_that_waits_is_not_disturbed_by_the_next_handler() {
             assert_eq!(outcome.stats.hits(2), 100, "{outcome:#?}");
         }
     }
+}
+
+/// The functions of Go here: two that do not look for room, and one that does.
+const GO: [&str; 3] = ["main.leaf", "main.big", "main.deep"];
+
+/// Runs the program of goroutines with every instruction of a function probed: it is what it is unprobed, and the hits of its
+/// returns are the calls.
+#[track_caller]
+fn goroutines(program: &Path, engine: &str, counts: [&str; 2], function: &str, handler: &str) {
+    let (status, stdout, _) = run(Command::new(program).args(counts));
+    assert!(status.success());
+    let calls = match function {
+        // As deep as the remainder by 60, and one more.
+        "main.deep" => 0,
+        _ => number(&stdout, "calls"),
+    };
+    let scratch = Scratch::new();
+    let stats = scratch.path().join("stats");
+    let mut command = dprobes();
+    command.args(["run", "--engine", engine, "--lossless", "--at", &format!("a.out:{function}:*")]);
+    command.args(["--do", handler, "-o", "/dev/null", "--stats"]).arg(&stats);
+    command.arg("--").arg(program).args(counts);
+    let (status, probed, stderr) = run(&mut command);
+    assert_eq!((status.code(), &probed), (Some(0), &stdout), "{engine}, {function}, {handler}: {stderr}");
+    let stats = Stats::read(&stats).expect("an account");
+    let probe = &stats.probes[0];
+    if calls > 0 {
+        let hits: Vec<u64> = probe.places.iter().flatten().map(|place| place.hits).collect();
+        assert!(hits.iter().all(|&hits| hits == calls), "{engine}, {function}, {handler}: {probe:#?}");
+        assert_eq!(probe.engine, "trap", "{function}");
+    } else {
+        assert!(probe.hits > 0 && (engine == "trap" || probe.engine == "jump"), "{engine}: {probe:#?}");
+    }
+    assert_eq!(probe.missed, 0, "{engine}, {function}, {handler}: {probe:#?}");
+}
+
+#[test]
+fn goroutines_at_the_end_of_their_stacks_keep_what_is_theirs() {
+    let program = need!("stacks", go_target("goroutines"), "go");
+    for function in GO {
+        for handler in [COUNT, LOG, LEAVE] {
+            goroutines(&program, "auto", ["1", "400"], function, &handler.replace('\n', "; "));
+        }
+    }
+    goroutines(&program, "auto", ["1", "2000"], "main.deep", &LEAVE.replace('\n', "; "));
+    goroutines(&program, "trap", ["1", "100"], "main.deep", &COUNT.replace('\n', "; "));
 }

@@ -22,4 +22,4 @@ pub(crate) use run::{FORGED, Outcome, Run, dprobes, engine, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::Stats;
-pub(crate) use targets::{Scratch, repository, target, variant};
+pub(crate) use targets::{Scratch, go_target, repository, target, variant};

@@ -1,5 +1,5 @@
-//! The programs under test: built with gcc when a test first asks for them, from `tests/targets` of the repository
-//! into `target/test-targets`. The first line of each source says how.
+//! The programs under test: built with gcc, or with Go, when a test first asks for them, from `tests/targets` of the
+//! repository into `target/test-targets`. The first line of each source says how.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,6 @@ pub(crate) fn target(name: &str) -> Option<PathBuf> {
 /// # Panics
 /// Where gcc is there but does not build the program.
 pub(crate) fn variant(name: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
-    static BUILDING: Mutex<()> = Mutex::new(());
     let gcc = needs::find_program("gcc")?;
     let sources = repository().join("tests/targets");
     let source = ["c", "S"].map(|suffix| sources.join(format!("{name}.{suffix}")));
@@ -30,22 +29,51 @@ pub(crate) fn variant(name: &str, output: &str, flags: &[&str]) -> Option<PathBu
     let text = std::fs::read_to_string(&source).expect("the source can be read");
     let first = text.lines().next().unwrap_or_default();
     let asked = first.split("build:").nth(1).expect("the source's first line says how to build it");
+    Some(built(&source, output, |part| {
+        let mut command = Command::new(&gcc);
+        command.arg("-o").arg(part).arg(&source);
+        command.args(asked.trim_end_matches("*/").split_whitespace()).args(flags);
+        command
+    }))
+}
+
+/// The program `tests/targets/NAME.go`, built; `None` where there is no Go.
+///
+/// # Panics
+/// Where Go is there but does not build the program.
+pub(crate) fn go_target(name: &str) -> Option<PathBuf> {
+    let go = needs::find_program("go")?;
+    let source = repository().join("tests/targets").join(format!("{name}.go"));
+    Some(built(&source, name, |part| {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-targets/go-cache");
+        let mut command = Command::new(&go);
+        command.arg("build").arg("-o").arg(part).arg(&source);
+        command.env("GOCACHE", cache).env("GO111MODULE", "off").env("CGO_ENABLED", "0");
+        command
+    }))
+}
+
+/// Builds a program under this name by a command, which is told where to put it, unless it is there and newer than its source.
+///
+/// # Panics
+/// Where the command fails.
+fn built(source: &Path, output: &str, build: impl FnOnce(&Path) -> Command) -> PathBuf {
+    static BUILDING: Mutex<()> = Mutex::new(());
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-targets");
     let built = directory.join(output);
 
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     std::fs::create_dir_all(&directory).expect("target/test-targets can be made");
+    let directory = directory.canonicalize().expect("it was made");
     let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-    if modified(&built).is_none_or(|time| Some(time) < modified(&source)) {
+    if modified(&built).is_none_or(|time| Some(time) < modified(source)) {
         let part = directory.join(format!("{output}.{}", std::process::id()));
-        let mut command = Command::new(gcc);
-        command.arg("-o").arg(&part).arg(&source);
-        command.args(asked.trim_end_matches("*/").split_whitespace()).args(flags);
-        let result = command.output().expect("gcc starts");
+        let mut command = build(&part);
+        let result = command.output().expect("the compiler starts");
         assert!(result.status.success(), "{command:?}: {}", String::from_utf8_lossy(&result.stderr));
         std::fs::rename(&part, &built).expect("the program can be put in its place");
     }
-    Some(built.canonicalize().expect("the program was built"))
+    built.canonicalize().expect("the program was built")
 }
 
 /// A directory of one test, removed at its end.
