@@ -1,10 +1,11 @@
 //! The background session: its whole life, driven from one shell after another.
 
 use crate::support::{
-    Server, Session, becomes_traced, counting, is_traced, need, start_server as start, target,
+    Server, Session, becomes_traced, counting, is_traced, need, run, start_server as start, target,
     text_differences,
 };
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 #[test]
@@ -233,6 +234,42 @@ fn processes_of_others_are_probed_only_by_name() {
     assert_eq!(server.ask("call 6"), "done 6");
     assert!(session.done(&["query", "--all"]).contains("hits 6 runs 6"));
     std::fs::remove_file(copy).expect("it is ours");
+}
+
+/// The directory lets nobody in; where somebody has opened it, the session itself asks who speaks.
+#[test]
+fn another_user_is_not_heard() {
+    use std::os::unix::fs::PermissionsExt;
+    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
+    let python = need!("session", needs::find_program("python3"), "python3");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return needs::skipped("session: another user at the socket", "root");
+    }
+    let module = need!("session", target("server"), "gcc");
+    let session = Session::new();
+    let program = session.program("count.rpn", &counting(&module, ["server_work"]));
+    session.done(&["insert", &program]);
+    let home = session.path().join("home");
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
+    };
+    let say = "import socket as s\nc = s.socket(s.AF_UNIX)\nc.connect('session')\nc.sendall(b'nothing\\n')\nprint(c.recv(4096))";
+    let ask = |user: &str| {
+        let mut command = Command::new(&setpriv);
+        command.args([&format!("--reuid={user}"), "--clear-groups"]).arg(&python).args(["-c", say]);
+        run(command.current_dir(&home))
+    };
+    let (status, _, error) = ask("65534");
+    assert!(!status.success() && error.contains("Permission denied"), "{error}");
+    mode(&home, 0o755);
+    mode(&home.join("session"), 0o777);
+    let (status, answer, error) = ask("65534");
+    assert!(status.success() && answer.contains("this session belongs to another user"), "{answer}{error}");
+    let (status, answer, error) = ask("0");
+    assert!(status.success() && answer.contains("this request is not understood"), "{answer}{error}");
+    mode(&home, 0o700);
+    assert!(session.done(&["query", "--all"]).contains("hits 0 runs 0"));
 }
 
 /// Nothing is lost where nobody said where records go: they are in the file that was told.
