@@ -6,7 +6,8 @@
 //! | area | shared by | holds |
 //! |---|---|---|
 //! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | who the process is, how its threads are known |
-//! | cells | all processes of a tracer | a program's variables; its counters, once per processor; the reader's sign of life |
+//! | cells | the processes of one trust domain | a program's variables; its counters, once per processor |
+//! | sign of life | all processes of a tracer, which can only read it | one word that the reader of the rings changes |
 //! | contexts | one address space; zeroed by the kernel in a forked child | [`Context`]s |
 //! | rings | one address space, and the tracer; not there in a forked child | a [`Control`] for each ring, then the rings |
 //! | code | one address space | the agent's own code; never written by the process |
@@ -47,6 +48,8 @@ pub struct Identity {
     pub clockless: AtomicU32,
     /// The time stamp counter, a while ago.
     pub time: AtomicU64,
+    /// The reader's last sign of life, where it has not changed for so long that the reader must be dead: no thread waits for it. 0: none.
+    pub dead: AtomicU64,
     /// What is written here does not matter: the state of a record that there is not, so that what commits a record need
     /// not ask whether there is one.
     pub nothing: Line,
@@ -206,9 +209,9 @@ pub const NO_LOG: u32 = u32::MAX;
 
 /// Stands in [`Control::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
 /// dropped. It stands for the same, and for all rings, in the word by which the reader shows that it lives. That is a word
-/// in the cells, which the reader changes several times a second; if it dies, whoever is left stores this there, and if
+/// that only the tracer can write, and which changes several times a second; if the reader dies, whoever is left stores this there. If
 /// nobody is left, a thread that has waited for long (2^35 counts of the time stamp counter, 7 to 20 seconds) and has not
-/// seen the word change.
+/// seen the word change says so to its process, in [`Identity::dead`].
 pub const ABANDONED: u64 = u64::MAX;
 
 /// The most elements of the stack that compiled code hands over.

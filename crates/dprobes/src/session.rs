@@ -33,6 +33,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let watch = Watch::start(None, front.ledger.pulse()).map_err(own)?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    if arguments.tracing.buffering.share_variables {
+        tracer.share_variables();
+    }
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
@@ -89,6 +92,9 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    if arguments.tracing.buffering.share_variables {
+        tracer.share_variables();
+    }
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }

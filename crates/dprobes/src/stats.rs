@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::{PlaceReport, Report};
+use engine::{OfUser, PlaceReport, Report};
 use serde::Serialize;
 
 use crate::targets::Taken;
@@ -14,6 +14,9 @@ struct Stats<'a> {
     probes: Vec<Probe<'a>>,
     locals: &'a [u64],
     globals: &'a [u64],
+    /// Absent where all processes are of one user.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    users: Vec<User<'a>>,
     holds: Holds,
     /// How often a buffer was emptied since its process had written there what no handler writes.
     nonsense: u64,
@@ -64,6 +67,19 @@ struct Probe<'a> {
     /// For points of functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<Place<'a>>>,
+}
+
+/// What the processes of one of several users have counted by jumps.
+#[derive(Serialize)]
+struct User<'a> {
+    name: &'a str,
+    hits: &'a [u64],
+    locals: &'a [u64],
+    globals: &'a [u64],
+}
+
+fn user(user: &OfUser) -> User<'_> {
+    User { name: &user.name, hits: &user.hits, locals: &user.locals, globals: &user.globals }
 }
 
 /// How many of its sites fire how: jumps by tactic, traps by reason.
@@ -126,6 +142,7 @@ pub(crate) fn write(report: &Report, targets: &[Taken], path: &Path) -> Result<(
         globals: &report.globals,
         holds,
         targets: targets.collect(),
+        users: report.users.iter().map(user).collect(),
         nonsense: report.nonsense,
     };
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(path)));

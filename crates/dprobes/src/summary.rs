@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use engine::{PlaceReport, Report, SiteCounts};
+use engine::{OfUser, PlaceReport, Report, SiteCounts};
 
 use crate::targets::Taken;
 
@@ -23,8 +23,9 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 
 /// What was lost, if anything was: hits without a run, records that no target took, and those that a target took and lost.
 pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
-    let sum =
-        |of: fn(&engine::Counts) -> u64| report.probes.iter().map(|probe| of(&probe.counts)).sum::<u64>();
+    let sum = |of: fn(&engine::Counts) -> u64| {
+        report.probes.iter().map(|probe| of(&probe.counts)).fold(0, u64::saturating_add)
+    };
     let (missed, dropped) = (sum(|counts| counts.missed), sum(|counts| counts.dropped));
     let lost = targets.iter().filter(|target| target.lost > 0);
     let parts = [
@@ -85,6 +86,22 @@ pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
     }
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
+    let points: Vec<String> = report.probes.iter().map(point).collect();
+    text.push_str(&users(&report.users, &points));
+    text
+}
+
+/// What the processes of each of several users have counted, at probepoints that are called so.
+pub(crate) fn users(users: &[OfUser], points: &[String]) -> String {
+    let mut text = String::new();
+    for user in users {
+        text.push_str(&format!("of {}, by jumps:\n", printable::text(&user.name)));
+        for (point, hits) in points.iter().zip(&user.hits).filter(|(_, hits)| **hits > 0) {
+            text.push_str(&format!("  {point}: {}\n", count(*hits, "hit")));
+        }
+        let variables = variables("lv", &user.locals) + &variables("gv", &user.globals);
+        variables.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
     text
 }
 
@@ -130,7 +147,7 @@ fn functions(point: &str, places: &[PlaceReport]) -> String {
     if places.len() < 2 {
         return String::new();
     }
-    let total: u64 = places.iter().map(|place| place.hits).sum();
+    let total: u64 = places.iter().map(|place| place.hits).fold(0, u64::saturating_add);
     let several = places.iter().any(|place| place.module != places[0].module);
     let mut text = format!("\n{:>12} {:>7}  {point}\n", "hits", "%");
     for place in places.iter().filter(|place| place.hits > 0) {

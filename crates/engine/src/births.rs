@@ -94,19 +94,19 @@ impl Tracer<'_> {
             self.tell_failure(left);
             return;
         }
-        let (lacks_rings, stale) =
-            self.space_of(tid).map_or((false, false), |space| (space.lacks_rings, space.stale));
-        if !lacks_rings && !stale {
+        let (lacks_rings, stale, becomes) = self
+            .space_of(tid)
+            .map_or((false, false, false), |space| (space.lacks_rings, space.stale, space.becomes.is_some()));
+        if !lacks_rings && !stale && !becomes {
             return self.resume(thread, 0);
         }
         let prepared = self.prepare(thread, lacks_rings, stale);
         self.tell_failure(prepared);
     }
 
-    /// Gives a new process what it is to have before it runs: rings of its own, and its probes.
+    /// Gives a new process what it is to have before it runs: the cells of its domain, rings of its own, and its probes.
     fn prepare(&mut self, thread: Stopped, lacks_rings: bool, stale: bool) -> Result<(), process::Error> {
-        let mut stop = Stop::Interrupt;
-        let mut thread = thread;
+        let (mut thread, mut stop) = self.change_domain(thread, Stop::Interrupt)?;
         if lacks_rings {
             (thread, stop) = self.give_rings(thread, stop)?;
         }

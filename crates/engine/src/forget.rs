@@ -9,9 +9,10 @@ use std::rc::Rc;
 use rpn::Object;
 
 use crate::jump::{Cells, Mark};
-use crate::program::{Program, Variables};
+use crate::program::Program;
 use crate::tracer::Tracer;
 use crate::tracked::Tracked;
+use crate::variables::Variables;
 use crate::versions::Versions;
 
 /// The probes, by program and number in it, by their numbers in records.

@@ -13,10 +13,10 @@ use rpn::{Location, Point};
 use trace::{Items, Record};
 use vm::{End, Word};
 
-use crate::jump::has_limits;
+use crate::jump::{Domain, has_limits};
 use crate::loader;
 use crate::machine::{Caller, HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::{Counted, Probe, State};
+use crate::program::{Probe, Program, State};
 use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
@@ -103,14 +103,21 @@ impl Tracer<'_> {
                 records.extend(ran.into_iter().flatten().flatten());
             }
         }
-        let over = records_over(&self.programs, self.space_uses(tid, address));
-        self.retire(&over);
+        let domain = self.domain(tid);
+        let over = records_over(&self.programs, domain, self.space_uses(tid, address));
+        self.retire(&over, Some(domain));
         records
     }
 
     /// The user of a site by its number.
     fn use_at(&mut self, tid: i32, address: u64, place: usize) -> Option<Use> {
         self.space_uses(tid, address).get(place).copied()
+    }
+
+    /// The domain of a thread.
+    fn domain(&self, tid: i32) -> Domain {
+        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        space.map_or(Domain::OWN, |space| space.domain)
     }
 
     /// The module that a site is in.
@@ -156,16 +163,22 @@ impl Tracer<'_> {
         registers: &mut Registers,
     ) -> Option<[Option<Pending>; 2]> {
         let module = self.module_at(thread.tid(), address);
+        let domain = self.domain(thread.tid());
         let program = &mut self.programs[program_number];
         let object = program.versions.of_word(word);
         let definition = &object.probes[number];
         let probe = &mut program.probes[number];
-        if probe.state.is_over() || probe.counted.as_ref().is_some_and(Counted::is_over) {
+        let limits = has_limits(definition);
+        if let Some(cells) = self.cells.as_mut().filter(|_| limits) {
+            // Each domain takes turns of its own.
+            probe.counted(cells);
+        }
+        if probe.is_over_in(domain) || probe.counted.as_ref().is_some_and(|counted| counted.is_over(domain)) {
             return None;
         }
         // Hits by jumps take their turns in the same row.
-        let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, Counted::turn);
-        if has_limits(definition) && turn > definition.ignore.saturating_add(definition.maxhits) {
+        let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, |counted| counted.turn(domain));
+        if limits && turn > definition.ignore.saturating_add(definition.maxhits) {
             return None;
         }
         probe.counts.hits += 1;
@@ -192,6 +205,7 @@ impl Tracer<'_> {
         let space = tracked.space.and_then(|number| self.spaces.get(&number));
         let mut machine =
             HitMachine::new(thread, registers, &mut tracked.identity, space, caller, &self.stop);
+        let (locals, globals) = (program.locals.memory(domain), self.globals.memory(domain));
         let code = vm::Program {
             word: object.word(),
             code: &object.code,
@@ -199,8 +213,8 @@ impl Tracer<'_> {
             insmax: object.insmax,
             logmax: object.logmax,
             mask: definition.mask,
-            locals: &program.locals,
-            globals: self.globals.of(object),
+            locals: program.locals.of(&locals),
+            globals: self.globals.of(&globals, object.gvars),
             excpt_log: object.excpt_log,
             autostacktrace: object.autostacktrace,
             heap: definition.heap,
@@ -216,9 +230,9 @@ impl Tracer<'_> {
         let probe = &mut program.probes[number];
         // The facilities of the kernel are called having first removed the probepoint, whether they are there or not.
         if matches!(outcome.end, End::Remove | End::ExitTo(1 | 2)) {
-            probe.state = State::Removed;
+            probe.ended.insert(domain, State::Removed);
         } else if last {
-            probe.state = State::Disabled;
+            probe.ended.insert(domain, State::Disabled);
         }
         let wanted = Use::Probe { program: program_number, probe: number };
         let mut pending = |major, minor, data: &[u8], counted| {
@@ -242,23 +256,27 @@ impl Tracer<'_> {
         Some([log, traces])
     }
 
-    /// Takes probes that are over out of all processes: each is held once, however many they are.
-    pub(crate) fn retire(&mut self, over: &HashSet<Use>) {
+    /// Takes probes that are over out of all processes, or out of those of the domain in which they are: each is held once, however many
+    /// they are.
+    pub(crate) fn retire(&mut self, over: &HashSet<Use>, only: Option<Domain>) {
         if over.is_empty() {
             return;
         }
         for wanted in over {
             if let Use::Probe { program, probe } = *wanted
-                && let Probe { state, counted: Some(counted), .. } = &self.programs[program].probes[probe]
+                && let Probe { state, ended, counted: Some(counted), .. } =
+                    &self.programs[program].probes[probe]
             {
+                let state = only.and_then(|domain| ended.get(&domain)).unwrap_or(state);
                 // No handler of it runs from now on, wherever a jump still leads to one. The last run of `maxhits` is to end
                 // by itself.
-                if *state == State::Disabled { counted.close() } else { counted.take_out() }
+                if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
             }
         }
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
-        for (&number, space) in &mut self.spaces {
+        let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
+        for (&number, space) in self.spaces.iter_mut().filter(|(_, space)| concerned(space)) {
             // What was worked out for it may have this probe in it.
             space.foreseen = None;
             space.changed();
@@ -406,10 +424,10 @@ fn word_at(space: &Space, address: u64) -> Option<Word> {
     })
 }
 
-/// The users of a site that are probes which are over by now.
-fn records_over(programs: &[crate::program::Program], uses: &[Use]) -> HashSet<Use> {
+/// The users of a site that are probes which are over by now in a domain.
+fn records_over(programs: &[Program], domain: Domain, uses: &[Use]) -> HashSet<Use> {
     let over = |wanted: &Use| match *wanted {
-        Use::Probe { program, probe } => programs[program].probes[probe].state.is_over(),
+        Use::Probe { program, probe } => programs[program].probes[probe].is_over_in(domain),
         _ => false,
     };
     uses.iter().copied().filter(over).collect()

@@ -13,7 +13,6 @@ use process::{Status, Stop, Stopped};
 use crate::jump::Patience;
 use crate::mapping;
 use crate::observer::Note;
-use crate::program::Counted;
 use crate::report::Report;
 use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
@@ -79,7 +78,7 @@ impl Tracer<'_> {
     pub(crate) fn leave_all(&mut self, control: &Control) {
         // Threads that are in long runs are not waited for.
         let probes = self.programs.iter().flat_map(|program| &program.probes);
-        probes.filter_map(|probe| probe.counted.as_ref()).for_each(Counted::take_out);
+        probes.filter_map(|probe| probe.counted.as_ref()).for_each(|counted| counted.take_out(None));
         for number in self.spaces.keys().copied().collect::<Vec<_>>() {
             self.restore_all(number);
         }

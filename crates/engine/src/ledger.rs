@@ -14,8 +14,8 @@
 //! An entry is complete before its bytes are written and is freed after they are restored, so at any moment every
 //! change in a process has an entry.
 //!
-//! The cells are in the same case: the words that all probed processes share with the tracer, by one of which they see that their
-//! records are read. When the tracer has died, that word says so, and threads that wait for room in a ring go on.
+//! The sign of life is in the same case: the page by which probed processes see that their records are read. When the tracer has died, it
+//! says so, and threads that wait for room in a ring go on.
 //!
 //! One byte, an `int3`, is put back at once. More bytes are put back while all threads of their process are held; where
 //! that cannot be, they stay: they are jumps, and the memory that they lead to stays mapped, so the program runs on.
@@ -25,13 +25,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::layout::ABANDONED;
 use process::Memory;
 
 use crate::change::{Batch, Change, LONGEST};
-use crate::jump::{Cells, Pulse, Shared};
+use crate::jump::{Pulse, Sign};
 use crate::orphan;
 use crate::window::Window;
 
@@ -124,8 +124,8 @@ pub struct Ledger {
     capacity: usize,
     /// Entries that were used and are free, and how many have ever been used; the tracer's own.
     free: RefCell<(Vec<usize>, usize)>,
-    /// Memory for the cells; without it all probes are traps.
-    cells: Option<Rc<Shared>>,
+    /// By what processes see that their tracer reads; without it all probes are traps.
+    sign: Option<Arc<Sign>>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -165,20 +165,20 @@ impl Ledger {
         };
         match NonNull::new(memory.cast::<Entry>()) {
             Some(entries) if memory != libc::MAP_FAILED => {
-                Ok(Ledger { entries, capacity, free: RefCell::default(), cells: Cells::memory().ok() })
+                Ok(Ledger { entries, capacity, free: RefCell::default(), sign: Sign::new().ok() })
             }
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Memory for the cells.
-    pub(crate) fn cells(&self) -> Option<Cells> {
-        self.cells.clone().map(Cells::over)
+    /// The sign of life of the tracer.
+    pub(crate) fn sign(&self) -> Option<Arc<Sign>> {
+        self.sign.clone()
     }
 
     /// By what processes see that their records are read; `None` where none share memory with the tracer.
     pub fn pulse(&self) -> Option<Pulse> {
-        self.cells.as_ref().and_then(|cells| Pulse::of(cells).ok())
+        self.sign().map(Pulse)
     }
 
     fn entries(&self) -> &[Entry] {
@@ -237,11 +237,7 @@ impl Ledger {
     /// Puts back the bytes of all changes entered, on behalf of a tracer that has died. First of all, nobody waits any more for it
     /// to read.
     pub fn restore(&self) -> Restored {
-        if let Some(cells) = self.cells()
-            && let Some(reader) = cells.reader()
-        {
-            reader.store(ABANDONED, Ordering::Relaxed);
-        }
+        self.sign.iter().for_each(|sign| sign.abandon());
         let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
         let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
         // Entries are used from the first on; one that was never used has no origin.

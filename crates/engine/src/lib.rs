@@ -95,6 +95,7 @@ mod slots;
 mod space;
 mod tracer;
 mod tracked;
+mod variables;
 mod versions;
 mod window;
 
@@ -107,7 +108,7 @@ pub use observer::{Callk, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, SiteCounts, State};
-pub use report::{ProbeReport, Report};
+pub use report::{OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use tracer::{BUFFERS, Control, Tracer};

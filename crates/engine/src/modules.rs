@@ -7,6 +7,7 @@ use process::{Error as ProcessError, Module, Status, Stop, Stopped};
 
 use crate::error::{Error, Refused};
 use crate::foresee::Foreseen;
+use crate::jump::Domain;
 use crate::loader;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
@@ -125,7 +126,12 @@ impl Tracer<'_> {
 
     /// How the probes of a process are checked; each program says whether opcodes are.
     fn checks(&self, tid: i32) -> Checks {
-        Checks { opcodes: true, shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack) }
+        let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
+        Checks {
+            opcodes: true,
+            shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack),
+            domain: space.map_or(Domain::OWN, |space| space.domain),
+        }
     }
 
     /// A process that cannot be probed is followed all the same; the first one is a failure.

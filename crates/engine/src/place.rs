@@ -4,6 +4,7 @@ use process::{Image, Memory, Module, Pattern};
 use rpn::{Location, Site};
 
 use crate::error::Refused;
+use crate::jump::Domain;
 use crate::naming::{Numbers, ranges};
 use crate::observer::Note;
 use crate::points::{self, Found, Missing};
@@ -55,6 +56,8 @@ pub(crate) struct Checks {
     pub(crate) opcodes: bool,
     /// Whether a shadow stack guards the process's returns: calls and returns cannot be emulated then.
     pub(crate) shadow_stack: bool,
+    /// The process's domain: some probes may be over there.
+    pub(crate) domain: Domain,
 }
 
 /// What must be found at a site, if that is known.
@@ -102,7 +105,7 @@ pub(crate) fn plan(
     let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
     let mut all: Vec<(usize, Result<Found, String>)> = Vec::new();
     for (probe, definition) in object.probes.iter().enumerate() {
-        if program.probes[probe].state.is_over() {
+        if program.probes[probe].is_over_in(checks.domain) {
             continue;
         }
         let mut remark = |remark| plan.remarks.push(Note::Remark { point: definition.point.clone(), remark });

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::jump::{Cells, Counter};
+use crate::jump::{Cells, Counter, Domain};
 use crate::space::ModuleKey;
 
 /// A site in a file: the probe's number in its program, the file's device and inode, the address in its own numbering.
@@ -27,7 +27,7 @@ struct Place {
 
 impl Place {
     fn hits(&self) -> u64 {
-        self.hits + self.jumps.as_ref().map_or(0, Counter::value)
+        self.hits.saturating_add(self.jumps.as_ref().map_or(0, Counter::value))
     }
 }
 
@@ -105,7 +105,15 @@ impl Places {
     /// Hits of a probe's sites by jumps.
     pub(crate) fn jump_hits(&self, probe: usize) -> u64 {
         let places = self.all.iter().filter(|place| place.probe == probe);
-        places.filter_map(|place| place.jumps.as_ref()).map(Counter::value).sum()
+        let hits = places.filter_map(|place| place.jumps.as_ref()).map(Counter::value);
+        hits.fold(0, u64::saturating_add)
+    }
+
+    /// The same of a domain.
+    pub(crate) fn jump_hits_of(&self, probe: usize, domain: Domain) -> u64 {
+        let places = self.all.iter().filter(|place| place.probe == probe);
+        let hits = places.filter_map(|place| place.jumps.as_ref()).map(|jumps| jumps.value_of(domain));
+        hits.fold(0, u64::saturating_add)
     }
 
     /// Counts a hit of a site that is a jump, from the tracer.
@@ -124,7 +132,7 @@ impl Places {
             let new = (0, 0, place.offset);
             let (sites, hits, first) = by_function.entry((&place.module, &place.function)).or_insert(new);
             *sites += 1;
-            *hits += place.hits();
+            *hits = hits.saturating_add(place.hits());
             *first = place.offset.min(*first);
         }
         let mut found: Vec<_> = by_function.into_iter().collect();

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use process::{Error as ProcessError, Machine, Module, Stop, Stopped};
 
 use crate::error::{self, Error, Refused};
-use crate::jump::{Draft, Left, Sites};
+use crate::jump::{Domain, Draft, Left, Sites};
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::Plan;
@@ -267,7 +267,7 @@ impl Tracer<'_> {
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
-                set_armed(&mut self.programs, &site.0.uses, address, None);
+                set_armed(&mut self.programs, space.domain, &site.0.uses, address, None);
                 add_uses(armed.uses_mut(), site.0.uses);
                 continue;
             }
@@ -305,7 +305,7 @@ impl Tracer<'_> {
             let armed = site.arm(&space.code).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
-            set_armed(&mut self.programs, &uses, address, None);
+            set_armed(&mut self.programs, space.domain, &uses, address, None);
             count_asked(&mut self.programs, &uses);
         }
         Ok(())
@@ -353,13 +353,20 @@ pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &
     }
 }
 
-/// Notes that the probes among a site's users are armed: by jumps, which were made to fit by a tactic, or by traps.
-pub(crate) fn set_armed(programs: &mut [Program], uses: &[Use], address: u64, tactic: Option<&'static str>) {
+/// Notes that the probes among a site's users are armed in a domain: by jumps, which were made to fit by a tactic, or by traps.
+pub(crate) fn set_armed(
+    programs: &mut [Program],
+    domain: Domain,
+    uses: &[Use],
+    address: u64,
+    tactic: Option<&'static str>,
+) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted {
             let probe = &mut programs[program].probes[probe];
             probe.address.get_or_insert(address);
             probe.tactic = probe.tactic.or(tactic);
+            probe.placed.insert(domain);
             if !probe.state.is_over() {
                 probe.state = State::Armed;
             }

@@ -1,21 +1,21 @@
 //! A program as it is used: its variables, and what has become of each of its probepoints.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Deref;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use agent::layout::Over;
 use process::Image;
-use rpn::{Location, Object};
+use rpn::Location;
 use trace::Items;
 use vm::Op;
 
 use crate::coverage::general;
-use crate::jump::{Cells, Counter, Words, has_limits};
+use crate::jump::{Cells, Counter, Domain, Words, has_limits};
 use crate::places::{PlaceReport, Places};
+use crate::variables::Variables;
 use crate::versions::Versions;
 
 /// What makes probes fire.
@@ -46,7 +46,7 @@ pub struct Options {
     pub symbols: Option<Arc<Image>>,
 }
 
-/// A compiled program with its variables and counters. All processes share them.
+/// A compiled program with its variables and counters. The processes of a domain share the variables.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) versions: Versions,
@@ -71,100 +71,17 @@ pub(crate) struct Program {
     pub(crate) alive: Rc<()>,
 }
 
-/// Variables: in memory that is shared with the probed processes, or, where there is none, in the tracer's own.
-#[derive(Debug)]
-pub(crate) enum Variables {
-    Shared(Words),
-    Own(Box<[AtomicU64]>),
-}
-
-impl Variables {
-    /// This many, all 0.
-    fn new(count: usize, cells: Option<&mut Cells>) -> Variables {
-        match cells.and_then(|cells| cells.words(count)) {
-            Some(words) => Variables::Shared(words),
-            None => Variables::Own((0..count).map(|_| AtomicU64::new(0)).collect()),
-        }
-    }
-
-    /// Where one is in the shared memory; none if they are not shared.
-    pub(crate) fn offset(&self, number: u16) -> Option<usize> {
-        match self {
-            Variables::Shared(words) => Some(words.offset() + usize::from(number) * size_of::<u64>()),
-            Variables::Own(_) => None,
-        }
-    }
-
-    /// The address of the first, in a process that has the shared memory at `base`.
-    pub(crate) fn address(&self, base: u64) -> Option<u32> {
-        match self {
-            Variables::Shared(words) => Some(words.address(base)),
-            Variables::Own(_) => None,
-        }
-    }
-}
-
-impl Deref for Variables {
-    type Target = [AtomicU64];
-
-    fn deref(&self) -> &[AtomicU64] {
-        match self {
-            Variables::Shared(words) => words,
-            Variables::Own(words) => words,
-        }
-    }
-}
-
-/// The values of variables now.
-pub(crate) fn values_of(variables: &[AtomicU64]) -> Vec<u64> {
-    variables.iter().map(|variable| variable.load(Ordering::Relaxed)).collect()
-}
-
-/// The global variables: one array for all programs. It grows to the largest number that a program has asked for
-/// and keeps its values as long as the tracer lives.
-#[derive(Debug)]
-pub(crate) struct Globals {
-    values: Variables,
-    count: usize,
-}
-
-impl Globals {
-    /// None yet.
-    pub(crate) fn new(cells: Option<&mut Cells>) -> Globals {
-        /// The most that a program can ask for.
-        const MOST: usize = u16::MAX as usize;
-        let values = match cells {
-            Some(cells) => Variables::Shared(cells.globals(MOST)),
-            None => Variables::new(MOST, None),
-        };
-        Globals { values, count: 0 }
-    }
-
-    /// Makes sure that there are this many.
-    pub(crate) fn grow(&mut self, count: u16) {
-        self.count = self.count.max(usize::from(count)).min(self.values.len());
-    }
-
-    /// The address of the first, in a process that has the shared memory at `base`.
-    pub(crate) fn address(&self, base: u64) -> Option<u32> {
-        self.values.address(base)
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> &[AtomicU64] {
-        &self.values[..self.count]
-    }
-
-    /// Those that a program can use.
-    pub(crate) fn of(&self, program: &Object) -> &[AtomicU64] {
-        &self.values[..usize::from(program.gvars).min(self.count)]
-    }
-}
-
 /// One probepoint of a program, in all processes together.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
+    /// In all domains.
     pub(crate) state: State,
+    /// The domains in which handlers have ended it, or `maxhits` has.
+    pub(crate) ended: BTreeMap<Domain, State>,
+    /// Hits with `ignore` or `maxhits` that were passed over, and all, in domains that were left.
+    left: (u64, u64),
+    /// The domains in which it was placed.
+    pub(crate) placed: BTreeSet<Domain>,
     /// What the tracer has counted.
     pub(crate) counts: Counts,
     /// What its jumps count.
@@ -240,44 +157,81 @@ const BY_TRACER: u64 = (Over::BY_TRACER as u64) << 32;
 const COUNTED: usize = 4;
 
 impl Counted {
-    fn word(&self, which: usize) -> u64 {
-        self.words.get(which).map_or(0, |word| word.load(Ordering::Relaxed))
+    /// The sum of all domains' words of one kind.
+    fn sum(&self, which: usize) -> u64 {
+        let mut sum = 0u64;
+        self.words.each(which, |_, word| sum = sum.saturating_add(word.load(Ordering::Relaxed)));
+        sum
     }
 
-    /// Whether the probe is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.word(OVER) as u32 != 0
+    fn word(&self, which: usize, domain: Domain) -> u64 {
+        self.words.with(domain, which, |word| word.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Whether a handler has removed the probe.
-    pub(crate) fn is_removed_by_handler(&self) -> bool {
-        self.word(OVER) & BY_HANDLER != 0
+    /// Hits that were passed over at first, and all that count, where there are `ignore` and `maxhits`: each domain has its own.
+    fn turns(&self, definition: &rpn::Probe) -> (u64, u64) {
+        let last = definition.ignore.saturating_add(definition.maxhits);
+        let (mut ignored, mut hits) = (0u64, 0u64);
+        self.words.each(TURNS, |_, word| {
+            let turns = word.load(Ordering::Relaxed);
+            ignored = ignored.saturating_add(turns.min(definition.ignore));
+            hits = hits.saturating_add(turns.min(last));
+        });
+        (ignored, hits)
     }
 
-    /// No run of the handler begins from now on.
-    pub(crate) fn close(&self) {
-        if let Some(word) = self.words.get(OVER) {
-            word.fetch_or(CLOSED, Ordering::Relaxed);
-        }
+    /// Whether the probe is over in a domain.
+    pub(crate) fn is_over(&self, domain: Domain) -> bool {
+        self.word(OVER, domain) as u32 != 0
+    }
+
+    /// The domains in which a handler has ended it, and not the tracer.
+    pub(crate) fn each_over(&self, mut action: impl FnMut(Domain)) {
+        self.words.each(OVER, |domain, word| {
+            let word = word.load(Ordering::Relaxed);
+            if word as u32 != 0 && (word & BY_HANDLER != 0 || word & BY_TRACER == 0) {
+                action(domain);
+            }
+        });
+    }
+
+    /// Whether a handler in a domain has removed the probe.
+    pub(crate) fn is_removed_by_handler(&self, domain: Domain) -> bool {
+        self.word(OVER, domain) & BY_HANDLER != 0
+    }
+
+    /// No run of the handler begins from now on: in a domain, or in all.
+    pub(crate) fn close(&self, domain: Option<Domain>) {
+        self.end(domain, CLOSED);
     }
 
     /// The same, and runs that take long end soon.
-    pub(crate) fn take_out(&self) {
-        if let Some(word) = self.words.get(OVER) {
-            word.fetch_or(CLOSED | BY_TRACER, Ordering::Relaxed);
-        }
+    pub(crate) fn take_out(&self, domain: Option<Domain>) {
+        self.end(domain, CLOSED | BY_TRACER);
     }
 
-    /// Takes the next turn, from 1 on.
-    pub(crate) fn turn(&self) -> u64 {
-        self.words.get(TURNS).map_or(1, |word| word.fetch_add(1, Ordering::Relaxed) + 1)
+    fn end(&self, only: Option<Domain>, how: u64) {
+        self.words.each(OVER, |domain, word| {
+            if only.is_none_or(|only| only == domain) {
+                word.fetch_or(how, Ordering::Relaxed);
+            }
+        });
     }
 
-    /// Counts one more of one kind.
+    /// Takes the next turn in a domain, from 1 on.
+    pub(crate) fn turn(&self, domain: Domain) -> u64 {
+        self.words.with(domain, TURNS, |word| word.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(1)
+    }
+
+    /// Counts one more of one kind, from the tracer.
     pub(crate) fn count(&self, which: usize) {
-        if let Some(word) = self.words.get(which) {
-            word.fetch_add(1, Ordering::Relaxed);
-        }
+        self.words.with(Domain::OWN, which, |word| word.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// Hits that the jumps of a domain have counted.
+    pub(crate) fn hits_of(&self, definition: &rpn::Probe, domain: Domain) -> u64 {
+        let last = definition.ignore.saturating_add(definition.maxhits);
+        if has_limits(definition) { self.word(TURNS, domain).min(last) } else { self.hits.value_of(domain) }
     }
 }
 
@@ -285,12 +239,35 @@ impl Probe {
     /// What its jumps count; none if there is no more room to count in.
     pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&Counted> {
         if self.counted.is_none() {
-            let counted = Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? };
-            // What was trapped so far has taken its turns, too.
-            counted.words[TURNS].store(self.counts.hits, Ordering::Relaxed);
-            self.counted = Some(counted);
+            self.counted = Some(Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
         }
         self.counted.as_ref()
+    }
+
+    /// Whether it is over for the processes of a domain.
+    pub(crate) fn is_over_in(&self, domain: Domain) -> bool {
+        self.state.is_over() || self.ended.contains_key(&domain)
+    }
+
+    /// What has become of it: it is over if it is in all domains in which it was placed.
+    pub(crate) fn state(&self) -> State {
+        let last = self.ended.last_key_value().map(|(_, state)| *state);
+        let is_over = self.placed.iter().all(|domain| self.ended.contains_key(domain));
+        if self.state.is_over() { self.state } else { last.filter(|_| is_over).unwrap_or(self.state) }
+    }
+
+    /// A domain is about to be left, of which no process is there any more.
+    pub(crate) fn leave(&mut self, definition: &rpn::Probe, domain: Domain) {
+        if let Some(counted) = &self.counted {
+            let turns =
+                counted.words.with(domain, TURNS, |word| word.swap(0, Ordering::Relaxed)).unwrap_or(0);
+            let last = definition.ignore.saturating_add(definition.maxhits);
+            self.left.0 = self.left.0.saturating_add(turns.min(definition.ignore));
+            self.left.1 = self.left.1.saturating_add(turns.min(last));
+            counted.words.with(domain, OVER, |word| word.store(0, Ordering::Relaxed));
+        }
+        self.ended.remove(&domain);
+        self.placed.remove(&domain);
     }
 
     /// All that was counted so far; `definition` is the probe's, `places` are the hits of those of its many sites that are jumps.
@@ -299,15 +276,17 @@ impl Probe {
         if let Some(counted) = &self.counted {
             if has_limits(definition) {
                 // Whoever hits takes a turn, by a jump or a trap; those behind the last are none.
-                let turns = counted.word(TURNS);
-                counts.ignored = turns.min(definition.ignore);
-                counts.hits = turns.min(definition.ignore.saturating_add(definition.maxhits));
+                let (ignored, hits) = counted.turns(definition);
+                counts.ignored = self.left.0.saturating_add(ignored);
+                counts.hits = self.left.1.saturating_add(hits);
             } else {
-                counts.hits += counted.hits.value() + places;
+                counts.hits = counts.hits.saturating_add(counted.hits.value()).saturating_add(places);
             }
-            counts.missed += counted.word(MISSED);
-            counts.runs = counts.hits.saturating_sub(counts.missed + counts.ignored);
-            counts.dropped += counted.word(DROPPED);
+            // What processes say is input: whatever it is, the account is balanced.
+            let due = counts.hits.saturating_sub(counts.ignored);
+            counts.missed = counts.missed.saturating_add(counted.sum(MISSED)).min(due);
+            counts.runs = due - counts.missed;
+            counts.dropped = counts.dropped.saturating_add(counted.sum(DROPPED));
         }
         counts
     }
@@ -320,7 +299,7 @@ impl Probe {
 
     /// Records that were dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
-        self.counts.dropped + self.counted.as_ref().map_or(0, |counted| counted.word(DROPPED))
+        self.counts.dropped.saturating_add(self.counted.as_ref().map_or(0, |counted| counted.sum(DROPPED)))
     }
 
     /// The name of the engine that serves it.
@@ -439,22 +418,33 @@ impl Program {
         }
     }
 
-    /// The values of its local variables now.
-    pub(crate) fn values(&self) -> Vec<u64> {
-        let word = self.versions.widest_word();
-        let value = |(number, variable): (usize, &AtomicU64)| match self.counted(number) {
-            Some(counter) => counter.value(),
-            None => variable.load(Ordering::Relaxed),
+    /// Hits of each of its probes that the jumps of a domain have counted.
+    pub(crate) fn hits_of(&self, domain: Domain) -> Vec<u64> {
+        let places = self.places.borrow();
+        let of = |(number, definition): (usize, &rpn::Probe)| {
+            let counted = self.probes[number].counted.as_ref();
+            let hits = counted.map_or(0, |counted| counted.hits_of(definition, domain));
+            hits.saturating_add(places.jump_hits_of(number, domain))
         };
-        self.locals.iter().enumerate().map(|variable| word.truncate(value(variable))).collect()
+        self.versions.main().probes.iter().enumerate().map(of).collect()
+    }
+
+    /// The values of its local variables now: of a domain, or the sums of all.
+    pub(crate) fn values(&self, domain: Option<Domain>) -> Vec<u64> {
+        let word = self.versions.widest_word();
+        let value = |number: usize| match (self.counted(number), domain) {
+            (Some(counter), None) => counter.value(),
+            (Some(counter), Some(domain)) => counter.value_of(domain),
+            (None, _) => self.locals.value(number, domain),
+        };
+        (0..self.locals.len()).map(|number| word.truncate(value(number))).collect()
     }
 
     /// Sets a local variable to zero.
     pub(crate) fn reset(&self, number: usize) {
-        match (self.counted(number), self.locals.get(number)) {
-            (Some(counter), _) => counter.reset(),
-            (None, Some(variable)) => variable.store(0, Ordering::Relaxed),
-            (None, None) => {}
+        match self.counted(number) {
+            Some(counter) => counter.reset(),
+            None => self.locals.reset(number),
         }
     }
 }

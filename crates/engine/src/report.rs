@@ -1,8 +1,11 @@
 //! What a session has counted.
 
+use std::rc::Rc;
+
 use crate::hold::HoldTimes;
+use crate::jump::{Domain, Trust};
 use crate::places::PlaceReport;
-use crate::program::{Counts, Program, SiteCounts, State, values_of};
+use crate::program::{Counts, Probe, Program, SiteCounts, State};
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.
@@ -16,8 +19,23 @@ pub struct Report {
     pub globals: Vec<u64>,
     /// How long processes were held while jumps were put in and taken out.
     pub holds: HoldTimes,
+    /// What each of several users' processes has counted; empty where all are of one.
+    pub users: Vec<OfUser>,
     /// How often a ring was emptied since its process had written there what no handler writes.
     pub nonsense: u64,
+}
+
+/// What the processes of one trust domain have counted by jumps, and the values of their variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfUser {
+    /// Who they are.
+    pub name: String,
+    /// Hits by jumps, a number for each probe, program after program.
+    pub hits: Vec<u64>,
+    /// The local variables, program after program.
+    pub locals: Vec<u64>,
+    /// The global variables.
+    pub globals: Vec<u64>,
 }
 
 /// What was counted at one probepoint, in all processes together.
@@ -52,8 +70,21 @@ pub struct ProbeReport {
 impl Tracer<'_> {
     /// The states of the probes, by program and probe.
     pub(crate) fn states(&self) -> Vec<Vec<State>> {
-        let of = |program: &Program| program.probes.iter().map(|probe| probe.state).collect();
+        let of = |program: &Program| program.probes.iter().map(Probe::state).collect();
         self.programs.iter().map(of).collect()
+    }
+
+    /// What each of several users' processes has counted at the probes of these programs, by number; nothing where all are of one.
+    pub(crate) fn of_users(&self, programs: &[usize]) -> Vec<OfUser> {
+        let domains = self.cells.as_ref().map(|cells| cells.domains()).filter(|domains| domains.len() > 1);
+        let programs = || programs.iter().filter_map(|&number| self.programs.get(number));
+        let of = |(domain, trust): &(Domain, Rc<Trust>)| OfUser {
+            name: trust.name(),
+            hits: programs().flat_map(|program| program.hits_of(*domain)).collect(),
+            locals: programs().flat_map(|program| program.values(Some(*domain))).collect(),
+            globals: self.globals.values(Some(*domain)),
+        };
+        domains.into_iter().flatten().map(of).collect()
     }
 
     /// Tells the counts so far, if they are wanted.
@@ -87,11 +118,12 @@ impl Tracer<'_> {
                     places: places.next().flatten(),
                 });
             }
-            report.locals.extend(program.values());
+            report.locals.extend(program.values(None));
         }
         report.holds = self.holds.times();
         report.nonsense = self.drain.nonsense();
-        report.globals = values_of(self.globals.all());
+        report.globals = self.globals.values(None);
+        report.users = self.of_users(&(0..self.programs.len()).collect::<Vec<_>>());
         report
     }
 }

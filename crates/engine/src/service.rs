@@ -15,7 +15,8 @@ use rpn::Object;
 use crate::error::Error;
 use crate::leave::Leaving;
 use crate::places::PlaceReport;
-use crate::program::{Counts, Options, Program, State, values_of};
+use crate::program::{Counts, Options, Program, State};
+use crate::report::OfUser;
 use crate::site::Use;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;
@@ -49,6 +50,8 @@ pub struct Inserted<'a> {
     pub is_for_all: bool,
     /// The values of its local variables.
     pub locals: Vec<u64>,
+    /// What each of several users' processes has counted; empty where all are of one.
+    pub users: Vec<OfUser>,
 }
 
 impl Tracer<'_> {
@@ -89,7 +92,7 @@ impl Tracer<'_> {
         program.inserted = false;
         let probes = 0..program.probes.len();
         let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
-        self.retire(&uses);
+        self.retire(&uses, None);
         for space in self.spaces.values_mut() {
             space.placed.retain(|(placed, _)| *placed != number);
         }
@@ -105,7 +108,7 @@ impl Tracer<'_> {
                 uses.insert(Use::Probe { program: number, probe });
             }
         }
-        self.retire(&uses);
+        self.retire(&uses, None);
     }
 
     /// Goes on until the programs are placed in all processes that are followed, or the time is over. Says whether they are.
@@ -168,11 +171,12 @@ impl Tracer<'_> {
                 .probes
                 .iter()
                 .enumerate()
-                .map(|(number, probe)| (probe.address, probe.state, program.counts(number)))
+                .map(|(number, probe)| (probe.address, probe.state(), program.counts(number)))
                 .collect(),
             places: program.places(),
             is_for_all: program.only.is_none(),
-            locals: program.values(),
+            locals: program.values(None),
+            users: self.of_users(&[number]),
         })
     }
 
@@ -180,9 +184,9 @@ impl Tracer<'_> {
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
         let values = match which {
             Variables::Local(number) => {
-                self.programs.get(number).map_or_else(Vec::new, |program| program.values())
+                self.programs.get(number).map_or_else(Vec::new, |program| program.values(None))
             }
-            Variables::Global => values_of(self.globals.all()),
+            Variables::Global => self.globals.values(None),
         };
         let values = values.into_iter().enumerate();
         values.filter(|(index, _)| range.contains(index)).collect()
@@ -198,11 +202,8 @@ impl Tracer<'_> {
                     .for_each(|index| program.reset(index));
             }
             Variables::Global => {
-                for (index, variable) in self.globals.all().iter().enumerate() {
-                    if range.contains(&index) {
-                        variable.store(0, Ordering::Relaxed);
-                    }
-                }
+                let all = 0..self.globals.values(None).len();
+                all.filter(|index| range.contains(index)).for_each(|index| self.globals.reset(index));
             }
         }
     }

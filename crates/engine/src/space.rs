@@ -13,7 +13,7 @@ use crate::change::Batch;
 use crate::foresee::Foreseen;
 use crate::guard::Guard;
 use crate::hold::Held;
-use crate::jump::{Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
+use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
@@ -62,6 +62,12 @@ pub(crate) struct Space {
     pub(crate) ground: Option<Ground>,
     /// Bytes of the cells that are mapped, once it has a ground.
     pub(crate) cells: u64,
+    /// The domain that it is of; the one that it is to become one of; and when that is looked at again.
+    pub(crate) domain: Domain,
+    pub(crate) becomes: Option<Domain>,
+    pub(crate) again: Again,
+    /// Whether it has the reader's sign of life, for threads that wait.
+    pub(crate) has_sign: bool,
     /// The rings of its contexts, once they are mapped.
     pub(crate) rings: Option<Rc<Rings>>,
     /// Whether it is a copy of one that has rings, and has got none of its own yet.
@@ -127,6 +133,10 @@ impl Space {
             areas: Vec::new(),
             ground: None,
             cells: 0,
+            domain: Domain::OWN,
+            becomes: None,
+            again: Again::default(),
+            has_sign: false,
             rings: None,
             lacks_rings: false,
             ringless: None,
@@ -187,6 +197,10 @@ impl Space {
             ground: self.ground.clone(),
             rings: None,
             cells: self.cells,
+            domain: self.domain,
+            becomes: None,
+            again: self.again,
+            has_sign: self.has_sign,
             lacks_rings: self.rings.is_some() || self.lacks_rings,
             ringless: self.ringless.clone(),
             hidden: self.hidden.as_ref().map(Hidden::copy),
@@ -227,6 +241,7 @@ impl Space {
             copy.planner = None;
             // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
             if let Some(ground) = copy.ground.take() {
+                copy.has_sign = false;
                 let mapped = ground.mapped(std::mem::take(&mut copy.cells));
                 mapped.into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
                 if std::mem::take(&mut copy.lacks_rings) {

@@ -15,16 +15,17 @@ use crate::births::Newborn;
 use crate::error::Error;
 use crate::forget::{Forgotten, ProbeNames};
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain, Entries};
+use crate::jump::{Cells, Drain, Entries, Sign};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
 use crate::place::Plan;
-use crate::program::{Globals, Program};
+use crate::program::Program;
 use crate::space::{ModuleKey, Space};
 use crate::tracked::{Activity, Tracked};
+use crate::variables::Globals;
 
 /// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
 /// also interrupts the tracer's wait, by a signal to its thread.
@@ -52,8 +53,14 @@ const LATELY: Duration = Duration::from_millis(500);
 pub struct Tracer<'a> {
     pub(crate) programs: Vec<Program>,
     pub(crate) globals: Globals,
-    /// Memory that is shared with all processes.
+    /// Memory that is shared with processes.
     pub(crate) cells: Option<Cells>,
+    /// By what they see that their records are read.
+    pub(crate) sign: Option<Arc<Sign>>,
+    /// Whether any may become one of another domain without executing a program.
+    pub(crate) may_become_others: bool,
+    /// Whether all processes are of one domain.
+    pub(crate) shares_variables: bool,
     /// The probes, by program and number in it, by their numbers in records of jumps.
     pub(crate) probe_names: ProbeNames,
     /// What a record of each can hold, or could.
@@ -128,14 +135,15 @@ impl<'a> Tracer<'a> {
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
         // Without shared memory all probes are traps.
-        let mut cells = match &ledger {
-            Some(ledger) => ledger.cells(),
-            None => Cells::memory().ok().map(Cells::over),
-        };
+        let sign = ledger.as_ref().map_or_else(|| Sign::new().ok(), |ledger| ledger.sign());
+        let mut cells = sign.as_ref().and_then(|_| Cells::new().ok());
         Tracer {
             programs: Vec::new(),
             globals: Globals::new(cells.as_mut()),
             cells,
+            sign,
+            may_become_others: false,
+            shares_variables: false,
             probe_names: ProbeNames::default(),
             forgotten: Vec::new(),
             probe_bounds: Vec::new(),
@@ -179,6 +187,11 @@ impl<'a> Tracer<'a> {
     pub fn set_buffer(&mut self, bytes: u64) {
         let size = bytes.checked_next_power_of_two().unwrap_or(GREATEST_RING);
         self.ring_size = size.clamp(LEAST_RING, GREATEST_RING);
+    }
+
+    /// Whether all processes share variables and counters, whoever they are. It holds for those that are followed from now on.
+    pub fn share_variables(&mut self) {
+        self.shares_variables = true;
     }
 
     /// Whether a program that is inserted waits for room where there is none for a record.
@@ -249,7 +262,11 @@ impl<'a> Tracer<'a> {
             }
         }
         self.tell_counts();
-        let ticks = self.waiting || self.serving || self.drain.any() || self.observer.waits();
+        let ticks = self.waiting
+            || self.serving
+            || self.drain.any()
+            || self.observer.waits()
+            || self.may_become_others;
         control.wants_ticks.store(ticks, Ordering::Relaxed);
         let quick = self.drain.any() && self.is_lively();
         control.wants_quick_ticks.store(quick, Ordering::Relaxed);
@@ -342,6 +359,7 @@ impl<'a> Tracer<'a> {
             return Ok(());
         }
         let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
+        let (thread, stop) = self.change_domain(thread, stop)?;
         self.go_on(thread, stop)
     }
 
@@ -385,7 +403,8 @@ impl<'a> Tracer<'a> {
     }
 
     /// Adds an address space.
-    pub(crate) fn add_space(&mut self, space: Space) -> u32 {
+    pub(crate) fn add_space(&mut self, mut space: Space) -> u32 {
+        self.enter_domain(&mut space);
         let number = self.next_space;
         self.next_space += 1;
         self.waiting |= space.stale;
@@ -446,6 +465,7 @@ impl<'a> Tracer<'a> {
         self.look_after_newborn();
         self.look_at_slots();
         self.identify_again();
+        self.look_for_others();
         self.hide_again();
         // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
         // where no tracer can stop it.

@@ -14,6 +14,7 @@
 //! function either completes or puts back what it changed.
 
 mod caller;
+mod credentials;
 mod elf;
 mod error;
 mod executable;
@@ -42,6 +43,7 @@ mod tasks;
 mod thread;
 
 pub use caller::{Caller, Step};
+pub use credentials::Credentials;
 pub use elf::{
     Binding, ControlFlow, Doubt, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings,
     Lookup, Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version, hex,
@@ -62,7 +64,7 @@ pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::{Entrance, Refuge, STUB, find_syscall};
 pub use room::{addresses_left, low_gaps, low_places};
-pub use share::shared_memory;
+pub use share::{read_only_for_others, shared_memory};
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{

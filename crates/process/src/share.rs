@@ -27,6 +27,39 @@ const PAGE: u64 = 4096;
 /// # Errors
 /// The kernel has no memory or no descriptor left.
 pub fn shared_memory(size: u64) -> io::Result<OwnedFd> {
+    let fd = memory_file(size)?;
+    seal(&fd, SIZE | libc::F_SEAL_SEAL)?;
+    Ok(fd)
+}
+
+/// Makes memory that others can only read: `size` bytes of zeros. `map` maps it in this process, which is the last that gets it to write
+/// to, whatever is done with the descriptor.
+///
+/// # Errors
+/// The kernel has no memory or no descriptor left; or `map` fails.
+pub fn read_only_for_others<T>(
+    size: u64,
+    map: impl FnOnce(&OwnedFd) -> io::Result<T>,
+) -> io::Result<(OwnedFd, T)> {
+    let fd = memory_file(size)?;
+    let mapped = map(&fd)?;
+    seal(&fd, SIZE | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
+    Ok((fd, mapped))
+}
+
+/// The size is for good.
+const SIZE: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+fn seal(fd: &OwnedFd, seals: c_int) -> io::Result<()> {
+    // SAFETY: a system call on integers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A memory file of so many bytes.
+fn memory_file(size: u64) -> io::Result<OwnedFd> {
     // SAFETY: the name is a string that ends with a zero byte.
     let fd = unsafe { libc::memfd_create(c"dprobes".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd == -1 {
@@ -34,13 +67,11 @@ pub fn shared_memory(size: u64) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just opened it, and nobody else knows it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: system calls on integers.
-    let done = unsafe {
-        libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) == 0
-            && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
-    };
-    if done { Ok(fd) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: a system call on integers.
+    match unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } {
+        0 => Ok(fd),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Where the calls' structures are in the page that the process and the kernel use for them.
@@ -86,8 +117,45 @@ impl Caller {
         Ok((caller, shared))
     }
 
-    /// Maps the memory over what is reserved for it.
-    fn share_over(
+    /// Puts shared memory in the place of other memory of the same size, at once for all threads: each finds the one or the other there.
+    ///
+    /// # Errors
+    /// As of [`Caller::call`].
+    pub fn share_instead(
+        self,
+        memory: BorrowedFd<'_>,
+        place: u64,
+        size: u64,
+        protection: c_int,
+    ) -> Result<Step<()>, Error> {
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let arguments = [0, size, libc::PROT_NONE as u64, flags, !0, 0];
+        let (caller, reserved) = self.call("mmap", libc::SYS_mmap, arguments)?;
+        let beside = match reserved {
+            Ok(beside) => beside,
+            Err(error) => return Ok((caller, Err(error))),
+        };
+        let (caller, shared) = caller.share_over(memory, beside, size, protection)?;
+        let (caller, moved) = match shared {
+            Ok(()) => {
+                let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+                let arguments = [beside, size, size, how, place, 0];
+                let (caller, moved) = caller.call("mremap", libc::SYS_mremap, arguments)?;
+                (caller, moved.map(drop))
+            }
+            Err(error) => (caller, Err(error)),
+        };
+        match moved {
+            Ok(()) => Ok((caller, Ok(()))),
+            Err(error) => Ok((caller.unmap(beside, size)?.0, Err(error))),
+        }
+    }
+
+    /// Maps the memory over what is reserved for it, a page or more.
+    ///
+    /// # Errors
+    /// As of [`Caller::call`].
+    pub fn share_over(
         self,
         memory: BorrowedFd<'_>,
         place: u64,

@@ -122,19 +122,19 @@ impl Reader {
         Reader { sign: settings::reader().load(Ordering::Relaxed), since: counter() }
     }
 
-    /// Whether it is known to be dead, or has shown no sign of life for long. Then all others shall know. (If it was only
-    /// asleep, it overwrites that.)
+    /// Whether it is known to be dead, or has shown no sign of life for long. Then all threads of the process shall know. (If it
+    /// was only asleep, its next sign is another.)
     fn is_gone(&mut self) -> bool {
-        let word = settings::reader();
-        let sign = word.load(Ordering::Relaxed);
-        if sign == ABANDONED {
+        let sign = settings::reader().load(Ordering::Relaxed);
+        let dead = &settings::identity().dead;
+        if sign == ABANDONED || sign != 0 && sign == dead.load(Ordering::Relaxed) {
             return true;
         }
         if sign != self.sign {
             *self = Reader { sign, since: counter() };
         } else if counter().wrapping_sub(self.since) > PATIENCE {
-            let told = word.compare_exchange(sign, ABANDONED, Ordering::Relaxed, Ordering::Relaxed);
-            return told.is_ok();
+            dead.store(sign, Ordering::Relaxed);
+            return true;
         }
         false
     }

@@ -50,7 +50,7 @@ pub(crate) struct Tracing {
     pub(crate) plugin: Vec<Plugin>,
 }
 
-/// What becomes of records that come faster than they are written.
+/// What becomes of records that come faster than they are written; who shares variables.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Buffering {
     /// Lose no record: where the buffer is full, the program waits until there is room
@@ -61,6 +61,12 @@ pub(crate) struct Buffering {
     /// Bytes of records that may wait to be written, for each processor: 256K to 64M, a power of two [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<u64>,
+    /// Let all processes share variables and counters, also those of different users
+    ///
+    /// Without it, those share them that could trace one another: of the same users, groups, capabilities and namespaces. Whoever
+    /// shares them can change what others count, and end their probes.
+    #[arg(long)]
+    pub(crate) share_variables: bool,
 }
 
 /// A plugin, and what it is given.

@@ -110,6 +110,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         unformatted: arguments.shown.unformatted_output,
         lossless: arguments.buffering.lossless,
         buffer: arguments.buffering.buffer,
+        share_variables: arguments.buffering.share_variables,
         templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,
         symbols: sym.map(absolute).transpose()?,
         mode,

@@ -247,6 +247,9 @@ impl Session<'_> {
             symbols,
         };
         insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
+        if insert.share_variables {
+            self.tracer.share_variables();
+        }
         let module = program.main().module.clone();
         let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
@@ -474,6 +477,8 @@ impl Session<'_> {
             for line in self.refused.lines(program.number) {
                 text.push_str(&format!("  {line}\n"));
             }
+            let points = program.object.probes.iter().map(|probe| probe.point.clone());
+            text.push_str(&summary::users(&program.users, &points.collect::<Vec<_>>()));
             if extended {
                 text.push_str(&summary::variables("lv", &program.locals));
                 text.push_str(&rpn::disassemble(program.object));

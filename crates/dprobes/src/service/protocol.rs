@@ -60,6 +60,9 @@ pub(crate) struct Insert {
     /// Bytes of records that may wait, in processes that are followed from now on.
     #[serde(default)]
     pub(crate) buffer: Option<u64>,
+    /// Whether processes share variables, whoever they are.
+    #[serde(default)]
+    pub(crate) share_variables: bool,
     /// The directory of the templates, absolute.
     pub(crate) templates: Option<PathBuf>,
     /// The file whose symbols are meant, absolute.

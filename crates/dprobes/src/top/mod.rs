@@ -127,6 +127,9 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     let watch = Watch::start(arguments.limit, front.ledger.pulse())?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut feed);
     tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    if tracing.buffering.share_variables {
+        tracer.share_variables();
+    }
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }

@@ -123,7 +123,8 @@ impl View {
     }
 
     fn order(&mut self) {
-        let lost = |line: &Line| line.row.counts.map_or(0, |counts| counts.missed + counts.dropped);
+        let lost =
+            |line: &Line| line.row.counts.map_or(0, |counts| counts.missed.saturating_add(counts.dropped));
         let sort = self.sort;
         self.lines.sort_by(|one, other| {
             let first = match sort {
@@ -142,9 +143,9 @@ impl View {
         (
             // Not `sum`, which makes -0 of nothing.
             probes().fold(0.0, |sum, (line, _)| sum + line.rate),
-            probes().map(|(line, _)| line.row.hits).sum(),
-            probes().map(|(_, counts)| counts.missed).sum(),
-            probes().map(|(_, counts)| counts.dropped).sum(),
+            probes().map(|(line, _)| line.row.hits).fold(0, u64::saturating_add),
+            probes().map(|(_, counts)| counts.missed).fold(0, u64::saturating_add),
+            probes().map(|(_, counts)| counts.dropped).fold(0, u64::saturating_add),
         )
     }
 }

@@ -18,6 +18,7 @@ mod core;
 mod counts;
 mod cycles;
 mod death;
+mod domains;
 mod doubtful;
 mod every_instruction;
 mod exact;

@@ -4,6 +4,7 @@
 use agent::layout::PAGE;
 use process::{Module, Stop, Stopped};
 
+use super::Domain;
 use super::carry::Carried;
 use super::{Basis, Draft, proof};
 use crate::mapping::Called;
@@ -64,7 +65,7 @@ impl Tracer<'_> {
             match carried {
                 Ok(Carried::Out(left)) => return Ok((thread, stop, Ok(left))),
                 Ok(Carried::Outdated(draft, reason)) => {
-                    sites = Sites::Planned(self.still_wanted(draft.into_sites()));
+                    sites = Sites::Planned(self.still_wanted(number, draft.into_sites()));
                     why = reason;
                 }
                 Err(reason) => return Ok((thread, stop, Err(reason))),
@@ -80,9 +81,10 @@ impl Tracer<'_> {
     }
 
     /// Those sites that are still for somebody: probes may have ended meanwhile.
-    fn still_wanted(&self, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
+    fn still_wanted(&self, number: u32, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
+        let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let is_wanted = |wanted: &Use| match *wanted {
-            Use::Probe { program, probe } => !self.programs[program].probes[probe].state.is_over(),
+            Use::Probe { program, probe } => !self.programs[program].probes[probe].is_over_in(domain),
             _ => true,
         };
         let mut sites: Vec<Planned> = sites.collect();

@@ -142,7 +142,9 @@ impl Tracer<'_> {
     /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
     fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
-        let lacks = self.spaces.get(&number).is_some_and(|space| space.rings.is_none());
+        let lossless = self.is_lossless();
+        let lacks = |space: &Space| space.rings.is_none() || lossless && !space.has_sign;
+        let lacks = self.spaces.get(&number).is_some_and(lacks);
         if let Some(ground) = draft.after.as_ref().and_then(|after| after.ground.as_ref())
             && (draft.lays_ground || ground.claims && lacks)
         {
@@ -222,7 +224,13 @@ impl Tracer<'_> {
         drop(gone);
         retired.into_iter().for_each(|trampoline| space.jumps.retire(trampoline));
         for note in &notes {
-            crate::placing::set_armed(&mut self.programs, &note.new, note.address, Some(note.tactic));
+            crate::placing::set_armed(
+                &mut self.programs,
+                space.domain,
+                &note.new,
+                note.address,
+                Some(note.tactic),
+            );
             for wanted in &note.new {
                 if let Use::Probe { program, probe } = *wanted {
                     let before = note.before.as_ref().filter(|(_, uses)| uses.contains(wanted));

@@ -1,35 +1,35 @@
-//! Words that the tracer shares with all the processes it probes: the programs' variables, and what is counted at probes.
+//! Words that the tracer shares with the processes it probes: the programs' variables, and what is counted at probes.
 //!
 //! ```text
 //!     0               the global variables
-//!     GLOBALS         READER: the sign of life of whoever reads the rings; nothing else in its line
-//!                     single words: local variables, and what is counted with a lock
+//!     GLOBALS         single words: local variables, and what is counted with a lock
 //!     then            pieces, as they are needed, each greater than the last of its kind: of single words, or of
 //!                     counters, processor by processor: those of processor 0, 2^shift bytes; those of processor 1; ...
 //! ```
 //!
-//! All of it has a place at one address in a process, which compiled code has in its instructions. What is mapped there is the beginning,
+//! There are several memories of this layout: one for each *domain*, which is the processes that could touch one another anyway
+//! ([`super::trust`]), and the tracer's own, which no process has. A place is the same in all of them; what was counted is the sum
+//! over all.
+//!
+//! A process has that of its domain at one address, which compiled code has in its instructions. What is mapped there is the beginning,
 //! as far as there are pieces ([`Cells::used`]), and more of it before a handler is armed that needs more. What is taken is given
 //! back when nobody asks for it any more and no thread can be in a handler that has it: [`crate::forget`].
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::layout::{PAGE, PerProcessor};
 
 use super::shared::Shared;
+use super::trust::Trust;
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 /// Bytes of the global variables: the most that a program can ask for.
 const GLOBALS: usize = (u16::MAX as usize + 1) * WORD;
-/// Where the word is by which the reader of all rings shows that it lives: at the beginning of a page.
-pub(crate) const READER: usize = GLOBALS;
-/// Bytes that it has for itself.
-const LINE: usize = 64;
 /// Bytes for single words, those of the global variables included, as a rule.
 const WORDS: usize = 32 << 20;
 /// Bytes for counters, of all processors together, at most.
@@ -41,11 +41,55 @@ const FIRST_WORDS: usize = 16 << 10;
 const FIRST_SHIFT: u32 = 10;
 /// Bytes of a piece of single words, at most, unless more are asked for at once.
 const GREATEST_WORDS: usize = 4 << 20;
+/// Domains that have memory at a time, at most.
+const MOST: usize = 128;
+
+/// A trust domain, by the number of its memory. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Domain(u32);
+
+impl Domain {
+    /// That of the tracer alone: no process has its memory.
+    pub(crate) const OWN: Domain = Domain(0);
+}
+
+/// The memories. That of a domain which is left is never another's: a process may have kept it.
+#[derive(Debug)]
+struct Memories(RefCell<BTreeMap<Domain, Rc<Shared>>>);
+
+impl Memories {
+    /// The tracer's own.
+    fn new() -> io::Result<Memories> {
+        let memories = Memories(RefCell::default());
+        memories.add(Domain::OWN)?;
+        Ok(memories)
+    }
+
+    fn add(&self, domain: Domain) -> io::Result<()> {
+        let memory = Shared::new(Cells::extent().0 as usize)?;
+        self.0.borrow_mut().insert(domain, memory);
+        Ok(())
+    }
+
+    /// That of a domain.
+    fn of(&self, domain: Domain) -> Option<Rc<Shared>> {
+        self.0.borrow().get(&domain).cloned()
+    }
+
+    /// Does something with each.
+    fn each(&self, action: impl FnMut((&Domain, &Rc<Shared>))) {
+        self.0.borrow().iter().for_each(action);
+    }
+}
 
 /// All the words there are.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    shared: Rc<Shared>,
+    memories: Rc<Memories>,
+    /// Whose the memories are, but for the tracer's own.
+    domains: Vec<(Domain, Rc<Trust>)>,
+    /// The last domain that there was.
+    last: Domain,
     /// Where the pieces end.
     used: usize,
     /// Where the next single word is, and the end of its piece.
@@ -62,18 +106,18 @@ pub(crate) struct Cells {
     free_counters: Vec<(usize, u32)>,
 }
 
-/// Some single words in a row.
+/// Some single words in a row, in each memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
-    shared: Rc<Shared>,
+    memories: Rc<Memories>,
     offset: usize,
     count: usize,
 }
 
-/// A counter: what each processor has counted, and a word more for threads that cannot count by processor.
+/// A counter: in each memory what each processor has counted, and a word more for threads that cannot count by processor.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    shared: Rc<Shared>,
+    memories: Rc<Memories>,
     /// Where that of processor 0 is.
     offset: usize,
     processors: usize,
@@ -83,21 +127,18 @@ pub(crate) struct Counter {
 }
 
 impl Cells {
-    /// Memory for all of them.
+    /// None are taken yet.
     ///
     /// # Errors
     /// There is no memory to share.
-    pub(crate) fn memory() -> io::Result<Rc<Shared>> {
-        Shared::new(Self::extent().0 as usize)
-    }
-
-    /// None are taken yet of this memory.
-    pub(crate) fn over(memory: Rc<Shared>) -> Cells {
+    pub(crate) fn new() -> io::Result<Cells> {
         let used = GLOBALS + FIRST_WORDS;
-        Cells {
-            shared: memory,
+        Ok(Cells {
+            memories: Rc::new(Memories::new()?),
+            domains: Vec::new(),
+            last: Domain::OWN,
             used,
-            next_word: READER + LINE,
+            next_word: GLOBALS,
             words_end: used,
             next_counter: 0,
             counters_end: 0,
@@ -105,12 +146,54 @@ impl Cells {
             shift: FIRST_SHIFT - 1,
             free_words: HashMap::new(),
             free_counters: Vec::new(),
+        })
+    }
+
+    /// The domain of processes that are trusted so. None: there are as many as can be, or there is no memory for another.
+    pub(crate) fn domain(&mut self, trust: &Rc<Trust>) -> Option<Domain> {
+        if let Some((known, _)) = self.domains.iter().find(|(_, known)| known == trust) {
+            return Some(*known);
+        }
+        let domain = Domain(self.last.0.checked_add(1)?);
+        if self.domains.len() >= MOST {
+            return None;
+        }
+        self.memories.add(domain).ok()?;
+        self.last = domain;
+        self.domains.push((domain, Rc::clone(trust)));
+        Some(domain)
+    }
+
+    /// The domains that there are, and who they are.
+    pub(crate) fn domains(&self) -> &[(Domain, Rc<Trust>)] {
+        &self.domains
+    }
+
+    /// No process is of a domain any more. What was counted there is the tracer's own from now on.
+    pub(crate) fn leave(&mut self, domain: Domain) {
+        if domain == Domain::OWN {
+            return;
+        }
+        self.domains.retain(|(other, _)| *other != domain);
+        let left = self.memories.0.borrow_mut().remove(&domain);
+        let Some((own, left)) = self.memories.of(Domain::OWN).zip(left) else { return };
+        let count = self.used / WORD;
+        for (sum, word) in own.words(0, count).iter().zip(left.words(0, count)) {
+            let value = word.load(Ordering::Relaxed);
+            if value != 0 {
+                sum.fetch_add(value, Ordering::Relaxed);
+            }
         }
     }
 
-    /// The word by which the reader of all rings shows that it lives.
-    pub(crate) fn reader(&self) -> Option<&AtomicU64> {
-        self.shared.words(READER, 1).first()
+    /// The memory of a domain, for its processes.
+    pub(crate) fn memory(&self, domain: Domain) -> Option<Rc<Shared>> {
+        self.memories.of(domain).filter(|_| domain != Domain::OWN)
+    }
+
+    /// Bytes that they can have.
+    pub(crate) fn size(&self) -> u64 {
+        Self::extent().0
     }
 
     /// Bytes of what there is, in whole pages: so many are to be mapped in a process that has what was taken.
@@ -122,18 +205,13 @@ impl Cells {
     fn begin(&mut self, size: usize) -> Option<usize> {
         let place = self.used;
         let end = place.checked_add(size)?.checked_next_multiple_of(PAGE as usize)?;
-        (end <= self.shared.size()).then(|| std::mem::replace(&mut self.used, end))
+        (end as u64 <= self.size()).then(|| std::mem::replace(&mut self.used, end))
     }
 
     /// How many bytes they can have on this machine, and for how many processors.
     pub(crate) fn extent() -> (u64, usize) {
         let processors = processors();
         ((WORDS + (processors << shift(processors))) as u64, processors)
-    }
-
-    /// The memory.
-    pub(crate) fn shared(&self) -> &Rc<Shared> {
-        &self.shared
     }
 
     /// The processors there can be.
@@ -143,13 +221,13 @@ impl Cells {
 
     /// The global variables.
     pub(crate) fn globals(&self, count: usize) -> Words {
-        Words { shared: Rc::clone(&self.shared), offset: 0, count: count.min(GLOBALS / WORD) }
+        Words { memories: Rc::clone(&self.memories), offset: 0, count: count.min(GLOBALS / WORD) }
     }
 
     /// Takes words, all 0; none if there are not so many left.
     pub(crate) fn words(&mut self, count: usize) -> Option<Words> {
         if let Some(offset) = self.free_words.get_mut(&count).and_then(Vec::pop) {
-            return Some(Words { shared: Rc::clone(&self.shared), offset, count });
+            return Some(Words { memories: Rc::clone(&self.memories), offset, count });
         }
         let bytes = count.checked_mul(WORD)?;
         if bytes > self.words_end - self.next_word {
@@ -161,7 +239,7 @@ impl Cells {
         }
         let offset = self.next_word;
         self.next_word += bytes;
-        Some(Words { shared: Rc::clone(&self.shared), offset, count })
+        Some(Words { memories: Rc::clone(&self.memories), offset, count })
     }
 
     /// Takes a counter, which is 0. `spill` is its single word; another is taken where none is given.
@@ -183,7 +261,7 @@ impl Cells {
             self.next_counter += WORD;
         }
         Some(Counter {
-            shared: Rc::clone(&self.shared),
+            memories: Rc::clone(&self.memories),
             offset: place.0,
             processors: self.processors,
             shift: place.1,
@@ -206,7 +284,7 @@ impl Cells {
 impl Cells {
     /// Takes words back, which nobody uses any more.
     pub(crate) fn give_back_words(&mut self, words: Words) {
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        words.set(0);
         if words.count > 0 {
             self.free_words.entry(words.count).or_default().push(words.offset);
         }
@@ -214,9 +292,9 @@ impl Cells {
 
     /// Takes a counter back, which nobody uses any more.
     pub(crate) fn give_back(&mut self, counter: Counter) {
-        let (offset, shared) = (counter.spill, Rc::clone(&counter.shared));
+        let (offset, memories) = (counter.spill, Rc::clone(&counter.memories));
         self.give_back_shared(counter);
-        self.give_back_words(Words { shared, offset, count: 1 });
+        self.give_back_words(Words { memories, offset, count: 1 });
     }
 
     /// The same for a counter whose single word is a part of others.
@@ -236,38 +314,95 @@ impl Words {
     pub(crate) fn address(&self, base: u64) -> u32 {
         (base + self.offset as u64) as u32
     }
-}
 
-impl Deref for Words {
-    type Target = [AtomicU64];
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
 
-    fn deref(&self) -> &[AtomicU64] {
-        self.shared.words(self.offset, self.count)
+    /// The memory in which those of a domain are; that of the tracer where it has none.
+    pub(crate) fn memory(&self, domain: Domain) -> Option<Rc<Shared>> {
+        self.memories.of(domain).or_else(|| self.memories.of(Domain::OWN))
+    }
+
+    /// Those in a memory.
+    pub(crate) fn of<'a>(&self, memory: &'a Shared) -> &'a [AtomicU64] {
+        memory.words(self.offset, self.count)
+    }
+
+    /// Does something with one of them, in a domain.
+    pub(crate) fn with<T>(
+        &self,
+        domain: Domain,
+        which: usize,
+        action: impl FnOnce(&AtomicU64) -> T,
+    ) -> Option<T> {
+        self.memory(domain).and_then(|memory| self.of(&memory).get(which).map(action))
+    }
+
+    /// Does something with one of them in each memory. The first is the tracer's own.
+    pub(crate) fn each(&self, which: usize, mut action: impl FnMut(Domain, &AtomicU64)) {
+        self.memories.each(|(&domain, memory)| {
+            self.of(memory).get(which).into_iter().for_each(|word| action(domain, word));
+        });
+    }
+
+    /// The sum of all domains' values of one of them.
+    pub(crate) fn sum(&self, which: usize) -> u64 {
+        let mut sum = 0u64;
+        self.each(which, |_, word| sum = sum.wrapping_add(word.load(Ordering::Relaxed)));
+        sum
+    }
+
+    /// Sets all of them, in all domains.
+    pub(crate) fn set(&self, value: u64) {
+        let set =
+            |memory: &Shared| self.of(memory).iter().for_each(|word| word.store(value, Ordering::Relaxed));
+        self.memories.each(|(_, memory)| set(memory));
     }
 }
 
 impl Counter {
-    /// What was counted so far.
+    /// What was counted so far, in all domains.
     pub(crate) fn value(&self) -> u64 {
-        self.own().fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
+        let mut sum = 0u64;
+        self.memories.each(|(_, memory)| sum = sum.wrapping_add(self.value_in(memory)));
+        sum
+    }
+
+    /// What a domain has counted.
+    pub(crate) fn value_of(&self, domain: Domain) -> u64 {
+        self.memories.of(domain).map_or(0, |memory| self.value_in(&memory))
+    }
+
+    fn value_in(&self, memory: &Shared) -> u64 {
+        self.own(memory).fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
 
     /// Counts one more, from the tracer.
     pub(crate) fn count(&self) {
-        if let Some(spill) = self.shared.words(self.spill, 1).first() {
+        let own = self.memories.of(Domain::OWN);
+        if let Some(spill) = own.as_ref().and_then(|own| own.words(self.spill, 1).first()) {
             spill.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Begins anew.
     pub(crate) fn reset(&self) {
-        self.own().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.set(0);
     }
 
-    /// Its words.
-    fn own(&self) -> impl Iterator<Item = &AtomicU64> {
-        let places = (0..self.processors).map(|processor| self.offset + (processor << self.shift));
-        places.chain([self.spill]).flat_map(|place| self.shared.words(place, 1))
+    /// Sets all its words.
+    fn set(&self, value: u64) {
+        self.memories
+            .each(|(_, memory)| self.own(memory).for_each(|word| word.store(value, Ordering::Relaxed)));
+    }
+
+    /// Its words in a memory.
+    fn own<'a>(&self, memory: &'a Shared) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
+        let Counter { offset, processors, shift, spill, .. } = *self;
+        let places = (0..processors).map(move |processor| offset + (processor << shift));
+        places.chain([spill]).flat_map(|place| memory.words(place, 1))
     }
 
     /// Where it is in a process in which all words are mapped at `base`.
@@ -302,18 +437,62 @@ mod tests {
     /// Words in a row.
     const COUNT: usize = 4;
 
+    /// A domain of its own.
+    fn domain(cells: &mut Cells, name: &str) -> Domain {
+        cells.domain(&Rc::new(Trust::named(name))).expect("room")
+    }
+
+    #[test]
+    fn a_domain_has_words_of_its_own_and_gives_them_to_nobody() {
+        let mut cells = Cells::new().expect("memory");
+        let words = cells.words(2).expect("room");
+        let [one, other] = ["one", "other"].map(|name| domain(&mut cells, name));
+        assert_eq!((domain(&mut cells, "one"), domain(&mut cells, "other")), (one, other));
+        assert!(cells.memory(Domain::OWN).is_none(), "no process has the tracer's own");
+        for (domain, value) in [(Domain::OWN, 1), (one, 20), (other, 300)] {
+            words.with(domain, 1, |word| word.store(value, Ordering::Relaxed)).expect("it is there");
+        }
+        assert_eq!((words.sum(0), words.sum(1)), (0, 321));
+        // What is left gets nobody's memory, and its counts stay.
+        cells.leave(one);
+        let third = domain(&mut cells, "one");
+        assert!(![Domain::OWN, one, other].contains(&third));
+        let mut values = Vec::new();
+        words.each(1, |domain, word| values.push((domain, word.load(Ordering::Relaxed))));
+        assert_eq!((values, words.sum(1)), (vec![(Domain::OWN, 21), (other, 300), (third, 0)], 321));
+        assert_eq!(cells.domains().iter().map(|(domain, _)| *domain).collect::<Vec<_>>(), [other, third]);
+        words.set(7);
+        assert_eq!(words.sum(0), 21);
+    }
+
+    #[test]
+    fn there_are_only_so_many_domains_at_a_time() {
+        let mut cells = Cells::new().expect("memory");
+        let all: Vec<Domain> = (0..MOST).map(|number| domain(&mut cells, &number.to_string())).collect();
+        let another = Rc::new(Trust::named("another"));
+        assert_eq!(cells.domain(&another), None);
+        cells.leave(all[5]);
+        assert!(cells.domain(&another).is_some_and(|domain| !all.contains(&domain)));
+    }
+
     #[test]
     fn a_counter_is_the_sum_of_its_words() {
-        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let mut cells = Cells::new().expect("memory");
+        let (one, other) = (domain(&mut cells, "one"), domain(&mut cells, "other"));
         let first = cells.counter(None).expect("room");
         let second = cells.counter(None).expect("room");
         let at = first.at(0x1000_0000);
         for processor in 0..cells.processors {
             let offset = (at.address - 0x1000_0000) as usize + (processor << at.shift);
-            cells.shared().words(offset, 1)[0].fetch_add(2, Ordering::Relaxed);
+            for (domain, count) in [(one, 2), (other, 300)] {
+                let memory = cells.memory(domain).expect("it is there");
+                memory.words(offset, 1)[0].fetch_add(count, Ordering::Relaxed);
+            }
         }
         first.count();
-        assert_eq!(first.value(), 2 * cells.processors as u64 + 1);
+        let processors = cells.processors as u64;
+        assert_eq!(first.value(), 302 * processors + 1);
+        assert_eq!((first.value_of(one), first.value_of(other)), (2 * processors, 300 * processors));
         assert_eq!(second.value(), 0);
         first.reset();
         assert_eq!(first.value(), 0);
@@ -321,7 +500,8 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_taken_again_and_is_nothing_counted() {
-        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let mut cells = Cells::new().expect("memory");
+        let one = domain(&mut cells, "one");
         let most = (1 << shift(cells.processors)) / WORD;
         // More than there is room for, were none given back.
         for _ in 0..2 * most / 1000 + 1 {
@@ -332,9 +512,10 @@ mod tests {
             for counter in counters.iter().chain([&variable]) {
                 assert_eq!(counter.value(), 0);
                 counter.count();
-                counter.own().for_each(|word| word.store(9, Ordering::Relaxed));
+                counter.set(9);
             }
-            for word in words.iter().chain([&locals]).flat_map(|words| words.iter()) {
+            let memory = cells.memory(one).expect("it is there");
+            for word in words.iter().chain([&locals]).flat_map(|words| words.of(&memory)) {
                 assert!([0, 9].contains(&word.swap(3, Ordering::Relaxed)));
             }
             cells.give_back_shared(variable);
@@ -344,29 +525,27 @@ mod tests {
         }
         let used = cells.used() as usize - GLOBALS;
         assert!(used <= cells.processors * 16 * 1024 + (128 << 10), "{used} bytes are taken");
-        assert!(
-            cells.words(COUNT).is_some_and(|words| words.iter().all(|it| it.load(Ordering::Relaxed) == 0))
-        );
+        assert!(cells.words(COUNT).is_some_and(|words| (0..COUNT).all(|which| words.sum(which) == 0)));
     }
 
     #[test]
     fn words_do_not_overlap_and_come_to_an_end() {
-        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let mut cells = Cells::new().expect("memory");
         let globals = cells.globals(70_000);
-        assert_eq!(globals.len(), 65_536);
+        assert_eq!(globals.count(), 65_536);
         let locals = cells.words(65_535).expect("room");
-        assert!(locals.offset() >= GLOBALS && locals.len() == 65_535);
+        assert!(locals.offset() >= GLOBALS && locals.count() == 65_535);
         let counter = cells.counter(Some(locals.offset())).expect("room");
         counter.count();
-        assert_eq!(locals[0].load(Ordering::Relaxed), 1, "a variable is its counter's own word");
+        assert_eq!(locals.sum(0), 1, "a variable is its counter's own word");
         while cells.words(65_535).is_some() {}
         assert!(cells.words(1 << 40).is_none());
-        assert!(cells.words(1).is_some_and(|words| words.len() == 1));
+        assert!(cells.words(1).is_some_and(|words| words.count() == 1));
     }
 
     #[test]
     fn a_few_counters_take_little_and_many_have_room() {
-        let mut cells = Cells::over(Cells::memory().expect("memory"));
+        let mut cells = Cells::new().expect("memory");
         let few: Vec<Counter> = (0..16).map(|_| cells.counter(None).expect("room")).collect();
         assert!(cells.used() as usize <= GLOBALS + FIRST_WORDS + (cells.processors << FIRST_SHIFT) + 4096);
         let most = (1 << shift(cells.processors)) / WORD;

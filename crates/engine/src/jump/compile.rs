@@ -9,7 +9,6 @@ use patch::Mode;
 use rpn::{Location, Object};
 use vm::{Op, Word};
 
-use super::cells::READER;
 use super::identity::mark;
 use super::over::is_mortal;
 use super::{Code, Counter, Ground};
@@ -129,10 +128,8 @@ impl Tracer<'_> {
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
         let (own, shared) = ground.contexts.kinds();
-        let lossless = program
-            .options
-            .lossless
-            .then(|| Waiting { reader: (base + READER as u64) as u32, sleeps: ground.sleeps });
+        let lossless =
+            program.options.lossless.then(|| Waiting { reader: ground.sign() as u32, sleeps: ground.sleeps });
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,

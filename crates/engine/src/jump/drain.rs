@@ -175,9 +175,7 @@ impl Drain {
 impl Tracer<'_> {
     /// Reads all rings, in the order of time. With `all`, to the end: what waits for an instruction is dropped.
     pub(crate) fn drain(&mut self, all: bool) {
-        if let Some(reader) = self.cells.as_ref().and_then(|cells| cells.reader()) {
-            super::pulse::beat(reader);
-        }
+        self.sign.iter().for_each(|sign| sign.beat());
         self.tell_times();
         // The reader is taken out meanwhile: records go to the rest of the tracer.
         let mut drain = std::mem::replace(&mut self.drain, Drain::new());

@@ -3,7 +3,8 @@
 //! | what | protection | whose |
 //! |---|---|---|
 //! | the identity page | read, write | the process's own; zeros in a forked child |
-//! | the cells, as far as there are some | read, write | shared with the tracer and all its processes |
+//! | the reader's sign of life, behind it, where threads may wait | read | shared with the tracer and all its processes |
+//! | the cells, as far as there are some | read, write | shared with the tracer and the processes of one domain |
 //! | the agent | read, execute | the process's own |
 //! | descriptions of handlers, and bytecode | read, execute | the process's own |
 //! | the contexts | read, write | the process's own; zeros in a forked child |
@@ -31,6 +32,8 @@ use crate::tracer::Tracer;
 
 /// Bytes for descriptions of handlers and bytecode; pages are taken when they are written first.
 const TEXTS: u64 = 16 << 20;
+/// Bytes of the identity page, and of the page behind it for the reader's sign of life.
+const IDENTITY: u64 = 2 * PAGE;
 
 /// Where an address space has it.
 #[derive(Clone, Debug)]
@@ -130,9 +133,14 @@ impl Ground {
         write::all(memory, pending.iter().map(|(&address, bytes)| (address, &bytes[..])))
     }
 
+    /// The address of the reader's sign of life.
+    pub(crate) fn sign(&self) -> u64 {
+        self.identity + PAGE
+    }
+
     /// What is mapped at once, with so many bytes of the cells: addresses and sizes.
     pub(crate) fn mapped(&self, cells: u64) -> [(u64, u64); 3] {
-        [(self.identity, PAGE), (self.cells, cells), (self.code.0, agent_size())]
+        [(self.identity, IDENTITY), (self.cells, cells), (self.code.0, agent_size())]
     }
 
     /// The same with all that the cells can become, where nothing else is to be put.
@@ -170,7 +178,7 @@ impl Tracer<'_> {
             return Err(format!("the processor has no `{missing}`"));
         }
         let cells = self.cells.as_ref().ok_or("there is no memory to share with the process")?;
-        let (processors, size) = (cells.processors(), cells.shared().size() as u64);
+        let (processors, size) = (cells.processors(), cells.size());
         let heap = process::heap_start(tid);
         let places = places(mappings, heap, size, Contexts::size(processors) + TEXTS);
         let places = places.ok_or("the process has no room below 2 GiB")?;
@@ -259,7 +267,7 @@ pub(crate) fn low_memory(
     let contexts = Contexts::size(processors) + TEXTS;
     let places = places(mappings, heap, cells, contexts)?;
     let all = [
-        (places.identity, PAGE),
+        (places.identity, IDENTITY),
         (places.cells, cells.next_multiple_of(PAGE)),
         (places.contexts, contexts),
         (places.agent, agent_size()),
@@ -313,7 +321,7 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
         contexts: place(contexts, CONTEXT_SIZE)?,
         cells: place(cells.next_multiple_of(PAGE), PAGE)?,
         agent: place(agent_size(), PAGE)?,
-        identity: place(PAGE, PAGE)?,
+        identity: place(IDENTITY, PAGE)?,
     })
 }
 

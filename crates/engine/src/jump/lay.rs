@@ -12,7 +12,7 @@ use agent::image::{Settings, image};
 use agent::layout::PAGE;
 use process::{Caller, Error, Memory, Step, Stop, Stopped};
 
-use super::cells::{Cells, READER};
+use super::cells::{Cells, Domain};
 use super::ground::Ground;
 use super::rings::Rings;
 use super::shared::within_limits;
@@ -59,6 +59,8 @@ impl Tracer<'_> {
     /// Maps it.
     fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
         let tid = thread.tid();
+        self.look_who(number);
+        let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
@@ -84,9 +86,17 @@ impl Tracer<'_> {
         let mut mapped = Vec::new();
         let (mut caller, mut result) = (caller, Ok(()));
         if space.ground.is_none() {
-            (caller, result) = self.lay_pieces(caller, ground, &space.code.memory, &mut mapped)?;
+            (caller, result) = self.lay_pieces(caller, ground, domain, &space.code.memory, &mut mapped)?;
         }
         let mut rings = None;
+        let signs = self.is_lossless() && ground.claims && !space.has_sign;
+        if result.is_ok()
+            && signs
+            && let Some(sign) = &self.sign
+        {
+            let (place, descriptor) = (ground.sign(), sign.descriptor());
+            (caller, result) = caller.share_over(descriptor, place, PAGE, libc::PROT_READ)?;
+        }
         if result.is_ok() && ground.claims && space.rings.is_none() {
             let (next, laid) = lay_contexts(caller, ground, space.code.process, &mut mapped)?;
             caller = next;
@@ -101,6 +111,10 @@ impl Tracer<'_> {
             }
         }
         let (thread, stop) = caller.end()?;
+        if let Some(space) = self.spaces.get_mut(&number).filter(|_| signs && result.is_ok()) {
+            space.has_sign = true;
+            space.mappings += 1;
+        }
         if let Some(rings) = rings {
             self.take_rings(number, rings, 3);
         }
@@ -118,6 +132,7 @@ impl Tracer<'_> {
         &self,
         mut caller: Caller,
         ground: &Ground,
+        domain: Domain,
         memory: &Memory,
         mapped: &mut Vec<(u64, u64)>,
     ) -> Result<Step<()>, Error> {
@@ -125,9 +140,11 @@ impl Tracer<'_> {
         let pid = caller.thread().tid();
         let refused = |what: &'static str| Error::Refused { what, pid, cause: io::ErrorKind::Other.into() };
         let cells = self.cells.as_ref();
-        let Some((used, cells)) = cells.and_then(|cells| Some((cells.used(), cells.shared().descriptor()?)))
+        let own = cells.and_then(|cells| Some((cells.used(), cells.memory(domain)?)));
+        let Some((used, cells)) = own.as_ref().and_then(|(used, memory)| Some((*used, memory.descriptor()?)))
         else {
-            return Ok((caller, Err(refused("sharing memory"))));
+            let reason = "it is one of more kinds of users than can be told apart, or there is no memory";
+            return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
         // In the order of `mapped`.
@@ -143,11 +160,11 @@ impl Tracer<'_> {
             }
             mapped.push((place, size));
         }
-        let (caller, wiped) = caller.wipe_on_fork(ground.identity, PAGE)?;
+        let (caller, wiped) = caller.wipe_on_fork(ground.mapped(used)[0].0, ground.mapped(used)[0].1)?;
         if wiped.is_err() {
             return Ok((caller, wiped));
         }
-        let reader = (ground.cells + READER as u64) as u32;
+        let reader = ground.sign() as u32;
         let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
         let written = memory.poke(ground.code.0, &image().at(ground.code.0, settings));
         Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
@@ -324,6 +341,6 @@ type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;
 enum Kind {
     /// Private, with this protection.
     Own(i32),
-    /// The cells.
+    /// The cells of its domain.
     Shared,
 }

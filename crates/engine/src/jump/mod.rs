@@ -21,6 +21,7 @@
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
 //! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
 //! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity` | the memory that it takes, in the process and shared with it |
+//! | `trust`, `domain` | which processes share cells; those that become others |
 //! | `hidden` | what of all this handlers do not see |
 //! | `drain`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment |
 //! | `pulse`, `waiting` | the reader's sign of life; threads that wait for room |
@@ -35,6 +36,7 @@ mod cells;
 mod clock;
 mod compile;
 mod contexts;
+mod domain;
 mod draft;
 mod drain;
 mod emit;
@@ -62,6 +64,7 @@ mod suits;
 mod tail;
 mod text;
 mod trampoline;
+mod trust;
 mod waiting;
 mod who;
 mod write;
@@ -77,7 +80,7 @@ use crate::site::Jump;
 pub(crate) use area::best_gap;
 pub(crate) use arm::{Left, Sites};
 pub(crate) use around::free_for_pads;
-pub(crate) use cells::{Cells, Counter, Words};
+pub(crate) use cells::{Cells, Counter, Domain, Words};
 pub(crate) use compile::has_limits;
 pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
@@ -88,6 +91,7 @@ pub(crate) use mark::Mark;
 pub(crate) use over::has;
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
+pub(crate) use pulse::Sign;
 pub(crate) use rings::Rings;
 use room::Room;
 pub(crate) use shape::name;
@@ -96,6 +100,7 @@ pub(crate) use stack::Stacks;
 pub(crate) use suits::unsuitable;
 pub(crate) use text::Entries;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
+pub(crate) use trust::{Again, Trust};
 pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.

@@ -1,42 +1,41 @@
 //! Probes that handlers have ended: by `remove`, or by their last run.
 
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, HashSet};
 
 use vm::Op;
 
+use super::cells::Domain;
 use super::compile::has_limits;
-use crate::program::{Counted, Program, State, TURNS};
+use crate::program::{Program, State};
 use crate::site::Use;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Takes the probes out that handlers in the processes have ended.
+    /// Takes the probes out that handlers in the processes have ended: each in the domain in which that was. What a process says
+    /// ends nothing of another domain.
     pub(crate) fn look_for_over(&mut self) {
-        let programs = &self.programs;
-        let over = |&(program, probe): &(usize, usize)| {
-            let counted = programs[program].probes[probe].counted.as_ref();
-            counted.is_some_and(Counted::is_over)
-        };
-        let ended: Vec<(usize, usize)> = self.mortal.extract_if(.., |probe| over(probe)).collect();
-        ended.iter().for_each(|&(program, probe)| self.note_over(program, probe));
-        self.retire(&ended.into_iter().map(|(program, probe)| Use::Probe { program, probe }).collect());
+        let mut over: BTreeMap<Domain, Vec<(usize, usize)>> = BTreeMap::new();
+        for &(program, number) in &self.mortal {
+            let probe = &self.programs[program].probes[number];
+            let Some(counted) = probe.counted.as_ref().filter(|_| !probe.state.is_over()) else { continue };
+            counted.each_over(|domain| {
+                if !probe.ended.contains_key(&domain) {
+                    over.entry(domain).or_default().push((program, number));
+                }
+            });
+        }
+        for (domain, ended) in over {
+            ended.iter().for_each(|&(program, probe)| self.note_over(program, probe, domain));
+            let uses = ended.into_iter().map(|(program, probe)| Use::Probe { program, probe });
+            self.retire(&uses.collect::<HashSet<Use>>(), Some(domain));
+        }
     }
 
-    /// Notes why a probe is over.
-    fn note_over(&mut self, program: usize, probe: usize) {
-        let program = &mut self.programs[program];
-        let definition = &program.versions.main().probes[probe];
-        let last = definition.ignore.saturating_add(definition.maxhits);
-        let probe = &mut program.probes[probe];
-        if probe.state.is_over() {
-            return;
-        }
-        let turns = probe.counted.as_ref().map_or(0, |counted| counted.words[TURNS].load(Ordering::Relaxed));
-        if probe.counted.as_ref().is_some_and(Counted::is_removed_by_handler) {
-            probe.state = State::Removed;
-        } else if has_limits(definition) && turns >= last {
-            probe.state = State::Disabled;
-        }
+    /// Notes why a probe is over in a domain.
+    fn note_over(&mut self, program: usize, probe: usize, domain: Domain) {
+        let probe = &mut self.programs[program].probes[probe];
+        let removed = probe.counted.as_ref().is_some_and(|counted| counted.is_removed_by_handler(domain));
+        probe.ended.insert(domain, if removed { State::Removed } else { State::Disabled });
     }
 }
 

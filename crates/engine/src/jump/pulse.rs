@@ -1,84 +1,128 @@
 //! The sign of life of the reader of all rings.
 //!
-//! It is a word in the cells ([`super::cells::READER`]), which all probed processes see. While the reader lives, it changes several times a
-//! second, also while the tracer waits for something: a thread that does nothing else sees to that. When the reader is dead, the
-//! word is ABANDONED, and nobody waits for room in a ring any more.
+//! It is a word in a page of its own, which probed processes can read and nobody but the tracer can write, whatever they do with the
+//! descriptor that they get (F_SEAL_FUTURE_WRITE). While the reader lives, it changes several times a second, also while the tracer waits
+//! for something: a thread that does nothing else sees to that. When the reader is dead, the word is ABANDONED, and nobody waits for room
+//! in a ring any more. If nobody is left who could write that, a thread that has waited for long notes so in its process's own memory.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::layout::{ABANDONED, PAGE};
 
-use super::cells::READER;
-use super::shared::Shared;
-
-/// Shows that the reader lives, from any thread.
+/// The page that begins with the word.
 #[derive(Debug)]
-pub struct Pulse {
-    /// The page that begins with the word: a mapping of its own.
+pub(crate) struct Sign {
+    file: OwnedFd,
     page: NonNull<AtomicU64>,
 }
 
-// SAFETY: the mapping belongs to this value alone, and what is in it is atomic.
-unsafe impl Send for Pulse {}
+// SAFETY: what is in the page is atomic, and the mapping stays as long as the value.
+unsafe impl Send for Sign {}
+// SAFETY: as above.
+unsafe impl Sync for Sign {}
 
-impl Pulse {
-    /// That of these cells.
+impl Sign {
+    /// A new one. Processes that are forked off later share it.
     ///
     /// # Errors
-    /// There are no addresses left.
-    pub(crate) fn of(cells: &Shared) -> io::Result<Pulse> {
-        let descriptor = cells.descriptor().ok_or(io::ErrorKind::NotFound)?.as_raw_fd();
-        // SAFETY: a fresh mapping of a file that is longer.
-        let memory = unsafe {
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            let null = std::ptr::null_mut();
-            libc::mmap(null, PAGE as usize, rights, libc::MAP_SHARED, descriptor, READER as libc::off_t)
-        };
-        match NonNull::new(memory.cast::<AtomicU64>()) {
-            Some(page) if memory != libc::MAP_FAILED => Ok(Pulse { page }),
-            _ => Err(io::Error::last_os_error()),
-        }
+    /// There are no descriptors or no addresses left.
+    pub(crate) fn new() -> io::Result<Arc<Sign>> {
+        let (file, page) = super::shared::within_limits(|| process::read_only_for_others(PAGE, map))?;
+        let sign = Arc::new(Sign { file, page });
+        sign.beat();
+        Ok(sign)
     }
 
-    /// Shows that the reader lives.
-    pub fn beat(&self) {
+    /// Its descriptor, to be given to a process.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn word(&self) -> &AtomicU64 {
         // SAFETY: the mapping lives as long as `self`, and the word is atomic.
-        beat(unsafe { self.page.as_ref() });
+        unsafe { self.page.as_ref() }
+    }
+
+    /// Shows that the reader lives: changes the word. If it was taken for dead, it was only asleep. 0 is no sign.
+    pub(crate) fn beat(&self) {
+        let sign = self.word().load(Ordering::Relaxed).wrapping_add(1);
+        self.word().store(if sign == ABANDONED || sign == 0 { 1 } else { sign }, Ordering::Relaxed);
+    }
+
+    /// The reader is dead.
+    pub(crate) fn abandon(&self) {
+        self.word().store(ABANDONED, Ordering::Relaxed);
     }
 }
 
-impl Drop for Pulse {
+/// Maps its page to be written.
+fn map(file: &OwnedFd) -> io::Result<NonNull<AtomicU64>> {
+    // SAFETY: a fresh mapping of a file that is as long.
+    let memory = unsafe {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), PAGE as usize, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    match NonNull::new(memory.cast::<AtomicU64>()) {
+        Some(page) if memory != libc::MAP_FAILED => Ok(page),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Drop for Sign {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `of`, and no reference to it is left.
+        // SAFETY: the mapping was made in `new`, and no reference to it is left.
         unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE as usize) };
     }
 }
 
-/// Changes the word: if others have taken the reader for dead, it was only asleep.
-pub(crate) fn beat(word: &AtomicU64) {
-    let sign = word.load(Ordering::Relaxed).wrapping_add(1);
-    word.store(if sign == ABANDONED { 0 } else { sign }, Ordering::Relaxed);
+/// Shows that the reader lives, from any thread.
+#[derive(Debug)]
+pub struct Pulse(pub(crate) Arc<Sign>);
+
+impl Pulse {
+    /// Shows that the reader lives.
+    pub fn beat(&self) {
+        self.0.beat();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jump::Cells;
 
     #[test]
     fn a_beat_is_seen_and_takes_back_what_others_have_thought() {
-        let memory = Cells::memory().expect("memory");
-        let cells = Cells::over(memory);
-        let pulse = Pulse::of(cells.shared()).expect("addresses");
-        let word = cells.reader().expect("it is there");
-        for before in [0, 7, ABANDONED, ABANDONED - 1] {
-            word.store(before, Ordering::Relaxed);
+        let sign = Sign::new().expect("memory");
+        let pulse = Pulse(Arc::clone(&sign));
+        for before in [0, 7, ABANDONED, ABANDONED - 1, ABANDONED - 2] {
+            sign.word().store(before, Ordering::Relaxed);
             pulse.beat();
-            let after = word.load(Ordering::Relaxed);
-            assert!(after != before && after != ABANDONED, "{before} {after}");
+            let after = sign.word().load(Ordering::Relaxed);
+            assert!(after != before && after != ABANDONED && after != 0, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn nobody_else_can_write_it() {
+        let sign = Sign::new().expect("memory");
+        // As whoever was given the descriptor can, and opens what it leads to anew.
+        let path = format!("/proc/self/fd/{}", sign.descriptor().as_raw_fd());
+        let again = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("it is open to all");
+        assert!(std::io::Write::write(&mut &again, &[1]).is_err());
+        assert!(again.set_len(0).is_err());
+        assert!(map(&again.into()).is_err(), "it cannot be mapped to be written");
+        // SAFETY: a fresh mapping of a file that is as long; no reference is made to what is there.
+        unsafe {
+            let (null, file) = (std::ptr::null_mut(), sign.descriptor().as_raw_fd());
+            let page = libc::mmap(null, PAGE as usize, libc::PROT_READ, libc::MAP_SHARED, file, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(page, PAGE as usize, libc::PROT_READ | libc::PROT_WRITE), -1);
+            assert_eq!(libc::madvise(page, PAGE as usize, libc::MADV_REMOVE), -1);
+            libc::munmap(page, PAGE as usize);
         }
     }
 }

@@ -15,6 +15,7 @@ use patch::Place;
 use process::{Registers, Stopped};
 use rpn::Location;
 
+use super::Domain;
 use super::out::{Left, Lent, STATUS_FLAGS, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use super::{Part, has_limits};
 use crate::program::MISSED;
@@ -175,7 +176,10 @@ impl Tracer<'_> {
                 registers.set_rip(trampoline.without(handler));
                 let site = space.site(trampoline.site()).map(|site| (site.module, site.address));
                 if let Some((module, address)) = site {
-                    trampoline.uses_from(handler).for_each(|wanted| self.miss(wanted, &module, address));
+                    let domain = space.domain;
+                    trampoline
+                        .uses_from(handler)
+                        .for_each(|wanted| self.miss(wanted, domain, &module, address));
                 }
                 true
             }
@@ -192,14 +196,14 @@ impl Tracer<'_> {
     }
 
     /// Counts a hit that found no room to run its handler.
-    fn miss(&mut self, wanted: Use, module: &ModuleKey, address: u64) {
+    fn miss(&mut self, wanted: Use, domain: Domain, module: &ModuleKey, address: u64) {
         let Use::Probe { program, probe } = wanted else { return };
         let program = &self.programs[program];
         let definition = &program.versions.main().probes[probe];
         let Some(counted) = &program.probes[probe].counted else { return };
         match definition.location {
             _ if has_limits(definition) => {
-                counted.turn();
+                counted.turn(domain);
             }
             Location::Points { .. } => program.places.borrow().count(probe, module, address),
             _ => counted.hits.count(),

@@ -1,0 +1,152 @@
+//! Processes enter the domain that they are trusted as, and change it when they become others.
+//!
+//! A process is asked who it is when it is found, born, or executes a program, before it runs. One that can change its ids in place is asked again:
+//! after 10 milliseconds, and then each time after twice as long, up to 4 seconds. When it has become another, one of its threads puts the
+//! cells of the other domain in the place of those that it had, at once for all threads; those that are in handlers go on with the one or the
+//! other.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::Instant;
+
+use process::{Caller, Error, Stop, Stopped};
+
+use super::cells::Domain;
+use super::trust::{Again, Trust};
+use crate::observer::Note;
+use crate::site::Use;
+use crate::space::Space;
+use crate::tracer::Tracer;
+
+impl Tracer<'_> {
+    /// The domain of processes that are trusted so. Where there are too many, it is the tracer's own, and they are probed by traps.
+    fn domain_of(&mut self, trust: &Trust) -> Domain {
+        let trust = Rc::new(if self.shares_variables { Trust::default() } else { trust.clone() });
+        let Some(cells) = &mut self.cells else { return Domain::OWN };
+        if let Some(domain) = cells.domain(&trust) {
+            return domain;
+        }
+        self.leave_domains();
+        self.cells.as_mut().and_then(|cells| cells.domain(&trust)).unwrap_or(Domain::OWN)
+    }
+
+    /// Gives the memory of domains back of which no process is there.
+    fn leave_domains(&mut self) {
+        let Some(cells) = &mut self.cells else { return };
+        let spaces = self.spaces.values();
+        let used: HashSet<Domain> =
+            spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
+        let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
+        for domain in all.into_iter().filter(|domain| !used.contains(domain)) {
+            for program in &mut self.programs {
+                let definitions = &program.versions.main().probes;
+                let probes = program.probes.iter_mut().zip(definitions);
+                probes.for_each(|(probe, definition)| probe.leave(definition, domain));
+            }
+            cells.leave(domain);
+        }
+    }
+
+    /// An address space is new, or is a copy of its parent's: it is of the domain that its process is trusted as, or is about to be.
+    pub(crate) fn enter_domain(&mut self, space: &mut Space) {
+        let Some(trust) = Trust::of(space.code.process) else { return };
+        let domain = self.domain_of(&trust);
+        space.again = Again::of(&trust);
+        space.becomes = (space.ground.is_some() && space.domain != domain).then_some(domain);
+        if space.ground.is_none() {
+            space.domain = domain;
+        }
+        self.may_become_others |= space.again.ever() || space.becomes.is_some();
+    }
+
+    /// Looks at those processes that may have become others.
+    pub(crate) fn look_for_others(&mut self) {
+        if !self.may_become_others {
+            return;
+        }
+        let now = Instant::now();
+        let due =
+            self.spaces.iter_mut().filter_map(|(&number, space)| space.again.is_due(now).then_some(number));
+        for number in due.collect::<Vec<_>>() {
+            self.look_who(number);
+        }
+        let changing = |space: &Space| space.becomes.is_some();
+        let changing: Vec<u32> =
+            self.spaces.iter().filter(|(_, space)| changing(space)).map(|(&number, _)| number).collect();
+        // The one that was asked may be where no tracer can stop it.
+        changing.iter().for_each(|&number| self.ask_one(number));
+        self.may_become_others = !changing.is_empty() || self.spaces.values().any(|space| space.again.ever());
+    }
+
+    /// Looks who a process is just now.
+    pub(crate) fn look_who(&mut self, number: u32) {
+        let pid = self.spaces.get(&number).map(|space| space.code.process);
+        let Some(trust) = pid.and_then(Trust::of) else { return };
+        let domain = self.domain_of(&trust);
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        if domain == space.becomes.unwrap_or(space.domain) {
+            return;
+        }
+        space.again = Again::of(&trust);
+        if space.ground.is_none() {
+            space.domain = domain;
+        } else {
+            space.becomes = (space.domain != domain).then_some(domain);
+        }
+    }
+
+    /// Has a process change its domain, if it is to: `thread` is one of it.
+    ///
+    /// # Errors
+    /// It has been killed.
+    pub(crate) fn change_domain(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
+        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let space = number.and_then(|number| Some((number, self.spaces.get_mut(&number)?)));
+        let Some((number, space)) = space else { return Ok((thread, stop)) };
+        let Some(domain) = space.becomes.take() else { return Ok((thread, stop)) };
+        let (pid, size) = (space.code.process, space.cells);
+        let base = space.ground.as_ref().map(|ground| ground.cells);
+        let memory = self.cells.as_ref().and_then(|cells| cells.memory(domain));
+        let descriptor = memory.as_ref().and_then(|memory| memory.descriptor());
+        let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };
+        let failed = |reason: String| {
+            Note::Other(format!(
+                "process {pid} has taken on other rights, and goes on counting with those that it had: {reason}"
+            ))
+        };
+        let caller = match self.find_syscall(number, &thread, &[])? {
+            Ok(syscall) => Caller::begin(thread, stop, syscall),
+            Err(reason) => {
+                self.tell_once(failed(reason));
+                return Ok((thread, stop));
+            }
+        };
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err((_, error)) if error.is_gone() => return Err(error),
+            Err((thread, error)) => {
+                self.tell_once(failed(error.to_string()));
+                return Ok((thread, Stop::Other));
+            }
+        };
+        let (caller, shared) =
+            caller.share_instead(descriptor, base, size, libc::PROT_READ | libc::PROT_WRITE)?;
+        let (thread, stop) = caller.end()?;
+        match shared {
+            Ok(()) => self.has_entered(number, domain),
+            Err(error) => self.tell_once(failed(error.to_string())),
+        }
+        Ok((thread, stop))
+    }
+
+    /// A process is of a domain now, with all its probes.
+    fn has_entered(&mut self, number: u32, domain: Domain) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        space.domain = domain;
+        for wanted in space.sites.values().flat_map(|armed| &armed.site().uses) {
+            if let Use::Probe { program, probe } = *wanted {
+                self.programs[program].probes[probe].placed.insert(domain);
+            }
+        }
+    }
+}
