@@ -270,8 +270,8 @@ impl Probe {
         self.placed.remove(&domain);
     }
 
-    /// All that was counted so far; `definition` is the probe's, `places` are the hits of those of its many sites that are jumps.
-    fn counts(&self, definition: &rpn::Probe, places: u64) -> Counts {
+    /// All that was counted so far; `definition` is the probe's, `places` are the hits of those of its sites that are jumps, where it may have many.
+    fn counts(&self, definition: &rpn::Probe, places: Option<u64>) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
             if has_limits(definition) {
@@ -280,7 +280,7 @@ impl Probe {
                 counts.ignored = self.left.0.saturating_add(ignored);
                 counts.hits = self.left.1.saturating_add(hits);
             } else {
-                counts.hits = counts.hits.saturating_add(counted.hits.value()).saturating_add(places);
+                counts.hits = counts.hits.saturating_add(places.unwrap_or_else(|| counted.hits.value()));
             }
             // What processes say is input: whatever it is, the account is balanced.
             let due = counts.hits.saturating_sub(counts.ignored);
@@ -411,7 +411,7 @@ impl Program {
         match (self.probes.get(probe), self.versions.main().probes.get(probe)) {
             (Some(state), Some(definition)) => {
                 let is_points = matches!(definition.location, Location::Points { .. });
-                let places = if is_points { self.places.borrow().jump_hits(probe) } else { 0 };
+                let places = is_points.then(|| self.places.borrow().jump_hits(probe));
                 state.counts(definition, places)
             }
             _ => Counts::default(),
@@ -422,9 +422,11 @@ impl Program {
     pub(crate) fn hits_of(&self, domain: Domain) -> Vec<u64> {
         let places = self.places.borrow();
         let of = |(number, definition): (usize, &rpn::Probe)| {
+            if matches!(definition.location, Location::Points { .. }) && !has_limits(definition) {
+                return places.jump_hits_of(number, domain);
+            }
             let counted = self.probes[number].counted.as_ref();
-            let hits = counted.map_or(0, |counted| counted.hits_of(definition, domain));
-            hits.saturating_add(places.jump_hits_of(number, domain))
+            counted.map_or(0, |counted| counted.hits_of(definition, domain))
         };
         self.versions.main().probes.iter().enumerate().map(of).collect()
     }
@@ -446,5 +448,85 @@ impl Program {
             Some(counter) => counter.reset(),
             None => self.locals.reset(number),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jump::Trust;
+
+    /// A probe whose first two hits are passed over, and then five are not.
+    fn definition() -> rpn::Probe {
+        rpn::Probe {
+            point: "0".to_owned(),
+            location: Location::Offset(0),
+            watch: None,
+            opcode: None,
+            minor: 0,
+            group: None,
+            kind: None,
+            ignore: 2,
+            maxhits: 5,
+            logonfault: false,
+            mask: 0,
+            heap: 0,
+            entry: 0,
+            end: 0,
+            span: rpn::Span::default(),
+            sites: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_one_domain_says_ends_nothing_of_another_and_no_count_overflows() {
+        let (mut cells, mut probe, definition) =
+            (Cells::new().expect("memory"), Probe::default(), definition());
+        let [one, other] =
+            ["one", "other"].map(|name| cells.domain(&Rc::new(Trust::named(name))).expect("room"));
+        probe.placed.extend([one, other]);
+        probe.state = State::Armed;
+        let counted = probe.counted(&mut cells).expect("room");
+        assert_eq!((counted.turn(one), counted.turn(one), counted.turn(other)), (1, 2, 1));
+        for which in [MISSED, DROPPED, TURNS, OVER] {
+            counted.words.with(one, which, |word| word.store(u64::MAX, Ordering::Relaxed));
+        }
+        counted.count(MISSED);
+        assert_eq!((counted.is_over(one), counted.is_over(other)), (true, false));
+        let mut over = Vec::new();
+        counted.each_over(|domain| over.push(domain));
+        assert_eq!(over, [one]);
+        let counts = probe.counts(&definition, None);
+        assert_eq!((counts.hits, counts.ignored, counts.missed, counts.runs), (8, 3, 5, 0));
+        assert_eq!(counts.dropped, u64::MAX);
+        // It is over when it is in all domains.
+        probe.ended.insert(one, State::Disabled);
+        assert_eq!(
+            (probe.state(), probe.is_over_in(one), probe.is_over_in(other)),
+            (State::Armed, true, false)
+        );
+        // What was counted stays when nobody of a domain is there any more.
+        probe.leave(&definition, one);
+        cells.leave(one);
+        let counts = probe.counts(&definition, None);
+        assert_eq!((counts.hits, counts.ignored), (8, 3));
+        assert!(!probe.is_over_in(one));
+        probe.ended.insert(other, State::Removed);
+        assert_eq!(probe.state(), State::Removed);
+    }
+
+    #[test]
+    fn what_the_tracer_has_closed_is_closed_in_the_domains_that_are_meant() {
+        let (mut cells, mut probe) = (Cells::new().expect("memory"), Probe::default());
+        let [one, other] =
+            ["one", "other"].map(|name| cells.domain(&Rc::new(Trust::named(name))).expect("room"));
+        let counted = probe.counted(&mut cells).expect("room");
+        counted.close(Some(one));
+        assert_eq!((counted.is_over(one), counted.is_over(other)), (true, false));
+        counted.take_out(None);
+        assert!(counted.is_over(other));
+        let mut over = Vec::new();
+        counted.each_over(|domain| over.push(domain));
+        assert!(over.is_empty(), "no handler has ended it");
     }
 }
