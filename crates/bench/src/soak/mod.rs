@@ -95,7 +95,7 @@ pub fn run(name: &str, plan: &Plan, mut progress: impl FnMut(&str)) -> io::Resul
         if start.elapsed() > plan.time {
             break;
         }
-        let shown = round::round(&server, plan, &mut random, &mut known)?;
+        let shown = round::round(&server, plan, number, &mut random, &mut known)?;
         let mut wrong = shown.wrong.clone();
         wrong.extend(server.trouble());
         for wrong in &wrong {
@@ -105,7 +105,10 @@ pub fn run(name: &str, plan: &Plan, mut progress: impl FnMut(&str)) -> io::Resul
         }
         tally.add(&shown);
         if !server.lives() {
-            tally.wrong.push(format!("round {number} ({}): the server has ended", shown.what));
+            let words = server.last_words();
+            let text = format!("round {number} ({}): the server has ended: {words}", shown.what);
+            progress(&format!("{name}: {text}"));
+            tally.wrong.push(text);
             break;
         }
         if told.elapsed() > Duration::from_secs(60) {

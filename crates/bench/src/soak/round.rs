@@ -2,12 +2,14 @@
 
 use super::{Known, Plan, Server, text};
 use crate::cleanup::Started;
+use crate::soundness::Site;
 use crate::soundness::batch::reasons;
 use crate::soundness::random::Random;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -89,17 +91,27 @@ fn kill(pid: u32, signal: i32) {
 pub(super) fn round(
     server: &Server,
     plan: &Plan,
+    number: u64,
     random: &mut Random,
     known: &mut Known,
 ) -> io::Result<Shown> {
     let processes = server.processes();
-    let pid = processes[below(random, processes.len())];
+    let pid = choose(&processes, random);
     let Some(module) = module(pid, random) else { return Ok(Shown::default()) };
     let engine = plan.engines[below(random, plan.engines.len())];
     let most = if engine == "trap" { 60 } else { 400 };
     let count = 1 + below(random, most);
     let sites = known.of(&module)?;
-    let offsets: HashSet<u64> = (0..count).map(|_| sites[below(random, sites.len())].offset).collect();
+    // Entries of functions are hit more often than what is in them.
+    let entries: Vec<&Site> = match below(random, 2) {
+        0 => sites.iter().filter(|site| site.entry).collect(),
+        _ => Vec::new(),
+    };
+    let offset = |random: &mut Random| match &entries[..] {
+        [] => sites[below(random, sites.len())].offset,
+        entries => entries[below(random, entries.len())].offset,
+    };
+    let offsets: HashSet<u64> = (0..count).map(|_| offset(random)).collect();
     let handler = HANDLERS[below(random, HANDLERS.len())];
     let ends = [End::Time, End::Interrupt, End::KillTracer, End::KillFront];
     let end = ends[below(random, if plan.kills { 4 } else { 2 })];
@@ -107,9 +119,11 @@ pub(super) fn round(
     let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let count = offsets.len();
     let what = format!("{engine}, {count} sites of {name} in {pid}, {end:?} after {} ms", time.as_millis());
-    let mut session = Session { plan, pid, module, engine, handler, end, time };
+    let mut session = Session { plan, number, pid, module, engine, handler, end, time };
     let mut shown = Shown { what, engine, ..Shown::default() };
-    session.run(server, offsets, random, &mut shown)?;
+    let ran = session.run(server, offsets, random, &mut shown);
+    FILES.iter().for_each(|name| drop(std::fs::remove_file(session.file(name))));
+    ran?;
     if shown.end.is_some() {
         shown.wrong.extend(restored(server));
     }
@@ -120,9 +134,12 @@ pub(super) fn round(
 fn restored(server: &Server) -> Option<String> {
     let start = Instant::now();
     loop {
-        let changed =
-            server.processes().into_iter().find_map(|pid| text::difference(pid).map(|text| (pid, text)));
-        let (pid, text) = changed?;
+        let processes = server.processes();
+        let traced = processes.iter().find(|&&pid| is_traced(pid));
+        // A tracer whose front was killed may still be about to leave.
+        let traced = traced.map(|&pid| (pid, "somebody traces it still".to_owned()));
+        let changed = || processes.iter().find_map(|&pid| text::difference(pid).map(|text| (pid, text)));
+        let (pid, text) = traced.or_else(changed)?;
         if start.elapsed() > PATIENCE {
             return Some(format!("in process {pid}, {text}"));
         }
@@ -130,8 +147,12 @@ fn restored(server: &Server) -> Option<String> {
     }
 }
 
+/// The files of a session.
+const FILES: [&str; 4] = ["soak.rpn", "soak.stats", "soak.dpt", "soak.err"];
+
 struct Session<'a> {
     plan: &'a Plan,
+    number: u64,
     pid: u32,
     module: PathBuf,
     engine: &'static str,
@@ -142,7 +163,8 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn file(&self, name: &str) -> PathBuf {
-        self.plan.directory.join(name)
+        // Of its own: a tracer whose front was killed may still be about to write.
+        self.plan.directory.join(format!("{}.{name}", self.number))
     }
 
     /// The program's text. Probes that trap are taken out after some hits.
@@ -178,9 +200,12 @@ impl Session<'_> {
             let refused = reasons(&stderr, &self.module);
             let before = offsets.len();
             offsets.retain(|offset| !refused.contains_key(offset));
+            if stderr.is_empty() {
+                return Ok(());
+            }
             if offsets.is_empty() || offsets.len() == before {
                 // The process has ended meanwhile, or is about to.
-                if Path::new(&format!("/proc/{}/exe", self.pid)).exists() && !stderr.contains("no process") {
+                if !is_gone(self.pid) && !stderr.contains("no process") {
                     let first: Vec<&str> = stderr.lines().take(2).collect();
                     shown.wrong.push(format!("dprobes does not attach: {}", first.join(" / ")));
                 }
@@ -222,16 +247,17 @@ impl Session<'_> {
             ended = started.ended()?;
         }
         let front = started.pid();
-        if ended.is_none() {
-            match self.end {
-                End::Time => {}
-                End::Interrupt => kill(front, libc::SIGINT),
-                End::KillTracer => children(front).into_iter().for_each(|pid| kill(pid, libc::SIGKILL)),
-                End::KillFront => kill(front, libc::SIGKILL),
-            }
+        match self.end {
+            End::Interrupt if ended.is_none() => kill(front, libc::SIGINT),
+            End::KillFront if ended.is_none() => kill(front, libc::SIGKILL),
+            _ => {}
         }
         let end = Instant::now();
         while ended.is_none() {
+            if self.end == End::KillTracer {
+                // Where the machine is busy it may not have been born yet.
+                children(front).into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+            }
             ended = started.ended()?;
             if end.elapsed() > PATIENCE {
                 shown.wrong.push("dprobes does not end".to_owned());
@@ -242,7 +268,13 @@ impl Session<'_> {
         let said = String::from_utf8_lossy(&std::fs::read(&errors)?).into_owned();
         let killed = matches!(self.end, End::KillTracer | End::KillFront);
         let code = ended.and_then(|status| status.code());
-        if code == Some(125) && !killed {
+        // It was interrupted before it did anything.
+        let early = ended.and_then(|status| status.signal()) == Some(libc::SIGINT);
+        if self.end == End::Interrupt && early && said.is_empty() {
+            return Ok(said);
+        }
+        // Sites are refused, or the process has ended: nothing was probed.
+        if code == Some(1) && (!reasons(&said, &self.module).is_empty() || is_gone(self.pid)) {
             return Ok(said);
         }
         shown.end = Some(self.end);
@@ -251,9 +283,9 @@ impl Session<'_> {
         }
         if !killed {
             if code != Some(0) {
-                shown
-                    .wrong
-                    .push(format!("dprobes ends with {code:?}: {}", said.lines().next().unwrap_or("")));
+                let told: Vec<&str> =
+                    said.lines().filter(|line| !line.starts_with("dprobes: summary")).collect();
+                shown.wrong.push(format!("dprobes ends with {code:?}: {}", told.join(" / ")));
             }
             self.account(&stats, &records, shown)?;
         }
@@ -284,7 +316,8 @@ impl Session<'_> {
             let read = Command::new(&self.plan.dprobes).args(["show", "--info"]).arg(records).output()?;
             let text = String::from_utf8_lossy(&read.stdout).into_owned();
             // `file        NAME, N bytes, N records`
-            let first = text.lines().next().and_then(|line| line.strip_suffix(" records"));
+            let first = text.lines().next();
+            let first = first.and_then(|line| line.strip_suffix(" records").or(line.strip_suffix(" record")));
             let kept = first.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
             if kept != Some(logged) {
                 shown.wrong.push(format!("{logged} records were logged, {kept:?} are in the store"));
@@ -293,6 +326,41 @@ impl Session<'_> {
         shown.records += logged;
         Ok(())
     }
+}
+
+/// Whether somebody traces a thread of a process.
+fn is_traced(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status"));
+        status.is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
+    })
+}
+
+/// Whether a process has ended.
+fn is_gone(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_err()
+}
+
+/// The processor time that a process has used, in the kernel's ticks.
+fn used(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything.
+    let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+    after.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// One of the processes: any, or one that works.
+fn choose(processes: &[u32], random: &mut Random) -> u32 {
+    if below(random, 2) == 0 {
+        return processes[below(random, processes.len())];
+    }
+    let before: Vec<u64> = processes.iter().map(|&pid| used(pid)).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    let busy = processes.iter().zip(before).filter(|&(&pid, before)| used(pid) > before);
+    let busy: Vec<u32> = busy.map(|(&pid, _)| pid).collect();
+    let from = if busy.is_empty() { processes } else { &busy };
+    from[below(random, from.len())]
 }
 
 /// The children of a process that has one thread, or whose first thread has made them.

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Their names.
 pub const SERVERS: [&str; 3] = ["redis", "nginx", "postgres"];
 
+/// Lines of its log that are shown of a server that has died.
+const LAST: usize = 30;
+
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(60);
 
@@ -22,6 +25,8 @@ const START: Duration = Duration::from_secs(60);
 pub struct Server {
     started: Started,
     clients: Clients,
+    /// What it says.
+    log: PathBuf,
     /// Signals that mean nothing to any of its processes.
     pub(super) signals: &'static [i32],
 }
@@ -90,6 +95,14 @@ impl Server {
         matches!(self.started.ended(), Ok(None))
     }
 
+    /// How it has ended, and what it said last.
+    pub(super) fn last_words(&mut self) -> String {
+        let log = String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(LAST)..].join(" / ");
+        format!("{:?}, {last}", self.started.ended())
+    }
+
     /// Ends the clients, then the server; tells what went wrong.
     pub(super) fn stop(&mut self) -> Vec<String> {
         let mut trouble = self.clients.stop();
@@ -114,10 +127,11 @@ fn redis(directory: &Path) -> io::Result<Server> {
     let mut command = Command::new(program);
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--dir"]).arg(directory);
     command.arg("--unixsocket").arg(&socket);
-    let started = spawn(&mut command, &directory.join("redis.log"))?;
+    let log = directory.join("redis.log");
+    let started = spawn(&mut command, &log)?;
     wait("redis", || UnixStream::connect(&socket).is_ok())?;
     let clients = Clients::start(2, move |seen, number| client::redis(seen, number, &socket));
-    Ok(Server { started, clients, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
+    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
 }
 
 fn nginx(directory: &Path) -> io::Result<Server> {
@@ -136,10 +150,11 @@ fn nginx(directory: &Path) -> io::Result<Server> {
     std::fs::write(&configuration, text)?;
     let mut command = Command::new(program);
     command.arg("-c").arg(&configuration).arg("-e").arg(directory.join("nginx.log"));
+    let log = directory.join("nginx.log");
     let started = spawn(&mut command, &directory.join("nginx.out"))?;
     wait("nginx", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
     let clients = Clients::start(2, move |seen, _| client::http(seen, port, &page));
-    Ok(Server { started, clients, signals: &[libc::SIGCONT, libc::SIGURG] })
+    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG] })
 }
 
 /// The user and the group that a server may run as: PostgreSQL does not run as root.
@@ -182,7 +197,8 @@ fn postgres(directory: &Path) -> io::Result<Server> {
     let mut command = Command::new(server);
     command.arg("-D").arg(&data).arg("-k").arg(&home).args(["-h", "", "-F"]);
     as_user(&mut command);
-    let started = spawn(&mut command, &directory.join("postgres.log"))?;
+    let log = directory.join("postgres.log");
+    let started = spawn(&mut command, &log)?;
     let bench = Pgbench { command: pgbench, socket: home.clone(), user: "soak".to_owned() };
     let socket = home.join(".s.PGSQL.5432");
     wait("postgres", || UnixStream::connect(&socket).is_ok())?;
@@ -193,5 +209,5 @@ fn postgres(directory: &Path) -> io::Result<Server> {
         filled
     })?;
     let clients = Clients::start(1, move |seen, _| client::postgres(seen, &bench));
-    Ok(Server { started, clients, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
+    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
 }

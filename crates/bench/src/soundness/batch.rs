@@ -127,15 +127,20 @@ impl Runner {
     }
 }
 
-/// What dprobes says of sites of the module, by their offsets: lines with `MODULE:0xOFFSET: REASON`.
+/// What dprobes says of sites of the module, by their offsets: lines with `MODULE:0xOFFSET: REASON`,
+/// or with several offsets.
 pub(crate) fn reasons(stderr: &str, module: &Path) -> HashMap<u64, String> {
     let start = format!("{}:0x", module.display());
     let told = stderr.lines().filter_map(|line| {
         let after = &line[line.find(&start)? + start.len()..];
-        let (offset, reason) = after.split_once(": ")?;
-        Some((u64::from_str_radix(offset, 16).ok()?, reason.trim().to_owned()))
+        after.split_once(": ")
     });
-    told.collect()
+    // `OFFSET, OFFSET: REASON`, all but the first with `0x`.
+    let each = told.flat_map(|(offsets, reason)| {
+        let offsets = offsets.split(", ").map(|offset| offset.strip_prefix("0x").unwrap_or(offset));
+        offsets.filter_map(|offset| Some((u64::from_str_radix(offset, 16).ok()?, reason.trim().to_owned())))
+    });
+    each.collect()
 }
 
 /// The fate of each site, and what is wrong with the counts.
@@ -204,6 +209,8 @@ mod tests {
         let found = reasons(said, Path::new("/usr/bin/x"));
         assert_eq!(found.len(), 2);
         assert_eq!(found[&0x9002], "another");
+        let found = reasons("dprobes: error: /usr/bin/x:0x9003, 0x9004: data", Path::new("/usr/bin/x"));
+        assert_eq!((found.len(), &*found[&0x9003], &*found[&0x9004]), (2, "data", "data"));
     }
 
     #[test]
