@@ -81,6 +81,11 @@ impl Tracer<'_> {
             }
             let program = std::mem::replace(&mut self.programs[*number], gone());
             self.mortal.retain(|(of, _)| of != number);
+            for space in self.spaces.values_mut() {
+                // What was worked out for it has a copy of what is described.
+                space.foreseen = None;
+                space.ground.iter_mut().for_each(|ground| ground.forget(*number));
+            }
             for name in program.probes.iter().filter_map(|probe| probe.name) {
                 self.probe_names.give_back(name);
             }

@@ -70,12 +70,21 @@ pub(crate) struct Ground {
 #[derive(Clone, Debug, Default)]
 struct Texts {
     room: Room,
-    /// The bytecode and the module's name of each program.
-    programs: HashMap<usize, (u32, u32)>,
-    /// The description of each probe, for records of one state, at one place of the module.
-    handlers: HashMap<((usize, usize), u32, u64), u32>,
+    /// What there is of each program.
+    programs: HashMap<usize, Described>,
     /// What is still to be written, by address.
     pending: BTreeMap<u64, Vec<u8>>,
+}
+
+/// What there is of a program.
+#[derive(Clone, Debug, Default)]
+struct Described {
+    /// Where its bytecode and its module's name are.
+    code: (u32, u32),
+    /// The description of each of its probes, for records of one state, at one place of the module.
+    handlers: HashMap<(usize, u32, u64), u32>,
+    /// All that it takes: addresses, and bytes.
+    taken: Vec<(u64, u64)>,
 }
 
 impl Texts {
@@ -94,6 +103,21 @@ impl Texts {
         self.pending.insert(place, bytes.to_vec());
         Ok(place as u32)
     }
+
+    /// The same for bytes of a program.
+    fn put_for(&mut self, program: usize, bytes: &[u8]) -> Result<u32, String> {
+        let place = self.put(bytes)?;
+        self.programs.entry(program).or_default().taken.push((place.into(), bytes.len().max(1) as u64));
+        Ok(place)
+    }
+
+    /// Gives back what a program takes.
+    fn forget(&mut self, program: usize) {
+        for (place, size) in self.programs.remove(&program).unwrap_or_default().taken {
+            self.pending.remove(&place);
+            self.room.give_back(place, size);
+        }
+    }
 }
 
 impl Ground {
@@ -105,23 +129,28 @@ impl Ground {
         object: &Object,
         mut info: HandlerInfo,
     ) -> Result<u32, String> {
-        if let Some(&known) = self.texts.handlers.get(&(probe, info.record, info.point)) {
+        let (program, probe) = probe;
+        let which = (probe, info.record, info.point);
+        if let Some(&known) = self.texts.programs.get(&program).and_then(|known| known.handlers.get(&which)) {
             return Ok(known);
         }
         let texts = Rc::make_mut(&mut self.texts);
-        let (code, module) = match texts.programs.get(&probe.0) {
-            Some(&known) => known,
-            None => {
-                let code = texts.put(&object.code)?;
-                let module = texts.put(object.module.as_bytes())?;
-                texts.programs.insert(probe.0, (code, module));
-                (code, module)
-            }
-        };
-        (info.code, info.module) = (code, module);
-        let address = texts.put(&bytes_of(&info))?;
-        texts.handlers.insert((probe, info.record, info.point), address);
+        if !texts.programs.contains_key(&program) {
+            let code = texts.put_for(program, &object.code)?;
+            let module = texts.put_for(program, object.module.as_bytes())?;
+            texts.programs.entry(program).or_default().code = (code, module);
+        }
+        (info.code, info.module) = texts.programs[&program].code;
+        let address = texts.put_for(program, &bytes_of(&info))?;
+        texts.programs.entry(program).or_default().handlers.insert(which, address);
         Ok(address)
+    }
+
+    /// No handler of a program is left, and none will be: its descriptions make room for others.
+    pub(crate) fn forget(&mut self, program: usize) {
+        if self.texts.programs.contains_key(&program) {
+            Rc::make_mut(&mut self.texts).forget(program);
+        }
     }
 
     /// Writes the descriptions that are new, once the ground is mapped.
@@ -390,6 +419,22 @@ mod tests {
         for (at, value) in fields {
             assert_eq!(word(at), value);
         }
+    }
+
+    #[test]
+    fn programs_that_come_and_go_need_no_more_room_than_one() {
+        let mut texts = Texts::default();
+        texts.room.add(0x10000, PAGE);
+        let stays = texts.put_for(0, &[1; 100]).expect("room");
+        for program in 1..100 {
+            texts.put_for(program, &[2; 1000]).expect("room for its code");
+            texts.put_for(program, &[]).expect("room for nothing");
+            texts.put_for(program, &[3; 1000]).expect("room for a description");
+            texts.forget(program);
+        }
+        assert_eq!(texts.pending.keys().copied().collect::<Vec<_>>(), [u64::from(stays)]);
+        texts.forget(0);
+        assert_eq!(texts.put(&[4; PAGE as usize]).map(u64::from), Ok(0x10000), "all is one piece again");
     }
 
     #[test]
