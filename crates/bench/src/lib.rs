@@ -13,6 +13,7 @@
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted to other forms, and in how much memory.
 //! - `bin/soak` ([`soak`]) probes servers under load at random, for as long as one likes, and asks whether a client can tell.
 //! - `bin/kill` ([`kill`]) kills the tracer at random moments, and asks whether the program was harmed.
+//! - `bin/cycles` ([`cycles`]) inserts programs in a session and removes them, thousands of times, and asks what is left of them.
 //! - `bin/soundness` ([`soundness`]) asks whether a program can tell that any of its instructions is probed.
 
 use std::io;
@@ -23,6 +24,7 @@ pub mod build;
 mod classic;
 pub mod cleanup;
 pub mod convert;
+pub mod cycles;
 pub mod drain;
 mod family;
 mod figures;

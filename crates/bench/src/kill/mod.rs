@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::cleanup::Started;
 use crate::other;
-pub use program::{Found, look};
-use program::{begin, end};
+pub use program::{Found, Program, look};
 
 /// What the program does.
 pub const WAYS: [&str; 5] = ["loop", "threads", "forks", "modules", "signals"];
@@ -81,7 +80,7 @@ impl Kill<'_> {
     /// # Errors
     /// Something cannot be started.
     pub fn run(&self) -> io::Result<Outcome> {
-        let (mut program, output) = begin(self.program, self.way)?;
+        let program = Program::begin(self.program, self.way)?;
         let pid = program.pid();
         let mut front = self.attach(pid)?;
         let began = Instant::now();
@@ -111,7 +110,7 @@ impl Kill<'_> {
         // It runs on for a while: what is wrong shows.
         std::thread::sleep(Duration::from_millis(50));
         let found = look(pid, self.program);
-        let said = end(&mut program, output, PATIENCE)?;
+        let said = program.end()?;
         Ok(match (said, found) {
             (Err(harm), _) => Outcome::Harmed(harm),
             (Ok(()), Err(harm)) => Outcome::Harmed(harm),

@@ -20,43 +20,59 @@ pub struct Found {
     pub changed: usize,
 }
 
-/// Starts the program, and waits until it works.
-pub(super) fn begin(program: &Path, way: &str) -> io::Result<(Started, BufReader<ChildStdout>)> {
-    let mut command = Command::new(program);
-    let mut child = command.arg(way).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().ok_or_else(|| other("no pipe from the program"))?;
-    let mut output = BufReader::new(output);
-    let mut line = String::new();
-    output.read_line(&mut line)?;
-    match line.starts_with("pid ") {
-        true => Ok((Started::new(child), output)),
-        false => Err(other(format!("the program says {line:?}"))),
-    }
+/// The program, while it runs.
+#[derive(Debug)]
+pub struct Program {
+    started: Started,
+    output: BufReader<ChildStdout>,
 }
 
-/// Asks the program to end: what is wrong with how it did.
-pub(super) fn end(
-    program: &mut Started,
-    mut output: BufReader<ChildStdout>,
-    patience: Duration,
-) -> io::Result<Result<(), String>> {
-    super::signal(program.pid(), libc::SIGTERM);
-    let asked = Instant::now();
-    let status = loop {
-        if let Some(status) = program.child().try_wait()? {
-            break status;
+impl Program {
+    /// Starts it in one of its ways, and waits until it works.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn begin(program: &Path, way: &str) -> io::Result<Program> {
+        let mut command = Command::new(program);
+        let mut child = command.arg(way).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().ok_or_else(|| other("no pipe from the program"))?;
+        let (started, mut output) = (Started::new(child), BufReader::new(output));
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        match line.starts_with("pid ") {
+            true => Ok(Program { started, output }),
+            false => Err(other(format!("the program says {line:?}"))),
         }
-        if asked.elapsed() > patience {
-            return Ok(Err("the program does not end".to_owned()));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    let mut said = String::new();
-    output.read_to_string(&mut said)?;
-    Ok(match status.success() && said.ends_with("right\n") {
-        true => Ok(()),
-        false => Err(format!("the program ended with {status}, and said {:?}", said.trim_end())),
-    })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.started.pid()
+    }
+
+    /// Asks it to end: what is wrong with how it did.
+    ///
+    /// # Errors
+    /// Nothing can be read from it.
+    pub fn end(mut self) -> io::Result<Result<(), String>> {
+        super::signal(self.pid(), libc::SIGTERM);
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = self.started.child().try_wait()? {
+                break status;
+            }
+            if asked.elapsed() > super::PATIENCE {
+                return Ok(Err("the program does not end".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let mut said = String::new();
+        self.output.read_to_string(&mut said)?;
+        Ok(match status.success() && said.ends_with("right\n") {
+            true => Ok(()),
+            false => Err(format!("the program ended with {status}, and said {:?}", said.trim_end())),
+        })
+    }
 }
 
 /// Looks at a program that lives: at its threads' signal masks, and at its code.

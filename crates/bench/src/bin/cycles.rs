@@ -1,0 +1,130 @@
+//! Programs that come and go in a session: is anything left of them?
+//!
+//!     cargo run --release -p dprobes-bench --bin cycles -- [CYCLES] [--all-every N] [--show-every N] [--minutes N]
+//!         [--engine ENGINE] [--dprobes PATH]
+//!
+//! 10,000 cycles if no number is given, at every function of libc in each 50th, or as many as there is time for. The status is 0 if what the
+//! session and the process take is no more in the end than after the first tenth, or by a few pages, and the program computed all right.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use dprobes_bench::cycles::{Load, Session, Taken};
+use dprobes_bench::kill::Program;
+use dprobes_bench::{build, cleanup, other, status};
+
+/// How long an idle session is watched.
+const IDLE: Duration = Duration::from_secs(5);
+/// By how many KiB the session may have grown: threads that take requests have heaps of their own.
+const GROWS: u64 = 2048;
+/// By how many KiB the process may have grown: pages that were touched.
+const TOUCHES: u64 = 1024;
+
+struct Options {
+    cycles: u64,
+    all_every: u64,
+    show_every: u64,
+    minutes: u64,
+    engine: String,
+    dprobes: Option<PathBuf>,
+}
+
+fn options() -> io::Result<Options> {
+    let usage = || other("see the first lines of crates/bench/src/bin/cycles.rs");
+    let mut options = Options {
+        cycles: 10_000,
+        all_every: 50,
+        show_every: 500,
+        minutes: u64::MAX / 60,
+        engine: "auto".to_owned(),
+        dprobes: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(usage);
+        match &*word {
+            "--all-every" => options.all_every = number()?,
+            "--show-every" => options.show_every = number()?,
+            "--minutes" => options.minutes = number()?,
+            "--engine" => options.engine = words.next().ok_or_else(usage)?,
+            "--dprobes" => options.dprobes = Some(words.next().ok_or_else(usage)?.into()),
+            _ => options.cycles = word.parse().map_err(|_| usage())?,
+        }
+    }
+    Ok(options)
+}
+
+fn work() -> io::Result<bool> {
+    let options = options()?;
+    cleanup::on_signals()?;
+    let dprobes = match &options.dprobes {
+        Some(path) => path.clone(),
+        None => build::dprobes(true)?,
+    };
+    let directory = std::env::temp_dir().join(format!("dprobes-cycles-{}", std::process::id()));
+    fs::create_dir(&directory)?;
+    let _directory = cleanup::Guard::remove_all(directory.clone());
+    let program = directory.join("mortal");
+    build::c_program(&[build::repository().join("tests/targets/mortal.c")], &[], &["-ldl"], &program)?;
+    let program = program.canonicalize()?;
+    let process = Program::begin(&program, "loop")?;
+    let session = Session::begin(&dprobes, &directory, process.pid(), &program, &options.engine)?;
+    println!("idle at first: {:.2} ms of processor time a second", session.idle(IDLE)?);
+    println!(
+        "{:>7} {:>6} {:>6} {:>12} {:>12} {:>9} {:>12} {:>9}",
+        "cycle", "sites", "traps", "session KiB", "process KiB", "mappings", "mapped KiB", "ms each"
+    );
+    let (start, mut told) = (Instant::now(), (Instant::now(), 0));
+    let mut first: Option<Taken> = None;
+    let mut last = Taken::default();
+    let mut done = 0;
+    let cycle = |load, shows: bool| -> io::Result<_> {
+        session.insert(load)?;
+        let ways = if shows { Some(session.ways()?) } else { None };
+        session.remove()?;
+        Ok(ways)
+    };
+    while done < options.cycles && start.elapsed() < Duration::from_secs(60 * options.minutes) {
+        done += 1;
+        let load =
+            if options.all_every > 0 && done % options.all_every == 0 { Load::All } else { Load::Some };
+        if let Some(ways) = cycle(load, done == 1 || done % options.show_every == 0)? {
+            let each = told.0.elapsed().as_secs_f64() * 1e3 / (done - told.1) as f64;
+            told = (Instant::now(), done);
+            last = session.taken()?;
+            println!(
+                "{done:>7} {:>6} {:>6} {:>12} {:>12} {:>9} {:>12} {each:>9.1}",
+                ways.sites, ways.traps, last.session, last.process, last.mappings.0, last.mappings.1
+            );
+            if done * 10 >= options.cycles || start.elapsed() * 10 > Duration::from_secs(60 * options.minutes)
+            {
+                first.get_or_insert(last);
+            }
+        }
+    }
+    println!("idle in the end: {:.2} ms of processor time a second", session.idle(IDLE)?);
+    session.end()?;
+    let first = first.unwrap_or(last);
+    let mut good = true;
+    let mut want = |holds: bool, what: &str| {
+        if !holds {
+            println!("wrong: {what}");
+            good = false;
+        }
+    };
+    want(last.session <= first.session + GROWS, "the session has grown");
+    want(last.process <= first.process + TOUCHES, "the process's memory has grown");
+    want(last.mappings == first.mappings, "the process has other mappings");
+    match process.end()? {
+        Ok(()) => {}
+        Err(harm) => want(false, &harm),
+    }
+    println!("{done} cycles");
+    Ok(good)
+}
+
+fn main() -> ExitCode {
+    status("cycles", work())
+}
