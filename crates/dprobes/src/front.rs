@@ -3,19 +3,23 @@
 //! A traced program depends on its tracer at every hit: one that is stopped or killed would hang or kill the program.
 //! So the tracer is a child in a process group of its own, out of reach of the terminal's signals. Ctrl-Z stops the
 //! front only; and if the front dies, by SIGKILL too, the kernel tells the tracer, which takes the probes out. If it
-//! is the tracer that is killed, the front puts the bytes back, from the ledger that both share: at once, but a
-//! thread that was at a probe just then is lost, and its process with it.
+//! is the tracer that is killed, the front puts the bytes back, from the ledger that both share: before the kernel lets the traced threads go, as
+//! a rule ([`Life`]).
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use engine::Ledger;
 
 use crate::Failure;
+use crate::life::{self, Life};
 
 /// The value that a forwarded signal carries if it came from the terminal, whose whole process group has had it.
 pub(crate) const FROM_TERMINAL: usize = 1;
+
+/// What the tracer writes into the pipe when the front can wait for its end by its life.
+const BEGUN: u8 = b'b';
 
 /// The tracer's process id, in the front.
 static TRACER: AtomicI32 = AtomicI32::new(0);
@@ -28,7 +32,7 @@ pub(crate) struct Front {
     pub(crate) group: i32,
     /// What the tracer changes, for the front to know.
     pub(crate) ledger: Rc<Ledger>,
-    /// Closed by the kernel when the tracer dies, before it lets the traced threads go.
+    /// Closed by the kernel when the tracer dies, with all its threads.
     _alive: io::PipeWriter,
 }
 
@@ -55,14 +59,20 @@ pub(crate) fn split_beside<T>(
     let failed = |what: &str, error: io::Error| Failure::new(format!("{what}: {error}"));
     process::check_proc().map_err(Failure::new)?;
     let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
-    let (death, alive) = io::pipe().map_err(|error| failed("pipe", error))?;
+    let (death, mut alive) = io::pipe().map_err(|error| failed("pipe", error))?;
+    // Without it the front learns of the tracer's death by the pipe.
+    let life = Life::new().ok();
     // SAFETY: plain system calls; the process has one thread, so that the child may do anything.
     unsafe {
-        let front = Front { pid: libc::getpid(), group: libc::getpgrp(), ledger, _alive: alive };
+        let (pid, group) = (libc::getpid(), libc::getpgrp());
         match libc::fork() {
             -1 => Err(failed("fork", io::Error::last_os_error())),
             0 => {
                 drop(death);
+                if life.as_ref().is_some_and(Life::begin) {
+                    alive.write_all(&[BEGUN]).map_err(|error| failed("pipe", error))?;
+                }
+                let front = Front { pid, group, ledger, _alive: alive };
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
                 if front.is_gone() {
                     libc::_exit(1);
@@ -80,10 +90,9 @@ pub(crate) fn split_beside<T>(
                 for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                     crate::control::handle(signal, forward, true);
                 }
-                let Front { ledger, _alive: alive, .. } = front;
                 drop(alive);
                 let ending = beside(parts, tracer);
-                wait_for(tracer, death, &ledger, ending)
+                wait_for(tracer, death, life.as_ref(), &ledger, ending)
             }
         }
     }
@@ -140,10 +149,22 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 }
 
 /// Waits for the tracer and ends as it does.
-fn wait_for(tracer: i32, mut death: io::PipeReader, ledger: &Ledger, ending: Box<dyn FnOnce()>) -> ! {
-    // Nothing is ever written: this returns when the tracer is dead or dying. It goes on after a signal.
-    let _ = death.read_to_end(&mut Vec::new());
+fn wait_for(
+    tracer: i32,
+    mut death: io::PipeReader,
+    life: Option<&Life>,
+    ledger: &Ledger,
+    ending: Box<dyn FnOnce()>,
+) -> ! {
+    let hurry = life::Hurry::new();
+    // They go on after a signal.
+    match life {
+        Some(life) if death.read_exact(&mut [0]).is_ok() => life.wait(),
+        // Nothing more is written: this returns when the tracer is dead or dying.
+        _ => drop(death.read_to_end(&mut Vec::new())),
+    }
     let restored = ledger.restore();
+    drop(hurry);
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for the call.

@@ -25,6 +25,7 @@ mod control;
 mod convert;
 mod front;
 mod hooks;
+mod life;
 mod lines;
 mod list;
 mod lists;

@@ -2,11 +2,11 @@
 //!
 //! One byte can be written at any time: threads that execute it see the old instruction or the new one. More bytes are written
 //! only while all threads of the address space are held ([`Held`]), many at once: what lies close together is read, changed,
-//! and written in one go.
+//! and written in one go. Many single bytes are written so too while threads run, where the program cannot write meanwhile ([`Fixed`]).
 
 use std::io;
 
-use process::Memory;
+use process::{Mapping, Memory};
 
 use crate::hold::Held;
 use crate::window::Window;
@@ -143,7 +143,29 @@ impl Batch {
     ///
     /// # Errors
     /// The first that could not.
-    pub(crate) fn write(mut self, memory: &Memory, _held: &Held) -> io::Result<()> {
+    pub(crate) fn write(self, memory: &Memory, _held: &Held) -> io::Result<()> {
+        self.write_pieces(memory)
+    }
+
+    /// Makes changes of one byte each while threads run.
+    ///
+    /// # Errors
+    /// As of [`Batch::write`].
+    pub(crate) fn write_bytes(self, memory: &Memory, fixed: &Fixed) -> io::Result<()> {
+        debug_assert!(
+            self.0.iter().all(|(change, _)| change.length == 1),
+            "one byte is written while threads run"
+        );
+        let (fixed, others): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|(change, _)| fixed.holds(change.address));
+        let result = Batch(fixed).write_pieces(memory);
+        others.into_iter().fold(result, |result, one| {
+            let written = write_piece(memory, one.0.address, &mut [0], std::slice::from_ref(&one));
+            result.and(written)
+        })
+    }
+
+    fn write_pieces(mut self, memory: &Memory) -> io::Result<()> {
         self.sort();
         let mut result = Ok(());
         let mut rest = &self.0[..];
@@ -178,6 +200,24 @@ impl Batch {
             }
         }
         result
+    }
+}
+
+/// Code that the program does not change: its mappings are private, and the program cannot write them.
+#[derive(Debug, Default)]
+pub(crate) struct Fixed(Vec<(u64, u64)>);
+
+impl Fixed {
+    /// That of a process.
+    pub(crate) fn of(mappings: &[Mapping]) -> Fixed {
+        let fixed =
+            mappings.iter().filter(|mapping| mapping.executable && !mapping.writable && !mapping.shared);
+        Fixed(fixed.map(|mapping| (mapping.start, mapping.end)).collect())
+    }
+
+    fn holds(&self, address: u64) -> bool {
+        let behind = self.0.partition_point(|&(start, _)| start <= address);
+        behind.checked_sub(1).is_some_and(|place| address < self.0[place].1)
     }
 }
 
@@ -244,6 +284,53 @@ mod tests {
         memory.peek(base, &mut seen).expect("own memory");
         let differ: Vec<usize> = (0..seen.len()).filter(|&at| seen[at] != before[at]).collect();
         assert_eq!(differ, [4101]);
+    }
+
+    #[test]
+    fn single_bytes_are_written_together_only_where_the_program_cannot_write() {
+        let mapping = |start, writable, shared| Mapping {
+            start,
+            end: start + 0x1000,
+            readable: true,
+            writable,
+            executable: true,
+            shared,
+            offset: 0,
+            device: (0, 0),
+            inode: 0,
+            path: None,
+            label: None,
+            deleted: false,
+        };
+        let fixed = Fixed::of(&[
+            mapping(0x1000, false, false),
+            mapping(0x2000, true, false),
+            mapping(0x3000, false, true),
+            mapping(0x5000, false, false),
+        ]);
+        let held = [0xfff, 0x1000, 0x1fff, 0x2000, 0x3000, 0x4fff, 0x5000, 0x6000].map(|at| fixed.holds(at));
+        assert_eq!(held, [false, true, true, false, false, false, true, false]);
+        let before: Vec<u8> = (0..9000u32).map(|byte| (byte % 251) as u8).collect();
+        for fixed in [Fixed::default(), Fixed(vec![(0, u64::MAX)])] {
+            let code = before.clone();
+            let base = code.as_ptr() as u64;
+            let memory = Memory::open(std::process::id() as i32).expect("own memory");
+            let changes: Vec<Change> = [5000usize, 7, 8, 8999]
+                .iter()
+                .map(|&place| Change::new(base + place as u64, &before[place..=place], &[0xcc]))
+                .collect();
+            let mut batch = Batch::default();
+            changes.iter().for_each(|change| batch.put_in(*change));
+            batch.write_bytes(&memory, &fixed).expect("own memory");
+            let mut seen = vec![0; before.len()];
+            memory.peek(base, &mut seen).expect("own memory");
+            assert_eq!([seen[6], seen[7], seen[8], seen[5000], seen[8999]], [6, 0xcc, 0xcc, 0xcc, 0xcc]);
+            let mut batch = Batch::default();
+            changes.iter().for_each(|change| batch.take_out(*change));
+            batch.write_bytes(&memory, &fixed).expect("own memory");
+            memory.peek(base, &mut seen).expect("own memory");
+            assert!(seen == before);
+        }
     }
 
     #[test]

@@ -344,13 +344,20 @@ impl Tracer<'_> {
         }
         registers.set_rflags(registers.rflags() | ANSWERED);
         set(&mut thread, &mut registers, segments)?;
-        self.after(thread, own, &registers)
+        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+        let trap = Stop::Signal(libc::SIGTRAP);
+        let (thread, stop) = match number {
+            Some(number) => self.guard_again(number, thread, trap)?,
+            None => (thread, trap),
+        };
+        self.after(thread, stop, own, &registers)
     }
 
     /// What follows a hit of one of the engine's own sites; then the thread runs on.
     fn after(
         &mut self,
         mut thread: Stopped,
+        mut stop: Stop,
         own: OwnUses,
         registers: &Registers,
     ) -> Result<(), process::Error> {
@@ -369,13 +376,12 @@ impl Tracer<'_> {
                 }
             };
             note(self, mapped_now);
-            let refreshed = self.refresh(thread, Stop::Signal(libc::SIGTRAP));
+            let refreshed = self.refresh(thread, stop);
             note(self, None);
-            let (stopped, stop) = refreshed?;
-            thread = stopped;
-            if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
-                return self.go_on(thread, stop);
-            }
+            (thread, stop) = refreshed?;
+        }
+        if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
+            return self.go_on(thread, stop);
         }
         self.resume(thread, 0);
         Ok(())

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use process::{Status, Stop, Stopped};
 
+use crate::change::Fixed;
 use crate::jump::Patience;
 use crate::mapping;
 use crate::observer::Note;
@@ -202,8 +203,10 @@ impl Tracer<'_> {
     fn restore_all(&mut self, number: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         if space.planner.is_none() {
-            for address in space.traps() {
-                space.disarm(address);
+            let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
+            match space.has_jumps() {
+                false => space.disarm_traps(&fixed),
+                true => space.traps().into_iter().for_each(|address| space.disarm(address)),
             }
         }
         if space.has_jumps() || space.planner.is_some() {

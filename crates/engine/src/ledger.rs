@@ -30,10 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use process::Memory;
 
-use crate::change::{Batch, Change, LONGEST};
+use crate::change::{Batch, Change, Fixed, LONGEST};
 use crate::jump::{Pulse, Sign};
 use crate::orphan;
-use crate::window::Window;
 
 /// Entries of a ledger: one for each change in each process. Memory is used only for those that are; where there are limits, there are
 /// fewer.
@@ -234,8 +233,8 @@ impl Ledger {
         self.free.borrow_mut().0.push(number);
     }
 
-    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died. First of all, nobody waits any more for it
-    /// to read.
+    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died: first where all are traps, which is done at once.
+    /// Before that, nobody waits any more for it to read.
     pub fn restore(&self) -> Restored {
         self.sign.iter().for_each(|sign| sign.abandon());
         let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
@@ -245,19 +244,25 @@ impl Ledger {
         for (process, change) in used.filter_map(Entry::read) {
             all.entry(process).or_default().push(change);
         }
-        for (process, changes) in all {
-            // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
-            if changes.iter().all(|change| change.written().len() == 1) {
-                match Memory::open(process) {
-                    Ok(memory) => {
-                        let window = Window::new(&memory);
-                        done.restored += changes.iter().filter(|change| change.is_in(&window)).count();
-                        changes.iter().for_each(|change| change.restore_byte(&memory));
-                    }
-                    Err(error) => done.note(process, changes.len(), Err(error)),
+        // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
+        let trap = |change: &Change| change.written().len() == 1;
+        let (traps, jumps): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, changes)| changes.iter().all(trap));
+        for (process, changes) in traps {
+            match Memory::open(process) {
+                Ok(memory) => {
+                    // Every moment counts: until then a thread that comes to one with SIGTRAP blocked dies, and its process.
+                    let fixed = Fixed::of(&process::maps(process).unwrap_or_default());
+                    let mut batch = Batch::default();
+                    changes.iter().for_each(|change| batch.take_out(*change));
+                    // It fails only where the process is gone or has unmapped the page.
+                    let _ = batch.write_bytes(&memory, &fixed);
+                    done.restored += changes.len();
                 }
-                continue;
+                Err(error) => done.note(process, changes.len(), Err(error)),
             }
+        }
+        for (process, changes) in jumps {
             let held = orphan::held(process, &changes, |memory, held| {
                 let mut batch = Batch::default();
                 changes.iter().for_each(|change| batch.take_out(*change));

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use process::{Error as ProcessError, Machine, Module, Stop, Stopped};
 
+use crate::change::{Batch, Fixed};
 use crate::error::{self, Error, Refused};
 use crate::jump::{Domain, Draft, Left, Sites};
 use crate::mapping::{Called, Wanted};
@@ -296,19 +297,22 @@ impl Tracer<'_> {
         }
         // It fails only if the process is gone.
         let _ = space.hide(ready.iter().map(|site| site.0.trap()).collect::<Vec<_>>());
+        let mut batch = Batch::default();
         for site in ready {
             if let Some(guard) = &mut space.guard {
                 let slot = site.0.slot.as_ref().map(|slot| slot.address);
                 guard.traps(site.0.address, slot, &space.code.memory);
             }
             let (address, uses) = (site.0.address, site.0.uses.clone());
-            let armed = site.arm(&space.code).map_err(failed)?;
+            let armed = site.arm(&space.code, &mut batch).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
             set_armed(&mut self.programs, space.domain, &uses, address, None);
             count_asked(&mut self.programs, &uses);
         }
-        Ok(())
+        // Threads that come to the first ones wait until all are there.
+        let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
+        batch.write_bytes(&space.code.memory, &fixed).map_err(failed)
     }
 }
 

@@ -166,11 +166,11 @@ impl Planned {
         Disarmed { site: self.0, way: Way::Trap }
     }
 
-    /// Writes the `int3`.
-    pub(crate) fn arm(self, code: &Code) -> io::Result<Armed> {
+    /// Enters the `int3` in the ledger, and in the batch that is about to be written.
+    pub(crate) fn arm(self, code: &Code, batch: &mut Batch) -> io::Result<Armed> {
         let change = self.0.trap();
         let entered = code.enter(&[change])?;
-        change.write_byte(&code.memory)?;
+        batch.put_in(change);
         Ok(Armed { site: self.0, way: Way::Trap, entered })
     }
 

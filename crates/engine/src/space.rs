@@ -9,7 +9,7 @@ use patch::tactic::Planner;
 use patch::{Place, Slot};
 use process::{Entrance, Error, Memory, Module, Registers, Stopped};
 
-use crate::change::Batch;
+use crate::change::{Batch, Fixed};
 use crate::foresee::Foreseen;
 use crate::guard::Guard;
 use crate::hold::Held;
@@ -351,6 +351,22 @@ impl Space {
             let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);
         }
+    }
+
+    /// Takes all sites out of a space in which all trap.
+    pub(crate) fn disarm_traps(&mut self, fixed: &Fixed) {
+        self.changed();
+        let mut batch = Batch::default();
+        let mut entered = Vec::new();
+        for (address, armed) in std::mem::take(&mut self.sites) {
+            debug_assert!(armed.jump().is_none(), "jumps are taken out while all threads are held");
+            let (disarmed, entries) = armed.take_out(&mut batch);
+            entered.push(entries);
+            self.disarmed.insert(address, disarmed);
+        }
+        // It fails only where the process is gone or has unmapped the page.
+        let _ = batch.write_bytes(&self.code.memory, fixed);
+        drop(entered);
     }
 
     /// Takes sites out, of either kind: restores their bytes.

@@ -46,11 +46,16 @@ fn signal(pid: i32, signal: i32) {
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
+/// A set of signals in a process's status.
+fn mask(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("every process has one");
+    u64::from_str_radix(line.trim(), 16).expect("a set")
+}
+
 /// The signals that the first thread of a process blocks.
 fn blocked(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("every process has one");
-    u64::from_str_radix(line.trim(), 16).expect("a set")
+    mask(pid, "SigBlk:")
 }
 
 /// Every breakpoint stays, and the program goes on: it answers them itself.
@@ -97,6 +102,60 @@ fn a_signal_that_kills_does_so_under_probes_and_afterwards() {
         }
         assert_eq!(server.end().0.signal(), Some(libc::SIGTRAP), "killed: {killed}");
     }
+}
+
+/// What one tracer leaves behind does not keep the next one from being survived.
+#[test]
+fn one_tracer_after_another() {
+    let program = need!("death", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    for round in 0..3 {
+        let mut attached = attach(pid, &counting(&program, ["server_work"]), &["--engine", "trap"]);
+        attached.wait_for(pid, &program, "server_work");
+        assert_eq!(server.ask("call 5"), "done 5");
+        // The front cannot put anything back until the program has met its traps.
+        let (front, tracer) = (attached.pid(), attached.tracer());
+        signal(front, libc::SIGSTOP);
+        signal(tracer, libc::SIGKILL);
+        while is_traced(pid) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(server.ask("call 5"), "done 5", "round {round}");
+        signal(front, libc::SIGCONT);
+        attached.gone();
+        assert_eq!(changed_text(pid), [""; 0]);
+    }
+    assert!(server.end().0.success());
+}
+
+/// Threads that start others, begin and end block all signals, and are in libc then: each trap there takes the handler away that would answer
+/// traps if the tracer died.
+#[test]
+fn traps_stay_answered_in_a_process_whose_threads_block_all_signals() {
+    let program = need!("death", target("mortal"), "gcc");
+    let server = Server::start(&program, ["threads"]);
+    server.line();
+    let pid = server.pid();
+    let libc = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"_setjmp\":entry\ninc lv, 0\nabort\noffset = \"*madvise\":entry\ninc lv, 0\nabort\n";
+    let attached = attach(pid, libc, &["--engine", "trap"]);
+    while !is_traced(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let answers = || mask(pid, "SigCgt:") & 1 << (libc::SIGTRAP - 1) != 0;
+    let samples = (0..500).map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        answers()
+    });
+    let answered = samples.filter(|&answered| answered).count();
+    // All probes are where signals are blocked: each hit takes the handler away, for as long as the tracer needs.
+    assert!(answered > 20, "{answered} times of 500");
+    attached.stop(libc::SIGTERM);
+    signal(pid as i32, libc::SIGTERM);
+    let (status, lines) = server.end();
+    assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //! * A thread that makes a call for the tracer finds back from a frame in this memory ([`process::Refuge`]).
 //!
 //! The handler is in the kernel's table from before the first byte is changed until all are back, if the program has none of its own
-//! and does not ignore SIGTRAP. A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
-//! program's own, and does then what the kernel would have done.
+//! and does not ignore SIGTRAP. What a tracer that was killed has left is none of the program's own: it is replaced once it has no trap to answer.
+//! A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
+//! program's own, and does then what the kernel would have done. A thread that blocks SIGTRAP takes it away by each trap (the kernel
+//! sets the default action then); the tracer sets it again before it lets the thread go on.
 //!
 //! ```text
 //! +0      code, which can be executed
@@ -26,7 +28,7 @@ use process::{Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
 
 use crate::signal::SIGTRAP_BIT;
-use crate::site::Site;
+use crate::site::{INT3, Site};
 use crate::tracer::Tracer;
 
 /// Bytes for code.
@@ -76,6 +78,37 @@ pub(crate) struct Guard {
     former: Vec<(u64, u64)>,
     /// Whether the kernel knows the handler.
     handles: bool,
+    /// Signal masks with which threads have come to traps.
+    masks: Masks,
+}
+
+/// Signal masks after a trap, which has unblocked SIGTRAP: does a thread that has one of them block SIGTRAP otherwise?
+#[derive(Clone, Debug, Default)]
+struct Masks {
+    /// The handler was still there.
+    harmless: Vec<u64>,
+    /// It was not, once: that the signal is unblocked now does not mean that it was before.
+    harmful: Vec<u64>,
+}
+
+/// Masks of each kind that are remembered; others are looked after each time.
+const MASKS: usize = 16;
+
+impl Masks {
+    /// Whether there is no need to look for the handler. All threads that block SIGTRAP in earnest block others too.
+    fn is_harmless(&self, mask: u64) -> bool {
+        mask == 0 || self.harmless.contains(&mask)
+    }
+
+    /// Notes whether the handler was there after a trap with a mask.
+    fn note(&mut self, mask: u64, was_there: bool) {
+        let list = if was_there { &mut self.harmless } else { &mut self.harmful };
+        if !list.contains(&mask) && list.len() < MASKS {
+            list.push(mask);
+        }
+        let harmful = &self.harmful;
+        self.harmless.retain(|mask| !harmful.contains(mask));
+    }
 }
 
 impl Guard {
@@ -149,6 +182,42 @@ impl Guard {
     }
 }
 
+/// The most entries of a table that are looked at.
+const LOOKS_AT: u64 = 1 << 20;
+
+/// Whether the handler of a `struct sigaction` at an address is that of a tracer that has died, and there is no trap any more for it to
+/// answer. What the process may have written there itself decides only about its own handler.
+fn is_abandoned(action: u64, memory: &Memory) -> bool {
+    let word = |address: u64| {
+        let mut word = [0; 8];
+        memory.peek(address, &mut word).ok().map(|()| u64::from_le_bytes(word))
+    };
+    let look = || -> Option<bool> {
+        let base = word(action)?;
+        let mut found = vec![0; code::code().len()];
+        memory.peek(base, &mut found).ok()?;
+        if found != code::code() {
+            return Some(false);
+        }
+        let words = base.checked_add(WORDS)?;
+        let (table, mask) = (word(words)?, word(words.checked_add(8)?)?);
+        let entries = mask.checked_add(1).filter(|entries| *entries <= LOOKS_AT)?;
+        let mut bytes = vec![0; (entries * table::ENTRY) as usize];
+        memory.peek(table, &mut bytes).ok()?;
+        let sites = bytes.chunks_exact(table::ENTRY as usize).map(|entry| {
+            let (site, _) = entry.split_at(8);
+            site.try_into().map_or(0, u64::from_le_bytes)
+        });
+        // Where nothing is mapped any more there is no trap either.
+        let traps = |site: u64| {
+            let mut byte = [0];
+            memory.peek(site, &mut byte).is_ok() && byte == [INT3]
+        };
+        Some(!sites.filter(|&site| site != 0).any(traps))
+    };
+    look().unwrap_or(false)
+}
+
 impl Tracer<'_> {
     /// Gives an address space its guard, by calls of one of its threads, unless it has one or was refused one: then threads are lost that
     /// are at a trap or in a call when the tracer dies, and nothing else.
@@ -171,15 +240,24 @@ impl Tracer<'_> {
         let (mut thread, mut stop, protected) =
             thread.call(entrance, libc::SYS_mprotect, [base, CODE, execute, 0, 0, 0])?;
         let table = Table::new(base + TABLE, FIRST_TABLE);
-        let mut guard = Guard { base, table, former: Vec::new(), handles: false };
+        let mut guard = Guard { base, table, former: Vec::new(), handles: false, masks: Masks::default() };
         let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
         if protected.is_err() || guard.write(&space.code.memory).is_err() {
             let (thread, stop, _) = thread.call(entrance, libc::SYS_munmap, [base, SIZE, 0, 0, 0, 0])?;
             return Ok((thread, stop));
         }
         let status = Status::read(tid)?;
-        if (status.caught | status.ignored) & SIGTRAP_BIT == 0 {
-            let entrance = Entrance { refuge: Some(guard.refuge()), ..entrance };
+        let entrance = Entrance { refuge: Some(guard.refuge()), ..entrance };
+        let mut is_free = (status.caught | status.ignored) & SIGTRAP_BIT == 0;
+        if status.caught & SIGTRAP_BIT != 0 {
+            let asked = base + WORDS + Words::ASKED;
+            let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
+            let (stopped, now, known) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
+            (thread, stop) = (stopped, now);
+            let space = self.spaces.get(&number);
+            is_free = known.is_ok() && space.is_some_and(|space| is_abandoned(asked, &space.code.memory));
+        }
+        if is_free {
             let action = [libc::SIGTRAP as u64, base + WORDS + Words::ACTION, 0, SET, 0, 0];
             let (stopped, now, set) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
             (thread, stop) = (stopped, now);
@@ -189,6 +267,33 @@ impl Tracer<'_> {
             space.mappings += 2;
             space.guard = Some(guard);
         }
+        Ok((thread, stop))
+    }
+
+    /// The handler is the kernel's default again if the thread, which has just come to a trap, blocked SIGTRAP: then it is set
+    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have.
+    pub(crate) fn guard_again(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+    ) -> Result<(Stopped, Stop), Error> {
+        let guard = self.spaces.get_mut(&number).and_then(|space| space.guard.as_mut());
+        let Some(guard) = guard.filter(|guard| guard.handles) else { return Ok((thread, stop)) };
+        let mask = thread.signal_mask()?;
+        if guard.masks.is_harmless(mask) {
+            return Ok((thread, stop));
+        }
+        let is_there = Status::read(thread.tid())?.caught & SIGTRAP_BIT != 0;
+        guard.masks.note(mask, is_there);
+        if is_there {
+            return Ok((thread, stop));
+        }
+        let action = [libc::SIGTRAP as u64, guard.base + WORDS + Words::ACTION, 0, SET, 0, 0];
+        let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |thread, entrance| {
+            let (thread, stop, _) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
+            Ok((thread, stop))
+        })?;
         Ok((thread, stop))
     }
 
@@ -267,5 +372,25 @@ impl Tracer<'_> {
             (thread, stop) = (stopped, now);
         }
         Ok((thread, stop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_that_took_the_handler_away_once_is_looked_after_for_ever() {
+        let mut masks = Masks::default();
+        assert!(masks.is_harmless(0) && !masks.is_harmless(7));
+        masks.note(7, true);
+        assert!(masks.is_harmless(7));
+        masks.note(7, false);
+        assert!(!masks.is_harmless(7));
+        // It is set again, and the signal is not blocked any more: until the thread blocks it once more.
+        masks.note(7, true);
+        assert!(!masks.is_harmless(7));
+        masks.note(8, true);
+        assert!(masks.is_harmless(8) && !masks.is_harmless(7));
     }
 }

@@ -11,7 +11,7 @@ use process::Memory;
 /// What an address is multiplied with; the upper half of the product says where it is looked for first.
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bytes of an entry.
-const ENTRY: u64 = 16;
+pub(super) const ENTRY: u64 = 16;
 
 /// The table of one process.
 #[derive(Clone, Debug)]
