@@ -16,18 +16,18 @@ pub(crate) fn record<'a>(
     record: &Record,
     mut tell: impl FnMut(&str),
 ) -> io::Result<()> {
-    let mut result = Err(io::ErrorKind::NotFound.into());
+    let (mut taken, mut refusal) = (false, None);
     for target in targets {
         target.given += 1;
         match target.recording.record(program, record) {
-            Ok(()) => result = Ok(()),
+            Ok(()) => taken = true,
             Err(error) => {
                 target.failure(&error).iter().for_each(|text| tell(text));
-                result = result.or(Err(error));
+                refusal = Some(error);
             }
         }
     }
-    result
+    if taken { Ok(()) } else { Err(refusal.unwrap_or_else(|| io::ErrorKind::NotFound.into())) }
 }
 
 /// Lets them write what they keep. What cannot be written is lost, which is told once for each.

@@ -17,7 +17,7 @@ const MOMENTS: usize = 4096;
 const BEHIND: u64 = 10_000_000;
 
 /// A moment, and what follows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     /// The counter.
     count: u64,
@@ -37,12 +37,14 @@ pub(crate) struct Clock {
     first: (u64, Instant),
     /// Those that were taken, the last at the end.
     moments: VecDeque<Moment>,
+    /// The moment that was looked up last, and counts from there to the next one: 0 where nothing was looked up since one was added.
+    recent: (Moment, u64),
 }
 
 impl Clock {
     /// Begins to measure.
     pub(crate) fn new() -> Clock {
-        Clock { first: (counter(), Instant::now()), moments: VecDeque::new() }
+        Clock { first: (counter(), Instant::now()), moments: VecDeque::new(), recent: Default::default() }
     }
 
     /// Takes the present moment as that up to which times are told. Those of hits before it are exact to less than a
@@ -70,14 +72,33 @@ impl Clock {
             self.moments.pop_front();
         }
         self.moments.push_back(next);
+        // The one before has another rate now, and an end.
+        self.recent.1 = 0;
     }
 
-    /// The time at which the counter had a value: nanoseconds since 1970.
-    pub(crate) fn time(&self, value: u64) -> u64 {
+    /// The time at which the counter had a value: nanoseconds since 1970. Records come in the order of their times, so the moments that
+    /// one lies between are mostly those of the one before.
+    #[inline]
+    pub(crate) fn time(&mut self, value: u64) -> u64 {
+        let (before, width) = &self.recent;
+        let counts = value.wrapping_sub(before.count);
+        if counts < *width {
+            before.time.saturating_add(length(counts, before.rate))
+        } else {
+            self.look_up(value)
+        }
+    }
+
+    fn look_up(&mut self, value: u64) -> u64 {
         let place = self.moments.partition_point(|moment| moment.count <= value);
         // What is later than the last was written since; what is nonsense is a process's own.
-        match (place.checked_sub(1).and_then(|before| self.moments.get(before)), self.moments.front()) {
-            (Some(before), _) => before.time.saturating_add(length(value - before.count, before.rate)),
+        let before = place.checked_sub(1).and_then(|before| self.moments.get(before));
+        match (before, self.moments.front()) {
+            (Some(before), _) => {
+                let end = self.moments.get(place).map_or(u64::MAX, |next| next.count);
+                self.recent = (*before, end - before.count);
+                before.time.saturating_add(length(value - before.count, before.rate))
+            }
             (None, Some(first)) => first.time.saturating_sub(length(first.count - value, first.rate)),
             (None, None) => 0,
         }
@@ -152,6 +173,34 @@ mod tests {
                 last = time;
             }
         }
+    }
+
+    #[test]
+    fn a_time_does_not_depend_on_what_was_asked_before() {
+        let mut clock = Clock::new();
+        let mut values = vec![counter()];
+        for _ in 0..20 {
+            clock.set();
+            values.extend([counter(), clock.moments.back().expect("it was set").count]);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        values.push(counter());
+        let fresh = |clock: &mut Clock, value| {
+            clock.recent.1 = 0;
+            clock.time(value)
+        };
+        for &first in &values {
+            for value in values.iter().flat_map(|value| [value - 1, *value, value + 1]) {
+                let expected = fresh(&mut clock, value);
+                fresh(&mut clock, first);
+                assert_eq!(clock.time(value), expected, "{value} after {first}");
+            }
+        }
+        // The last moment's rate and end are known only when the next one is.
+        let late = counter() + 1_000_000_000;
+        clock.time(late);
+        clock.set();
+        assert_eq!(clock.time(late), fresh(&mut clock, late));
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl Tracer<'_> {
         &mut self,
         rings: &Rings,
         head: &Head,
-        clock: &Clock,
+        clock: &mut Clock,
         record: &mut Record,
         names: &mut Names<'_>,
     ) {
@@ -383,7 +383,7 @@ struct Names<'a> {
 }
 
 /// Fills a record's header, with the items that were asked for.
-fn fill(record: &mut Record, head: &Head, items: Items, clock: &Clock, names: &mut Names<'_>) {
+fn fill(record: &mut Record, head: &Head, items: Items, clock: &mut Clock, names: &mut Names<'_>) {
     (record.major, record.minor) = (head.major, head.minor);
     (record.pid, record.tid) = names.who.ids(head.pid, head.tid);
     record.cpu = head.processor & PROCESSOR_MASK;

@@ -1,6 +1,6 @@
 //! How the records of a program are shown.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -116,9 +116,9 @@ pub fn complaint(templates: &Templates) -> Option<String> {
     })
 }
 
-/// The texts of all programs of a sink, by their numbers.
+/// The texts of all programs of a sink, by their numbers. They are few, and each record looks for its own.
 #[derive(Debug, Default)]
-pub struct Texts(HashMap<u32, Live>);
+pub struct Texts(BTreeMap<u32, Live>);
 
 impl Texts {
     /// Says how the records of a program are shown.
