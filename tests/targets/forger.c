@@ -22,11 +22,18 @@ struct control {
 };
 
 struct header {
-    uint32_t state, size;
+    uint8_t state, flags;
+    uint16_t log;
+    uint32_t number;
     uint64_t time;
-    uint32_t probe, cpu, pid, tid, major, minor;
-    uint64_t rsp, site;
-    uint32_t log, trace;
+    uint32_t tid, cpu;
+    uint64_t rsp;
+};
+
+/* Behind the log, if bit 0 of the flags says so. */
+struct more {
+    uint32_t major, minor;
+    uint64_t traces;
 };
 
 static volatile long sink;
@@ -59,23 +66,25 @@ static void forge(struct control *control, uint8_t *ring) {
     if (__atomic_load_n(&control->head, __ATOMIC_ACQUIRE) != tail) return;
     for (int n = 0; n < (is("big") ? 1 : 2000); n++) {
         uint64_t offset = at & (ring_size - 1), room = ring_size - offset;
-        uint32_t log = is("big") ? (room - sizeof(struct header)) & ~7ull : 8;
-        uint32_t size = sizeof(struct header) + log;
+        int any = is("records"), with_more = is("big") || any;
+        uint32_t log = is("big") ? 0xfff8 : 8;
+        /* What it says of its traces is as much as there is room for, or anything. */
+        uint64_t traces = is("big") ? room - sizeof(struct header) - log - sizeof(struct more) : n % 8 ? 0 : random_word();
+        uint64_t size = sizeof(struct header) + log + (with_more ? sizeof(struct more) : 0) + (is("big") ? traces : 0);
         if (size > room || at + size > tail + ring_size) break;
-        int any = is("records");
         struct header *header = (struct header *)(ring + offset);
         *header = (struct header){
-            .size = size,
+            .flags = with_more | (any && n % 16 == 0 ? 2 : 0),
+            .log = any && n % 16 == 0 ? 0 : log,
+            .number = any ? random_word() % 3 : 0,
             .time = is("times") ? random_word() >> random_word() % 64 : __rdtsc(),
             .cpu = any ? random_word() : 0,
-            .pid = any ? random_word() : (uint32_t)getpid(),
             .tid = any || is("tids") ? random_word() % 4000000 : (uint32_t)getpid(),
-            .major = 9,
-            .probe = any ? random_word() % 3 : 0,
-            .site = any ? random_word() : (uint64_t)forger_work,
-            .log = any && n % 8 == 0 ? ~0u : log,
-            .trace = any && n % 8 == 0 ? 8 : 0,
         };
+        if (with_more) {
+            struct more more = {.major = any ? random_word() : 9, .traces = traces};
+            memcpy((uint8_t *)(header + 1) + header->log, &more, sizeof more);
+        }
         __atomic_store_n(&header->state, 1, __ATOMIC_RELEASE);
         at += size;
     }

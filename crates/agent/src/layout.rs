@@ -186,8 +186,8 @@ pub const STATE: u64 = 2 * PAGE;
 /// Where a context's scratch record is. Compiled code writes a record here that it knows will be dropped.
 pub const SCRATCH: u64 = 128 << 10;
 
-/// Bytes of a scratch record: the header, the largest log, and 8 bytes that may be written behind it.
-pub const SCRATCH_SIZE: u64 = HEADER as u64 + vm::LOG_LIMIT as u64 + 8;
+/// Bytes of a scratch record: the header, the largest log, what may follow it, and 8 bytes that may be written behind it.
+pub const SCRATCH_SIZE: u64 = record_size(vm::LOG_LIMIT, Some(0)) as u64 + 8;
 
 /// What the agent keeps of the program while it runs on a context, and room for what the kernel tells it.
 #[repr(C, align(64))]
@@ -202,10 +202,6 @@ pub struct Saved {
     /// A description of a segment.
     pub descriptor: [u32; 4],
 }
-
-/// Stands for the length of a log in [`Header::log_length`]: the handler makes no record of its log, and there is nothing but
-/// its stack traces.
-pub const NO_LOG: u32 = u32::MAX;
 
 /// Stands in [`Control::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
 /// dropped. It stands for the same, and for all rings, in the word by which the reader shows that it lives. That is a word
@@ -251,6 +247,8 @@ pub struct Resume {
     pub element_count: u32,
     /// Calls in `calls`.
     pub call_count: u32,
+    /// The number that its record gets ([`Header::number`]).
+    pub number: u32,
     /// The elements of the stack.
     pub elements: [vm::Element; RESUME_ELEMENTS],
     /// The calls that have not returned, the outermost first.
@@ -302,8 +300,6 @@ pub struct HandlerInfo {
     pub major: u32,
     /// The probe's minor code, likewise.
     pub minor: u32,
-    /// The probe's number in records.
-    pub probe: u32,
     /// The state that its records get: [`state::COMMITTED`] or [`state::TENTATIVE`].
     pub record: u32,
     /// 1 where a full ring is waited for, 0 where the record is dropped.
@@ -352,46 +348,85 @@ pub struct Entries {
     pub wait: u32,
 }
 
-/// The header of a record in a ring. The bytes that the handler logged follow, then those of its stack traces; then
-/// nothing up to a multiple of 8. A record never wraps: one that does not fit before the end of the ring begins at its
-/// start, behind a record of state [`state::SKIP`] (if there is room for so much as its first 8 bytes; there is, sizes being
-/// multiples of 8).
+/// The header of a record in a ring. The bytes that the handler logged follow, up to a multiple of 8, then a [`More`] if there is one, then its
+/// stack traces, up to a multiple of 8. A record never wraps: one that does not fit before the end of the ring begins at its start, behind
+/// the word [`state::SKIP`].
+///
+/// What is the same in all records of a handler at a site is not here: the tracer knows it by the site's number. Nor is the process: a ring
+/// belongs to one address space.
+///
+/// ```text
+///  0  4  status: 1 state, 1 flags, 2 bytes that the handler logged
+///  4  4  number of the site
+///  8  8  time stamp counter
+/// 16  4  thread
+/// 20  4  processor
+/// 24  8  stack pointer at the site
+/// ```
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
-    /// One of [`state`].
-    pub state: AtomicU32,
-    /// Bytes of the whole record, header and padding included: a multiple of 8.
-    pub size: u32,
+    /// A [`status`]. The lowest byte, one of [`state`], is changed when the record is committed or dropped.
+    pub status: AtomicU32,
+    /// The site, with the probe whose handler has run there: a number that the tracer gave the two.
+    pub number: u32,
     /// The time stamp counter.
     pub time: u64,
-    /// The probe: a number that the tracer gave it.
-    pub probe: u32,
-    /// The processor (with its node, as `rdpid` gives them).
-    pub processor: u32,
-    /// The process.
-    pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// The major code of this record.
-    pub major: u32,
-    /// The minor code of this record.
-    pub minor: u32,
+    /// The processor (with its node, as `rdpid` gives them).
+    pub processor: u32,
     /// The stack pointer at the site.
     pub rsp: u64,
-    /// The site's address.
-    pub site: u64,
-    /// Bytes that the handler logged, or [`NO_LOG`].
-    pub log_length: u32,
-    /// Bytes of its stack traces; they are shown as a record of their own, with major and minor code 0.
-    pub trace_length: u32,
 }
 
 /// Bytes of a [`Header`].
 pub const HEADER: usize = size_of::<Header>();
 
-/// The states of a record in a ring.
+/// What only some records have: [`flag::MORE`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct More {
+    /// The major code of this record. Without it, it is that of its program.
+    pub major: u32,
+    /// The minor code of this record. Without it, it is that of its probe.
+    pub minor: u32,
+    /// Bytes of its stack traces; they are shown as a record of their own, with major and minor code 0.
+    pub traces: u64,
+}
+
+/// Bytes of a [`More`].
+pub const MORE: usize = size_of::<More>();
+
+/// [`Header::status`] of a record with so many bytes of log.
+pub const fn status(state: u32, flags: u32, log: usize) -> u32 {
+    state | flags | (log as u32) << LOG_SHIFT
+}
+
+/// Where the number of logged bytes begins in a [`status`].
+pub const LOG_SHIFT: u32 = 16;
+
+/// The bits that [`status`] can have beside state and length.
+pub mod flag {
+    /// A [`More`](super::More) follows the log.
+    pub const MORE: u32 = 1 << 8;
+    /// The handler makes no record of its log, and there is nothing but its stack traces.
+    pub const NO_LOG: u32 = 1 << 9;
+}
+
+/// Bytes of a record with so many of log, and so many of stack traces if it has a [`More`].
+pub const fn record_size(log: usize, traces: Option<usize>) -> usize {
+    let more = match traces {
+        Some(traces) => MORE + traces.next_multiple_of(8),
+        None => 0,
+    };
+    HEADER + log.next_multiple_of(8) + more
+}
+
+/// The states of a record in a ring: the lowest byte of its [`status`].
 pub mod state {
+    /// The bits that are the state.
+    pub const BITS: u32 = 0xff;
     /// Its instruction has completed.
     pub const COMMITTED: u32 = 1;
     /// Its instruction has not completed: the reader waits.
@@ -402,7 +437,7 @@ pub mod state {
     pub const SKIP: u32 = 4;
 }
 
-/// Bytes of a ring where nothing else is asked for: a tenth of a second of two million small records a second.
+/// Bytes of a ring where nothing else is asked for: a sixth of a second of two million small records a second.
 pub const RING_SIZE: u64 = 16 << 20;
 /// Bytes of a ring, at least: several of the largest records.
 pub const LEAST_RING: u64 = 256 << 10;
@@ -415,7 +450,9 @@ const _: () = {
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
     assert!(LEAST_RING.is_power_of_two() && RING_SIZE.is_power_of_two() && GREATEST_RING.is_power_of_two());
-    assert!(LEAST_RING >= 2 * (HEADER as u64 + 2 * vm::LOG_LIMIT as u64 + 8));
+    assert!(LEAST_RING >= 2 * (record_size(vm::LOG_LIMIT, Some(vm::TRACE_LIMIT)) as u64 + 8));
+    // A length is two bytes.
+    assert!(vm::LOG_LIMIT <= u16::MAX as usize);
     // No stack of less than this is left for the agent's code.
     assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
     assert!(CONTEXT_SIZE.is_power_of_two());
@@ -428,7 +465,7 @@ mod tests {
 
     #[test]
     fn the_fields_are_where_compiled_code_expects_them() {
-        assert_eq!(HEADER, 64);
+        assert_eq!((HEADER, MORE), (32, 16));
         assert_eq!((offset_of!(Control, head), offset_of!(Control, tail)), (0, 64));
         assert!(offset_of!(Context, control) + 8 <= 64);
         assert_eq!(offset_of!(Context, registers) % 64, 0);

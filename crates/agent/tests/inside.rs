@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cases::{Execution, Ran, TestMachine};
 use common::Bench;
 use dprobes_agent::image::{Entry, Settings, image};
-use dprobes_agent::layout::HEADER;
 use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Register as IcedRegister};
 use vm::{End, Fault, Machine, Program, Register, State, Word};
 
@@ -252,14 +251,13 @@ impl Agent {
             assert_eq!(made, 0);
             return;
         }
-        let size = (HEADER + ran.log.len() + ran.trace.len()).next_multiple_of(8) as u64;
-        let place = head + (made - size);
-        let (header, log, trace) = self.bench.record(place);
-        assert_eq!(u64::from(header.size), size);
-        assert_eq!((log, trace), (&*ran.log, &*ran.trace));
-        assert_eq!(header.major, ran.outcome.major.unwrap_or(program.point.major));
-        assert_eq!(header.minor, ran.outcome.minor.unwrap_or(program.point.minor));
-        assert_eq!((header.time, header.probe), (99, 7));
+        let record = self.bench.record_behind(head);
+        assert_eq!((record.log, record.trace), (&*ran.log, &*ran.trace));
+        let (major, minor) = record.more.map_or((None, None), |more| (Some(more.major), Some(more.minor)));
+        let point = &program.point;
+        assert_eq!(major.unwrap_or(point.major), ran.outcome.major.unwrap_or(point.major));
+        assert_eq!(minor.unwrap_or(point.minor), ran.outcome.minor.unwrap_or(point.minor));
+        assert_eq!((record.header.time, record.header.number), (99, 7));
     }
 }
 

@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use cases::assemble;
-use common::{Bench, Left, low, protect};
+use common::{Bench, Left, Taken, low, protect};
 use dprobes_agent::image::{Entry, image};
-use dprobes_agent::layout::HEADER;
 use libc::{c_void, iovec};
 use vm::{Fault, Machine, Program, Register, State, Word};
 
@@ -83,11 +82,11 @@ fn in_agent(bench: &mut Bench, text: &str) -> Left {
     let code = code(text);
     let info = bench.describe(&program(&code), 0);
     // Whatever was logged before has been read.
-    bench.control().tail.0.store(bench.context().head.load(Ordering::Relaxed), Ordering::Relaxed);
+    let head = bench.context().head.load(Ordering::Relaxed);
+    bench.control().tail.0.store(head, Ordering::Relaxed);
     let left = bench.run(&info);
-    let size = (HEADER + left.log.len() + left.trace.len()).next_multiple_of(8) as u64;
-    let (_, log, trace) = bench.record(bench.context().head.load(Ordering::Relaxed) - size);
-    assert_eq!((log, trace), (&*left.log, &*left.trace), "{text}");
+    let record = bench.record_behind(head);
+    assert_eq!((record.log, record.trace), (&*left.log, &*left.trace), "{text}");
     left
 }
 
@@ -339,7 +338,7 @@ fn vectors_are_the_programs_and_so_is_all_else_afterwards() {
     assert_eq!(&after.words[..6], &words[..6]);
     assert_eq!(after.words[6] & 0xc03, 0xc03, "the flags");
     assert_eq!(after.words[7], 0x1fa0);
-    let (_, log, trace) = bench.record(0);
+    let Taken { log, trace, .. } = bench.record(0);
     assert_eq!(log.len(), 303 + 32 * 8);
     assert!(!trace.is_empty());
     let words: Vec<u64> =

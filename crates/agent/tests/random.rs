@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Bench;
-use dprobes_agent::layout::{HEADER, NO_LOG};
 use libc::{c_void, iovec};
 use programs::{
     GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
@@ -213,12 +212,10 @@ impl Start {
         let left = bench.run(&info);
         let over = bench.over.load(Ordering::Relaxed);
         let made = bench.context().head.load(Ordering::Relaxed) - head;
-        let size = (HEADER + left.log.len() + left.trace.len()).next_multiple_of(8) as u64;
         let record = (made > 0).then(|| {
-            let place = if made >= size { head + made - size } else { head };
-            let (header, log, trace) = bench.record(place);
-            let logs = header.log_length != NO_LOG;
-            (header.major, header.minor, logs, log.to_vec(), trace.to_vec())
+            let record = bench.record_behind(head);
+            let (major, minor) = record.more.map_or((5, 6), |more| (more.major, more.minor));
+            (major, minor, record.has_log, record.log.to_vec(), record.trace.to_vec())
         });
         let agent_locals = cells(&self.locals);
         let agent_globals = cells(&self.globals);

@@ -151,7 +151,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     // The record, seen from here; and the program, which has noticed nothing.
     let mut record = vec![0; HEADER + 8 + 11 + 11 + 11];
     file.read_exact_at(&mut record, RING).expect("it is large enough");
-    assert_eq!(record[..4], state::COMMITTED.to_le_bytes());
+    assert_eq!(u32::from(record[0]), state::COMMITTED);
     assert_eq!(record[HEADER..HEADER + 8], u64::from(pid as u32).to_le_bytes());
     // A fault record: its token, 8 bytes, the address. Then memory: the number of arguments, 2, is on top of the stack.
     assert_eq!(record[HEADER + 8..HEADER + 11], [0xff, 8, 0]);

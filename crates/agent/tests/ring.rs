@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cases::assemble;
 use common::{Bench, identity};
 use dprobes_agent::image::{Entry, image};
-use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, NO_LOG, RING_SIZE, UNSET, state};
+use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, MORE, More, RING_SIZE, UNSET, state};
 use vm::{Call, Element, Program, Word};
 
 fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {
@@ -22,23 +22,21 @@ fn a_record_says_all_of_its_hit() {
     let mut bench = Bench::new();
     let mut info = describe(&bench, "push 5\nlog 1\nsetmaj 3\nexit", 1024);
     info.record = state::TENTATIVE;
-    identity().pid.store(4242, Ordering::Relaxed);
     bench.context().holder.store(4343, Ordering::Relaxed);
-    bench.registers().rip = 0x77;
     bench.registers().general[4] = 0x88;
     let left = bench.run(&info);
-    identity().pid.store(0, Ordering::Relaxed);
     assert_eq!(left.result, bench.ring, "a tentative record is the caller's to commit");
-    let (header, log, trace) = bench.record(0);
-    assert_eq!((log, trace), (&5u64.to_le_bytes()[..], &[][..]));
-    assert_eq!(header.state.load(Ordering::Relaxed), state::TENTATIVE);
-    assert_eq!((header.size, header.time, header.probe), (HEADER as u32 + 8, 99, 7));
-    assert_eq!((header.pid, header.tid, header.major, header.minor), (4242, 4343, 3, 12));
-    assert_eq!((header.rsp, header.site, header.log_length, header.trace_length), (0x88, 0x77, 8, 0));
+    let record = bench.record(0);
+    assert_eq!((record.log, record.trace), (&5u64.to_le_bytes()[..], &[][..]));
+    assert_eq!((record.state, record.has_log), (state::TENTATIVE, true));
+    assert_eq!(record.more, Some(More { major: 3, minor: 12, traces: 0 }));
+    assert_eq!((record.header.time, record.header.number), (99, 7));
+    assert_eq!((record.header.tid, record.header.rsp), (4343, 0x88));
     // SAFETY: a system call without arguments.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    assert!(i64::from(header.processor & 0xfff) < processors);
-    assert_eq!(bench.context().head.load(Ordering::Relaxed), HEADER as u64 + 8);
+    assert!(i64::from(record.header.processor & 0xfff) < processors);
+    assert_eq!(record.size, (HEADER + 8 + MORE) as u64);
+    assert_eq!(bench.context().head.load(Ordering::Relaxed), record.size);
 }
 
 #[test]
@@ -56,15 +54,17 @@ fn what_makes_no_record_makes_none() {
     assert_eq!(head(&bench), 0);
     // The first that removes the probe has its record, the next has none.
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
-    assert_eq!((head(&bench), bench.over.load(Ordering::Relaxed)), (72, 1 << 32 | 1));
+    assert_eq!((head(&bench), bench.over.load(Ordering::Relaxed)), (40, 1 << 32 | 1));
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
-    assert_eq!(head(&bench), 72);
+    assert_eq!(head(&bench), 40);
     // An empty log is a record, and stack traces alone are one that has no log.
     assert_eq!(run(&mut bench, "exit", 1024), nothing);
-    assert_eq!((head(&bench), bench.record(72).0.log_length), (136, 0));
+    assert_eq!((head(&bench), bench.record(40).has_log), (72, true));
     assert_eq!(run(&mut bench, "log st\nexit", 0), nothing);
-    assert_eq!(bench.record(136).0.log_length, NO_LOG);
-    assert!(!bench.record(136).2.is_empty());
+    let record = bench.record(72);
+    assert!(!record.has_log && record.log.is_empty() && !record.trace.is_empty());
+    assert_eq!(record.more.map(|more| (more.major, more.minor)), Some((11, 12)));
+    assert_eq!(head(&bench), 72 + record.size);
     assert_eq!(bench.dropped.load(Ordering::Relaxed), 0);
 }
 
@@ -90,10 +90,10 @@ fn a_run_goes_on_where_compiled_code_has_left_off() {
     resume.calls[0] = Call { callee: assembled.labels["p"] as u32, back };
     (resume.major, resume.minor) = (UNSET, 9);
     bench.call(info_place);
-    let (header, log, _) = bench.record(0);
+    let record = bench.record(0);
     let words: Vec<u8> = [30u64, 20, 10].iter().flat_map(|word| word.to_le_bytes()).collect();
-    assert_eq!(log, [&[1, 2, 3], &words[..]].concat());
-    assert_eq!((header.major, header.minor, header.time), (11, 9, 5));
+    assert_eq!(record.log, [&[1, 2, 3], &words[..]].concat());
+    assert_eq!((record.more, record.header.time), (Some(More { major: 11, minor: 9, traces: 0 }), 5));
 }
 
 /// A handler that logs 3,000 bytes and a number, which is in rax.
@@ -108,19 +108,16 @@ fn take(bench: &Bench) -> Vec<u64> {
     let mut tail = bench.control().tail.0.load(Ordering::Relaxed);
     while tail < bench.control().head.0.load(Ordering::Acquire) {
         // SAFETY: the first 8 bytes of what is in the ring are always there.
-        let (kind, size) = unsafe {
-            let start = (bench.ring + tail % RING_SIZE) as *const [u32; 2];
-            (start.read()[0], u64::from(start.read()[1]))
-        };
-        if kind == state::SKIP {
-            assert_eq!(tail % RING_SIZE + size, RING_SIZE);
+        let kind = unsafe { ((bench.ring + tail % RING_SIZE) as *const u32).read() };
+        let size = if kind == state::SKIP {
+            RING_SIZE - tail % RING_SIZE
         } else {
-            let (header, log, _) = bench.record(tail);
-            assert_eq!((kind, size), (state::COMMITTED, SIZE));
-            assert_eq!(u64::from(header.size), SIZE);
-            assert!(log[8..].chunks_exact(8).all(|word| word == 6u64.to_le_bytes()));
-            numbers.push(u64::from_le_bytes(log[..8].try_into().expect("8 bytes")));
-        }
+            let record = bench.record(tail);
+            assert_eq!((record.state, record.size), (state::COMMITTED, SIZE));
+            assert!(record.log[8..].chunks_exact(8).all(|word| word == 6u64.to_le_bytes()));
+            numbers.push(u64::from_le_bytes(record.log[..8].try_into().expect("8 bytes")));
+            record.size
+        };
         tail += size;
     }
     bench.control().tail.0.store(tail, Ordering::Release);

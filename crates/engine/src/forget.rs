@@ -2,7 +2,7 @@
 //!
 //! A handler has the addresses of its program's counters in its instructions, so a thread that is still in one counts there. Each
 //! handler that was compiled therefore holds on to its program ([`Program::alive`]), and trampolines hold on to their handlers until no thread can be in
-//! them. When none is left, records may still wait in rings, with the numbers of the program's probes: they are read first.
+//! them. When none is left, records may still wait in rings, with numbers that stand for the program's probes: they are read first.
 
 use std::rc::Rc;
 
@@ -14,38 +14,6 @@ use crate::tracer::Tracer;
 use crate::tracked::Tracked;
 use crate::variables::Variables;
 use crate::versions::Versions;
-
-/// The probes, by program and number in it, by their numbers in records.
-#[derive(Debug, Default)]
-pub(crate) struct ProbeNames {
-    all: Vec<Option<(usize, usize)>>,
-    free: Vec<u32>,
-}
-
-impl ProbeNames {
-    /// A number for a probe.
-    pub(crate) fn take(&mut self, probe: (usize, usize)) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.all[number as usize] = Some(probe);
-            return number;
-        }
-        self.all.push(Some(probe));
-        (self.all.len() - 1) as u32
-    }
-
-    /// The probe of a number. It comes from a process's memory: there may be none.
-    pub(crate) fn get(&self, number: u32) -> Option<(usize, usize)> {
-        *self.all.get(usize::try_from(number).ok()?)?
-    }
-
-    fn give_back(&mut self, number: u32) {
-        if let Some(probe) = self.all.get_mut(number as usize)
-            && probe.take().is_some()
-        {
-            self.free.push(number);
-        }
-    }
-}
 
 /// A program that is to be forgotten.
 #[derive(Debug)]
@@ -86,9 +54,6 @@ impl Tracer<'_> {
                 space.foreseen = None;
                 space.ground.iter_mut().for_each(|ground| ground.forget(*number));
             }
-            for name in program.probes.iter().filter_map(|probe| probe.name) {
-                self.probe_names.give_back(name);
-            }
             if let Some(cells) = &mut self.cells {
                 give_back(program, cells);
             }
@@ -125,22 +90,4 @@ fn give_back(program: Program, cells: &mut Cells) {
         cells.give_back_words(counted.words);
     }
     places.into_inner().into_counters().for_each(|counter| cells.give_back(counter));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ProbeNames;
-
-    #[test]
-    fn numbers_are_used_again_and_one_that_nobody_has_is_nobodys() {
-        let mut names = ProbeNames::default();
-        let [first, second] = [names.take((0, 0)), names.take((0, 1))];
-        assert_eq!((names.get(first), names.get(second), names.get(7)), (Some((0, 0)), Some((0, 1)), None));
-        names.give_back(first);
-        names.give_back(first);
-        assert_eq!(names.get(first), None);
-        assert_eq!(names.take((3, 4)), first);
-        assert_eq!(names.get(first), Some((3, 4)));
-        assert!(![first, second].contains(&names.take((3, 5))));
-    }
 }

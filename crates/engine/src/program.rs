@@ -86,8 +86,8 @@ pub(crate) struct Probe {
     pub(crate) counts: Counts,
     /// What its jumps count.
     pub(crate) counted: Option<Counted>,
-    /// Its number in records of jumps, once it has one.
-    pub(crate) name: Option<u32>,
+    /// Whether its handler was compiled for any site.
+    pub(crate) is_compiled: bool,
     /// How the jumps were made to fit at the sites that are jumps, and why others are traps; the first of each.
     pub(crate) tactic: Option<&'static str>,
     pub(crate) why_trapped: Option<String>,

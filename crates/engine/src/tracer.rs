@@ -13,9 +13,9 @@ use vm::State as Machine;
 
 use crate::births::Newborn;
 use crate::error::Error;
-use crate::forget::{Forgotten, ProbeNames};
+use crate::forget::Forgotten;
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain, Entries, Sign};
+use crate::jump::{Cells, Drain, Entries, Numbers, Sign};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::losses::Losses;
@@ -61,11 +61,9 @@ pub struct Tracer<'a> {
     pub(crate) may_become_others: bool,
     /// Whether all processes are of one domain.
     pub(crate) shares_variables: bool,
-    /// The probes, by program and number in it, by their numbers in records of jumps.
-    pub(crate) probe_names: ProbeNames,
-    /// What a record of each can hold, or could.
-    pub(crate) probe_bounds: Vec<rings::Bounds>,
-    /// Those among them that their handlers can end.
+    /// What records of jumps have in common.
+    pub(crate) numbers: Numbers,
+    /// The probes that have handlers in processes, by program and number in it, and that their handlers can end.
     pub(crate) mortal: Vec<(usize, usize)>,
     /// Programs that were removed, of which something may be left in processes.
     pub(crate) forgotten: Vec<Forgotten>,
@@ -144,9 +142,8 @@ impl<'a> Tracer<'a> {
             sign,
             may_become_others: false,
             shares_variables: false,
-            probe_names: ProbeNames::default(),
+            numbers: Numbers::default(),
             forgotten: Vec::new(),
-            probe_bounds: Vec::new(),
             mortal: Vec::new(),
             drain: Drain::new(),
             ring_size: RING_SIZE,

@@ -158,7 +158,7 @@ impl Compiled {
     /// ```text
     ///     mov   %rax, -144-delta(%rsp)
     ///     mov   -136-delta(%rsp), %rax
-    ///     movl  $COMMITTED, (%rax)
+    ///     movb  $COMMITTED, (%rax)
     ///     mov   -144-delta(%rsp), %rax
     /// ```
     pub fn commit(delta: i32) -> Vec<u8> {
@@ -166,7 +166,7 @@ impl Compiled {
         let mut emitter = Emitter::new();
         emitter.store(cell(SPILL_CELL), RAX);
         emitter.load(RAX, cell(COMMIT_CELL));
-        emitter.store32_number(Rm::At(RAX, 0), state::COMMITTED);
+        emitter.store8_number(Rm::At(RAX, 0), state::COMMITTED as u8);
         emitter.load(RAX, cell(SPILL_CELL));
         emitter.finish().bytes
     }

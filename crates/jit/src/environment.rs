@@ -96,8 +96,8 @@ pub struct Environment<'a> {
     pub agent: Entries,
     /// The address of the [`agent::layout::HandlerInfo`] that goes with the handler.
     pub info: u32,
-    /// The probe's number in records.
-    pub probe: u32,
+    /// The number of the site and its probe in records.
+    pub number: u32,
     /// The address of the displaced instruction.
     pub site: u64,
     /// Whether the flags that arithmetic changes may be read before they are written, from the site on.

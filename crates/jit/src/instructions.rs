@@ -192,6 +192,12 @@ impl Emitter {
         }
     }
 
+    /// Stores a number of 8 bits: `mov r/m8, imm8`.
+    pub(crate) fn store8_number(&mut self, to: Rm, number: u8) {
+        self.modrm(false, false, &[0xc6], 0, to);
+        self.byte(number);
+    }
+
     /// Stores a number of 32 bits: `mov r/m32, imm32`.
     pub(crate) fn store32_number(&mut self, to: Rm, number: u32) {
         self.modrm(false, false, &[0xc7], 0, to);

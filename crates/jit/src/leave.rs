@@ -134,6 +134,7 @@ impl Compiler<'_> {
 
     fn hand_over_rest(&mut self) {
         self.hand_over(offset_of!(Resume, offset), self.offset as u32);
+        self.hand_over(offset_of!(Resume, number), self.environment.number);
         for (count, cell, offset) in [
             (self.shape.jumps, Cell::Jumps, offset_of!(Resume, jumps)),
             (self.shape.calls_made, Cell::Calls, offset_of!(Resume, calls_made)),

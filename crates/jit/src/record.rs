@@ -6,10 +6,11 @@
 //!             cmp   $(size - most), %rax ; ja full
 //!             and   $(size - 1), %record ; cmp $(size - most), %record ; ja wrap
 //!             add   ring(%context), %record
-//!     begin:  processor, time, pid, tid, probe, rsp, site -> record
+//!     begin:  processor, time, tid, rsp, number -> record
 //!     ...
-//!     end:    sizes, codes -> record ; lea SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
-//!             movl  $COMMITTED, (%record)
+//!     end:    lea   SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
+//!             codes -> behind the log              where the handler may have set one
+//!             movl  $COMMITTED + flags + length, (%record)
 //!             mov   head(%context), %rax ; add $size, %rax ; mov %rax, head(%context)
 //!             mov   control(%context), %record ; mov %rax, HEAD(%record) ; movl $FREE, (%context)
 //! ```
@@ -19,7 +20,10 @@ use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
 use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
-use agent::layout::{Context, Control, HEADER, Header, Identity, SCRATCH, UNSET, claim, state};
+use agent::layout::{
+    Context, Control, HEADER, Header, Identity, LOG_SHIFT, More, SCRATCH, UNSET, claim, flag, record_size,
+    state, status,
+};
 use core::mem::offset_of;
 
 /// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
@@ -43,15 +47,10 @@ fn of_control(register: Reg, offset: usize) -> Rm {
     Rm::At(register, offset as i32)
 }
 
-/// Bytes of a record with a log of that many.
-pub(crate) fn record_size(log: usize) -> usize {
-    (HEADER + log).next_multiple_of(8)
-}
-
 impl Compiler<'_> {
     /// Bytes that a record may take, and those that may be written behind it.
     fn most(&self) -> i32 {
-        record_size(self.handler.logmax.min(vm::LOG_LIMIT) + 8) as i32
+        record_size(self.handler.logmax.min(vm::LOG_LIMIT) + 8, Some(0)) as i32
     }
 
     fn identity(&self, offset: usize) -> Rm {
@@ -228,8 +227,7 @@ impl Compiler<'_> {
         self.emitter.alu_number(Alu::Cmp, RDX, limit);
         self.emitter.jump_if(Condition::Above, full);
         self.emitter.alu(Alu::Add, record, ring);
-        self.emitter.store32_number(Rm::At(record, offset_of!(Header, state) as i32), state::SKIP);
-        self.emitter.store32(Rm::At(record, offset_of!(Header, size) as i32), RAX);
+        self.emitter.store32_number(Rm::At(record, offset_of!(Header, status) as i32), state::SKIP);
         self.emitter.alu_store(Alu::Add, head, RAX);
         self.emitter.load(record, ring);
         self.emitter.jump(begin);
@@ -276,49 +274,55 @@ impl Compiler<'_> {
         self.time();
         self.emitter.store32(field(offset_of!(Header, time)), RAX);
         self.emitter.store32(shifted(field(offset_of!(Header, time)), 4), RDX);
-        self.process_id(RAX);
-        self.emitter.store32(field(offset_of!(Header, pid)), RAX);
         let holder = of_context(self.context, offset_of!(Context, holder));
         self.emitter.load32(RAX, holder);
         self.emitter.store32(field(offset_of!(Header, tid)), RAX);
         self.site_rsp(RAX);
         self.emitter.store(field(offset_of!(Header, rsp)), RAX);
-        self.emitter.store32_number(field(offset_of!(Header, probe)), self.environment.probe);
-        self.emitter.store_number(field(offset_of!(Header, site)), self.environment.site);
+        self.emitter.store32_number(field(offset_of!(Header, number)), self.environment.number);
     }
 
     /// Ends a run whose record is kept.
     pub(crate) fn end_with_record(&mut self) {
         self.begin_record();
         let (context, record) = (self.context, self.record);
-        let field = |offset: usize| Rm::At(record, offset as i32);
-        self.set_code(self.shape.major, Cell::Major, self.handler.major, offset_of!(Header, major));
-        self.set_code(self.shape.minor, Cell::Minor, self.handler.minor, offset_of!(Header, minor));
-        let committed = if self.environment.tentative { state::TENTATIVE } else { state::COMMITTED };
+        let state = if self.environment.tentative { state::TENTATIVE } else { state::COMMITTED };
+        let has_more = (self.shape.major, self.shape.minor) != (Code::Unset, Code::Unset);
+        let flags = if has_more { flag::MORE } else { 0 };
+        let traces = has_more.then_some(0);
         // The address of a record that is dropped is asked for before rax is the size.
         let dropped = self.emitter.label();
         self.emitter.address(RAX, Rm::At(context, SCRATCH as i32));
         self.emitter.alu(Alu::Cmp, RAX, record);
         self.emitter.jump_if(Condition::Equal, dropped);
         let head = of_context(context, offset_of!(Context, head));
+        let to_status = Rm::At(record, offset_of!(Header, status) as i32);
         match self.shape.log {
             Log::Known { length, .. } => {
-                let size = record_size(length);
-                self.emitter.store_number(field(offset_of!(Header, log_length)), length as u64);
-                self.emitter.store32_number(field(offset_of!(Header, size)), size as u32);
-                self.emitter.store32_number(field(offset_of!(Header, state)), committed);
+                if has_more {
+                    self.set_codes(Rm::At(record, record_size(length, None) as i32));
+                }
+                self.emitter.store32_number(to_status, status(state, flags, length));
                 self.emitter.load(RAX, head);
-                self.emitter.alu_number(Alu::Add, RAX, size as i32);
+                self.emitter.alu_number(Alu::Add, RAX, record_size(length, traces) as i32);
             }
             Log::Cells => {
                 let cell = self.frame.cell(Cell::Logged);
-                self.emitter.load(RAX, cell);
-                // The stack traces' length is the upper half: 0.
-                self.emitter.store(field(offset_of!(Header, log_length)), RAX);
-                self.emitter.alu32_number(Alu::Add, RAX, HEADER as i32 + 7);
+                if has_more {
+                    let behind = self.take();
+                    self.emitter.load(behind, cell);
+                    self.emitter.alu_number(Alu::Add, behind, 7);
+                    self.emitter.alu_number(Alu::And, behind, -8);
+                    self.emitter.alu(Alu::Add, behind, record);
+                    self.set_codes(Rm::At(behind, HEADER as i32));
+                }
+                self.emitter.load32(RAX, cell);
+                self.emitter.shift32(Shift::Left, RAX, LOG_SHIFT as u8);
+                self.emitter.alu32_number(Alu::Or, RAX, status(state, flags, 0) as i32);
+                self.emitter.store32(to_status, RAX);
+                self.emitter.load32(RAX, cell);
+                self.emitter.alu32_number(Alu::Add, RAX, record_size(0, traces) as i32 + 7);
                 self.emitter.alu32_number(Alu::And, RAX, -8);
-                self.emitter.store32(field(offset_of!(Header, size)), RAX);
-                self.emitter.store32_number(field(offset_of!(Header, state)), committed);
                 self.emitter.alu(Alu::Add, RAX, head);
             }
         }
@@ -339,9 +343,16 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
+    /// Writes a [`More`] with the record's codes. Changes rax.
+    fn set_codes(&mut self, more: Rm) {
+        let field = |offset: usize| shifted(more, offset as i32);
+        self.set_code(self.shape.major, Cell::Major, self.handler.major, field(offset_of!(More, major)));
+        self.set_code(self.shape.minor, Cell::Minor, self.handler.minor, field(offset_of!(More, minor)));
+        self.emitter.store_number(field(offset_of!(More, traces)), 0);
+    }
+
     /// Sets a code of the record.
-    fn set_code(&mut self, code: Code, cell: Cell, default: u32, offset: usize) {
-        let field = Rm::At(self.record, offset as i32);
+    fn set_code(&mut self, code: Code, cell: Cell, default: u32, field: Rm) {
         match code {
             Code::Unset => self.emitter.store32_number(field, default),
             Code::Number(number) => self.emitter.store32_number(field, number.into()),

@@ -192,16 +192,18 @@ impl Execution for Native {
             (None, _) => stack.outcome.end,
             (Some(_), _) => End::Exit,
         };
+        let codes = log_record.and_then(|record| record.codes);
         let code = |got: Option<u32>, default: u32| got.filter(|got| *got != default);
         let outcome = Outcome {
             end,
-            major: code(log_record.map(|it| it.major), handler.major).or(stack.outcome.major),
-            minor: code(log_record.map(|it| it.minor), handler.minor).or(stack.outcome.minor),
+            major: code(codes.map(|it| it.0), handler.major).or(stack.outcome.major),
+            minor: code(codes.map(|it| it.1), handler.minor).or(stack.outcome.minor),
         };
         if let Some(record) = log_record {
-            assert_eq!(record.major, stack.outcome.major.unwrap_or(handler.major));
-            assert_eq!(record.minor, stack.outcome.minor.unwrap_or(handler.minor));
-            assert_eq!((record.probe, record.site), (environment.probe, environment.site));
+            let (major, minor) = record.codes.unwrap_or((handler.major, handler.minor));
+            assert_eq!(major, stack.outcome.major.unwrap_or(handler.major));
+            assert_eq!(minor, stack.outcome.minor.unwrap_or(handler.minor));
+            assert_eq!(record.number, environment.number);
             assert_eq!(record.tid, unsafe_tid());
             assert_eq!(record.rsp, registers.general[4]);
         }

@@ -79,10 +79,14 @@ fn start() -> impl Strategy<Value = Start> {
     })
 }
 
+/// Major and minor code.
+type Codes = (u32, u32);
+
 /// What can be seen of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
-    logs: Vec<(u32, u32, Vec<u8>, Vec<u8>)>,
+    /// Codes, log and stack traces of each record.
+    logs: Vec<(Codes, Vec<u8>, Vec<u8>)>,
     removed: bool,
     locals: Vec<u64>,
     globals: Vec<u64>,
@@ -161,11 +165,10 @@ impl Start {
         for record in &records {
             let state = if self.tentative { agent::layout::state::TENTATIVE } else { 1 };
             prop_assert_eq!(record.state, state);
-            prop_assert_eq!(record.pid, std::process::id());
-            prop_assert_eq!((record.rsp, record.site), (registers.general[4], environment.site));
+            prop_assert_eq!((record.rsp, record.number), (registers.general[4], environment.number));
         }
         let compiled_seen = Seen {
-            logs: records.into_iter().map(|it| (it.major, it.minor, it.log, it.trace)).collect(),
+            logs: records.into_iter().map(|it| (it.codes.unwrap_or((5, 6)), it.log, it.trace)).collect(),
             // Closed, and by whom.
             removed: match (arena.at(environment.over).load(Relaxed), self.last) {
                 (0, false) | (1, true) => false,
@@ -207,10 +210,10 @@ impl Start {
         let kept = outcome.end != End::Abort && self.logmax > 0;
         let mut logs = Vec::new();
         if kept {
-            let (major, minor) = (outcome.major.unwrap_or(5), outcome.minor.unwrap_or(6));
-            logs.push((major, minor, state.log().to_vec(), Vec::new()));
+            let codes = (outcome.major.unwrap_or(5), outcome.minor.unwrap_or(6));
+            logs.push((codes, state.log().to_vec(), Vec::new()));
             if !state.trace().is_empty() {
-                logs.push((0, 0, Vec::new(), state.trace().to_vec()));
+                logs.push(((0, 0), Vec::new(), state.trace().to_vec()));
             }
         }
         let plain =

@@ -11,19 +11,19 @@
 //!     start of the ring | record | record ...
 //! ```
 //!
-//! `tail` is the reader's own number, `head` the process's. A record is a header ([`agent::layout::Header`]), the log, the stack
-//! traces, and nothing up to a multiple of 8 bytes.
+//! `tail` is the reader's own number, `head` the process's. A record is a header ([`agent::layout::Header`]), the log, and, if the header says so,
+//! what only some records have ([`agent::layout::More`]) and the stack traces; each part begins at a multiple of 8 bytes.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 use std::mem::offset_of;
 
-use agent::layout::{HEADER, Header, NO_LOG, state};
+use agent::layout::{HEADER, Header, LOG_SHIFT, MORE, More, flag, record_size, state};
 
 /// The memory that a ring is in. Others may write to it at any moment.
 pub trait Source {
-    /// The state of the record at a place, read so that all is seen which was written before it. None outside of the memory.
+    /// The status of the record at a place, read so that all is seen which was written before it. None outside of the memory.
     fn state(&self, place: usize) -> Option<u32>;
     /// Copies bytes out. `false`, and nothing is copied, where they are not all inside of the memory.
     fn copy(&self, place: usize, into: &mut [u8]) -> bool;
@@ -75,12 +75,12 @@ pub enum Next {
 pub enum Nonsense {
     /// The ring holds more than it has room for, or part of a word.
     Fill,
-    /// The state is none that there is.
+    /// The state is none that there is, or what follows is none.
     State,
-    /// The record is not as large as its parts, or larger than what was put in.
+    /// The record is larger than what was put in, or than what is left of the ring.
     Size,
-    /// There is no such probe.
-    Probe,
+    /// There is no such site.
+    Site,
     /// It has more than its probe's handler can log.
     Bounds,
 }
@@ -90,8 +90,8 @@ impl fmt::Display for Nonsense {
         to.write_str(match self {
             Nonsense::Fill => "more than there is room for",
             Nonsense::State => "a record in no state that there is",
-            Nonsense::Size => "a record that is not as large as it says",
-            Nonsense::Probe => "a record of no probe",
+            Nonsense::Size => "a record that is not there as a whole",
+            Nonsense::Site => "a record of no site",
             Nonsense::Bounds => "a record of more than its probe can log",
         })
     }
@@ -104,41 +104,43 @@ pub struct Head {
     pub dropped: bool,
     /// The time stamp counter.
     pub time: u64,
-    /// The probe's number, of those that there are.
-    pub probe: u32,
+    /// The number of its site, of those that there are.
+    pub number: u32,
     /// The processor, with its node.
     pub processor: u32,
-    /// The process, as it says.
-    pub pid: u32,
     /// The thread, as it says.
     pub tid: u32,
-    /// The major code.
-    pub major: u32,
-    /// The minor code.
-    pub minor: u32,
     /// The stack pointer at the site.
     pub rsp: u64,
-    /// The site's address.
-    pub site: u64,
+    /// Its major and minor code, where they may be others than those of its probe.
+    pub codes: Option<(u32, u32)>,
     /// Bytes of its log; none if there is none.
     pub log: Option<usize>,
     /// Bytes of its stack traces.
     pub traces: usize,
-    /// Bytes of the whole.
-    size: u64,
     /// Where it is in the memory.
     place: usize,
 }
 
 impl Head {
-    /// Where its log is in the memory; the stack traces follow. All of it is inside of the ring.
+    /// Where its log is in the memory. All of it is inside of the ring.
     pub fn data(&self) -> usize {
         self.place + HEADER
+    }
+
+    /// Where its stack traces are in the memory, if it has some. All of them are inside of the ring.
+    pub fn trace_data(&self) -> usize {
+        self.place + record_size(self.log.unwrap_or(0), Some(0))
     }
 
     /// Where its state is in the memory.
     pub fn place(&self) -> usize {
         self.place
+    }
+
+    /// Bytes of the whole.
+    fn size(&self) -> usize {
+        record_size(self.log.unwrap_or(0), self.codes.map(|_| self.traces))
     }
 }
 
@@ -157,8 +159,9 @@ impl Cursor {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// What is next. `bounds` knows the probes by their numbers. With `all`, what still waits for its instruction waits no longer, and
+    /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
     /// counts as dropped.
+    #[inline]
     pub fn next(
         &mut self,
         source: &(impl Source + ?Sized),
@@ -178,7 +181,7 @@ impl Cursor {
             let room = filled.min(ring.size - offset);
             let place = ring.place + offset as usize;
             let Some(status) = source.state(place) else { return Next::Nonsense(Nonsense::Fill) };
-            let dropped = match status {
+            let dropped = match status & state::BITS {
                 state::SKIP => {
                     // Behind it is the start of the ring: that comes once at most, since no more is filled than there is.
                     self.tail = self.tail.wrapping_add(ring.size - offset);
@@ -190,13 +193,8 @@ impl Cursor {
                 state::TENTATIVE => return Next::Nothing,
                 _ => return Next::Nonsense(Nonsense::State),
             };
-            let mut bytes = [0; HEADER];
-            if room < HEADER as u64 || !source.copy(place, &mut bytes) {
-                return Next::Nonsense(Nonsense::Size);
-            }
-            let head = parse(&bytes, place, dropped);
-            return match check(&head, room, bounds) {
-                Ok(()) => Next::Record(head),
+            return match record(source, (place, room as usize), status, bounds) {
+                Ok(head) => Next::Record(Head { dropped, ..head }),
                 Err(nonsense) => Next::Nonsense(nonsense),
             };
         }
@@ -204,7 +202,7 @@ impl Cursor {
 
     /// The record that was next is done with.
     pub fn pass(&mut self, record: &Head) {
-        self.tail = self.tail.wrapping_add(record.size);
+        self.tail = self.tail.wrapping_add(record.size() as u64);
     }
 
     /// Passes over all that was put in.
@@ -213,37 +211,70 @@ impl Cursor {
     }
 }
 
-/// Holds a header against what there is.
-fn check(head: &Head, room: u64, bounds: impl Fn(u32) -> Option<Bounds>) -> Result<(), Nonsense> {
-    let bounds = bounds(head.probe).ok_or(Nonsense::Probe)?;
-    let log = head.log.unwrap_or(0);
-    if log > bounds.log || head.traces > bounds.traces {
-        return Err(Nonsense::Bounds);
+/// Takes a record apart that has a place and so much room, and holds it against what there is. Its parts are as large as `status` says, which was
+/// read once.
+#[inline]
+fn record(
+    source: &(impl Source + ?Sized),
+    (place, room): (usize, usize),
+    status: u32,
+    bounds: impl Fn(u32) -> Option<Bounds>,
+) -> Result<Head, Nonsense> {
+    let [_, flags, ..] = status.to_le_bytes();
+    let flags = u32::from(flags) << 8;
+    let (has_more, has_log) = (flags & flag::MORE != 0, flags & flag::NO_LOG == 0);
+    let log = (status >> LOG_SHIFT) as usize;
+    if flags & !(flag::MORE | flag::NO_LOG) != 0 || (!has_log && log > 0) {
+        return Err(Nonsense::State);
     }
-    let whole = (HEADER + log + head.traces).next_multiple_of(8) as u64;
-    if head.size != whole || whole > room { Err(Nonsense::Size) } else { Ok(()) }
-}
-
-/// Takes a header apart.
-fn parse(bytes: &[u8; HEADER], place: usize, dropped: bool) -> Head {
+    if room < record_size(log, has_more.then_some(0)) {
+        return Err(Nonsense::Size);
+    }
+    let mut bytes = [0; HEADER];
+    if !source.copy(place, &mut bytes) {
+        return Err(Nonsense::Size);
+    }
     let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    Head {
-        dropped,
+    let mut head = Head {
+        dropped: false,
         time: word(offset_of!(Header, time)),
-        probe: half(offset_of!(Header, probe)),
+        number: half(offset_of!(Header, number)),
         processor: half(offset_of!(Header, processor)),
-        pid: half(offset_of!(Header, pid)),
         tid: half(offset_of!(Header, tid)),
-        major: half(offset_of!(Header, major)),
-        minor: half(offset_of!(Header, minor)),
         rsp: word(offset_of!(Header, rsp)),
-        site: word(offset_of!(Header, site)),
-        log: Some(half(offset_of!(Header, log_length))).filter(|&log| log != NO_LOG).map(|log| log as usize),
-        traces: half(offset_of!(Header, trace_length)) as usize,
-        size: half(offset_of!(Header, size)).into(),
+        codes: None,
+        log: has_log.then_some(log),
+        traces: 0,
         place,
+    };
+    let bounds = bounds(head.number).ok_or(Nonsense::Site)?;
+    if log > bounds.log {
+        return Err(Nonsense::Bounds);
     }
+    if has_more {
+        more(source, &mut head, bounds)?;
+        if head.size() > room {
+            return Err(Nonsense::Size);
+        }
+    }
+    Ok(head)
+}
+
+/// Reads what only some records have, for which there is room.
+#[cold]
+fn more(source: &(impl Source + ?Sized), head: &mut Head, bounds: Bounds) -> Result<(), Nonsense> {
+    let mut bytes = [0; MORE];
+    if !source.copy(head.place + record_size(head.log.unwrap_or(0), None), &mut bytes) {
+        return Err(Nonsense::Size);
+    }
+    let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    head.codes = Some((half(offset_of!(More, major)), half(offset_of!(More, minor))));
+    let at = offset_of!(More, traces);
+    let traces = u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    head.traces =
+        usize::try_from(traces).ok().filter(|&traces| traces <= bounds.traces).ok_or(Nonsense::Bounds)?;
+    Ok(())
 }
 
 /// Reads what is in a ring to its end, and holds what comes out against what was promised: for tests and for fuzzing. The ring is all of
@@ -258,10 +289,11 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
     let ring = Ring { place: 0, size: 1 << bytes.len().ilog2() };
     let end = ring.size as usize;
     let mut records = 0;
-    while let Next::Record(record) = cursor.next(bytes, ring, |probe| (probe < 4).then_some(bounds), all) {
+    while let Next::Record(record) = cursor.next(bytes, ring, |number| (number < 4).then_some(bounds), all) {
         let log = record.log.unwrap_or(0);
-        assert!(log <= bounds.log && record.traces <= bounds.traces && record.probe < 4);
-        assert!(record.data() + log + record.traces <= end);
+        assert!(log <= bounds.log && record.traces <= bounds.traces && record.number < 4);
+        assert!(record.data() + log <= end);
+        assert!(record.traces == 0 || record.trace_data() + record.traces <= end);
         let before = cursor.filled();
         cursor.pass(&record);
         assert!(cursor.filled() < before);
@@ -273,65 +305,103 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::layout::status;
     use proptest::prelude::*;
 
     const BOUNDS: Bounds = Bounds { log: 64, traces: 32 };
     const RING: Ring = Ring { place: 8, size: 1024 };
 
-    /// A record of probe 0.
-    fn record(status: u32, size: u32, log: u32, traces: u32) -> Vec<u8> {
-        let mut bytes = vec![0; HEADER];
-        let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        put(offset_of!(Header, state), status);
-        put(offset_of!(Header, size), size);
-        put(offset_of!(Header, log_length), log);
-        put(offset_of!(Header, trace_length), traces);
+    /// A record of site 0 whose stack traces are so long, if it has more than its log.
+    fn record(state: u32, flags: u32, log: usize, traces: Option<u64>) -> Vec<u8> {
+        let mut bytes = vec![0; record_size(log, traces.map(|_| 0))];
+        bytes[..4].copy_from_slice(&status(state, flags, log).to_le_bytes());
+        if let Some(traces) = traces {
+            let at = bytes.len() - MORE;
+            bytes[at..at + 4].copy_from_slice(&8u32.to_le_bytes());
+            bytes[at + 4..at + 8].copy_from_slice(&9u32.to_le_bytes());
+            bytes[at + offset_of!(More, traces)..].copy_from_slice(&traces.to_le_bytes());
+        }
         bytes
     }
 
     fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Next {
         let mut memory = vec![0; 8 + 1024];
         memory[8 + at..][..bytes.len()].copy_from_slice(bytes);
-        let bounds = |probe| (probe == 0).then_some(BOUNDS);
+        let bounds = |number| (number == 0).then_some(BOUNDS);
         Cursor { head, tail }.next(&memory[..], RING, bounds, false)
     }
 
     #[test]
     fn what_no_handler_writes_is_nonsense() {
-        let header = HEADER as u32;
         let of = |bytes: &[u8]| match next(1024, 0, 0, bytes) {
-            Next::Record(record) => Ok((record.log, record.traces)),
+            Next::Record(record) => Ok((record.log, record.codes, record.traces)),
             Next::Nonsense(nonsense) => Err(Some(nonsense)),
             Next::Nothing => Err(None),
         };
-        let committed = |size, log, traces| of(&record(state::COMMITTED, size, log, traces));
-        assert_eq!(committed(header + 16, 10, 3), Ok((Some(10), 3)));
-        assert_eq!(committed(header + 32, NO_LOG, 32), Ok((None, 32)));
-        assert_eq!(committed(header + 24, 10, 3), Err(Some(Nonsense::Size)));
-        assert_eq!(committed(header + 8, 10, 3), Err(Some(Nonsense::Size)));
-        assert_eq!(committed(header + 72, 65, 0), Err(Some(Nonsense::Bounds)));
-        assert_eq!(committed(header + 40, 0, 33), Err(Some(Nonsense::Bounds)));
-        assert_eq!(committed(u32::MAX, u32::MAX - 1, u32::MAX), Err(Some(Nonsense::Bounds)));
-        assert_eq!(of(&record(9, header, 0, 0)), Err(Some(Nonsense::State)));
-        assert_eq!(of(&record(state::TENTATIVE, header, 0, 0)), Err(None));
-        let mut other = record(state::COMMITTED, header, 0, 0);
-        other[offset_of!(Header, probe)] = 1;
-        assert_eq!(of(&other), Err(Some(Nonsense::Probe)));
-        // More than was put in; more than there is; a part of a word; a skip that leads past the end.
-        let whole = record(state::COMMITTED, header + 16, 16, 0);
-        assert_eq!(next(u64::from(header) + 8, 0, 0, &whole), Next::Nonsense(Nonsense::Size));
-        assert_eq!(next(1032, 0, 0, &whole), Next::Nonsense(Nonsense::Fill));
+        let committed = |flags, log, traces| of(&record(state::COMMITTED, flags, log, traces));
+        assert_eq!(committed(0, 10, None), Ok((Some(10), None, 0)));
+        assert_eq!(committed(flag::MORE, 10, Some(3)), Ok((Some(10), Some((8, 9)), 3)));
+        assert_eq!(committed(flag::MORE | flag::NO_LOG, 0, Some(32)), Ok((None, Some((8, 9)), 32)));
+        assert_eq!(committed(flag::MORE | flag::NO_LOG, 8, Some(32)), Err(Some(Nonsense::State)));
+        assert_eq!(committed(0x400, 10, None), Err(Some(Nonsense::State)));
+        assert_eq!(committed(0, 65, None), Err(Some(Nonsense::Bounds)));
+        assert_eq!(committed(flag::MORE, 0, Some(33)), Err(Some(Nonsense::Bounds)));
+        assert_eq!(committed(flag::MORE, 0, Some(u64::MAX)), Err(Some(Nonsense::Bounds)));
+        assert_eq!(of(&record(9, 0, 0, None)), Err(Some(Nonsense::State)));
+        assert_eq!(of(&record(state::TENTATIVE, 0, 0, None)), Err(None));
+        let mut other = record(state::COMMITTED, 0, 0, None);
+        // As much as a status can say.
+        other[2..4].fill(0xff);
+        assert_eq!(of(&other), Err(Some(Nonsense::Size)));
+        other[2..4].fill(0);
+        other[offset_of!(Header, number)] = 1;
+        assert_eq!(of(&other), Err(Some(Nonsense::Site)));
+        // More than was put in; more than there is; a part of a word.
+        let whole = record(state::COMMITTED, 0, 16, None);
+        let long = record(state::COMMITTED, flag::MORE, 16, Some(8));
+        let put = |bytes: &[u8], head: usize| next(head as u64, 0, 0, bytes);
+        assert!(matches!(put(&whole, whole.len()), Next::Record(_)));
+        assert_eq!(put(&whole, whole.len() - 8), Next::Nonsense(Nonsense::Size));
+        assert!(matches!(put(&long, long.len() + 8), Next::Record(_)));
+        assert_eq!(put(&long, long.len()), Next::Nonsense(Nonsense::Size));
+        assert_eq!(put(&long, long.len() - 8), Next::Nonsense(Nonsense::Size));
+        assert_eq!(put(&whole, 1032), Next::Nonsense(Nonsense::Fill));
         assert_eq!(next(u64::MAX, 0, 0, &whole), Next::Nonsense(Nonsense::Fill));
         assert_eq!(next(77, 0, 0, &whole), Next::Nonsense(Nonsense::Fill));
-        assert_eq!(next(512, 0, 0, &record(state::SKIP, 8, 0, 0)), Next::Nonsense(Nonsense::Fill));
-        assert_eq!(next(1024, 1016, 1016, &state::COMMITTED.to_le_bytes()), Next::Nonsense(Nonsense::Size));
+        // A skip that leads past the end; a header that does not end before the ring does.
+        assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Next::Nonsense(Nonsense::Fill));
+        let committed = status(state::COMMITTED, 0, 0).to_le_bytes();
+        assert_eq!(next(1040, 1016, 1016, &committed), Next::Nonsense(Nonsense::Size));
+    }
+
+    #[test]
+    fn what_was_read_is_passed_as_a_whole() {
+        let records = [
+            record(state::COMMITTED, 0, 13, None),
+            record(state::DROPPED, flag::MORE, 8, Some(0)),
+            record(state::COMMITTED, 0, 0, None),
+        ];
+        let memory: Vec<u8> = [&[0; 8][..], &records.concat(), &[0; 1024]].concat();
+        let head = records.concat().len() as u64;
+        let (mut cursor, mut read) = (Cursor { head, tail: 0 }, Vec::new());
+        while let Next::Record(record) = cursor.next(&memory[..], RING, |_| Some(BOUNDS), false) {
+            read.push((record.log, record.dropped));
+            cursor.pass(&record);
+        }
+        assert_eq!(read, [(Some(13), false), (Some(8), true), (Some(0), false)]);
+        assert_eq!(cursor.filled(), 0);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_to_an_end(
             words in prop::collection::vec(
-                prop_oneof![0u32..6, (0u32..40).prop_map(|n| n * 8), any::<u32>()],
+                prop_oneof![
+                    0u32..6,
+                    (0u32..40).prop_map(|n| n * 8),
+                    (1u32..5, 0u32..4, 0u32..80).prop_map(|(state, flags, log)| state | flags << 8 | log << 16),
+                    any::<u32>()
+                ],
                 1..300
             ),
             head in prop_oneof![(0u64..160).prop_map(|n| n * 8), any::<u64>()],

@@ -7,11 +7,11 @@ use vm::{End, Middle, Outcome, Point, Program, State, Word};
 
 use super::hidden::Hidden;
 use super::machine::Thread;
-use super::ring::{Ring, record_size};
+use super::ring::Ring;
 use super::{kernel, settings};
 use crate::layout::{
-    Context, HandlerInfo, Header, NO_LOG, Over, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved, UNSET,
-    state,
+    Context, HandlerInfo, Header, MORE, More, Over, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved,
+    UNSET, flag, record_size, state, status,
 };
 
 /// Goes on with the run in a context to its end, and makes its record: the address of its state where it is tentative, else a
@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     };
     // SAFETY: the tracer has set it up.
     let handler = unsafe { &*handler };
-    let (rsp, site) = (registers.general[4], registers.rip);
+    let rsp = registers.general[4];
     let mut thread = Thread {
         registers,
         vectors: &saved.vectors,
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // SAFETY: as above; its registers are not used any more.
     let context = unsafe { &*context };
     let tid = context.holder.load(Ordering::Relaxed);
-    let record = Record { handler, outcome, time: resume.time, tid, rsp, site };
+    let record = Record { handler, outcome, number: resume.number, time: resume.time, tid, rsp };
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
     made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)
@@ -116,10 +116,10 @@ unsafe fn interpret(
 struct Record<'a> {
     handler: &'a HandlerInfo,
     outcome: Outcome,
+    number: u32,
     time: u64,
     tid: u32,
     rsp: u64,
-    site: u64,
 }
 
 impl Record<'_> {
@@ -140,7 +140,13 @@ impl Record<'_> {
             return None;
         }
         let data = log.unwrap_or(&[]);
-        let size = record_size(data.len() + trace.len());
+        let codes = (self.outcome.major, self.outcome.minor);
+        let more = (codes != (None, None) || !trace.is_empty()).then(|| More {
+            major: codes.0.unwrap_or(handler.major),
+            minor: codes.1.unwrap_or(handler.minor),
+            traces: trace.len() as u64,
+        });
+        let size = record_size(data.len(), more.map(|_| trace.len())) as u64;
         // SAFETY: as above.
         let ring = unsafe { Ring::of(context) };
         let Some((place, head)) = ring.room(size, handler.lossless != 0) else {
@@ -149,27 +155,26 @@ impl Record<'_> {
             }
             return None;
         };
+        let no_log = if log.is_some() { 0 } else { flag::NO_LOG };
+        let flags = if more.is_some() { flag::MORE | no_log } else { no_log };
         let header = Header {
-            state: AtomicU32::new(handler.record),
-            size: size as u32,
+            status: AtomicU32::new(status(handler.record, flags, data.len())),
+            number: self.number,
             time: self.time,
-            probe: handler.probe,
-            processor: kernel::processor(),
-            pid: settings::process(),
             tid: self.tid,
-            major: self.outcome.major.unwrap_or(handler.major),
-            minor: self.outcome.minor.unwrap_or(handler.minor),
+            processor: kernel::processor(),
             rsp: self.rsp,
-            site: self.site,
-            log_length: log.map_or(NO_LOG, |log| log.len() as u32),
-            trace_length: trace.len() as u32,
         };
-        // SAFETY: there are `size` bytes at `place`, which nobody reads before `head` is behind them.
+        // SAFETY: there are `size` bytes at `place`, which nobody reads before `head` is behind them; `place` is a multiple of 8.
         unsafe {
             place.cast::<Header>().write(header);
             let body = place.add(size_of::<Header>());
             body.copy_from_nonoverlapping(data.as_ptr(), data.len());
-            body.add(data.len()).copy_from_nonoverlapping(trace.as_ptr(), trace.len());
+            if let Some(more) = more {
+                let behind = body.add(data.len().next_multiple_of(8));
+                behind.cast::<More>().write(more);
+                behind.add(MORE).copy_from_nonoverlapping(trace.as_ptr(), trace.len());
+            }
         }
         ring.publish(head);
         (handler.record == state::TENTATIVE).then_some(place as u64)

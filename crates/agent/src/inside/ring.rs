@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{kernel, settings};
-use crate::layout::{ABANDONED, Context, Control, HEADER, Header, state};
+use crate::layout::{ABANDONED, Context, Control, Header, state};
 
 /// Looks at the reader's progress that a thread takes before it sleeps.
 const LOOKS: u32 = 200;
@@ -60,8 +60,7 @@ impl Ring<'_> {
         let header = ring.wrapping_add(place as usize).cast::<Header>();
         // SAFETY: the rest of the ring is at least 8 bytes long, free, and this thread's.
         unsafe {
-            (&raw mut (*header).size).write(skipped as u32);
-            (*header).state.store(state::SKIP, Ordering::Release);
+            (*header).status.store(state::SKIP, Ordering::Release);
         }
         Some((ring, self.head + skipped + size))
     }
@@ -150,9 +149,4 @@ fn counter() -> u64 {
 pub(super) unsafe extern "C" fn wait(context: *mut Context, bytes: u64) -> u64 {
     // SAFETY: compiled code passes the context that this thread has claimed, which has a ring then.
     unsafe { Ring::of(&*context) }.wait(bytes).into()
-}
-
-/// Bytes of a record with so many of data.
-pub(super) fn record_size(data: usize) -> u64 {
-    (HEADER + data).next_multiple_of(8) as u64
 }

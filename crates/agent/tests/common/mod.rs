@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use dprobes_agent::layout::{
-    CONTEXT_SIZE, CONTROL, Context, Control, HandlerInfo, Header, Identity, LOW_END, RESUME, RING_SIZE,
-    Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, LOW_END, More,
+    RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
 use vm::{Program, State};
@@ -220,7 +220,6 @@ impl Bench {
             id: program.point.id,
             major: program.point.major,
             minor: program.point.minor,
-            probe: 7,
             record: state::COMMITTED,
             lossless: 0,
             dropped: std::ptr::from_ref(self.dropped) as u32,
@@ -248,7 +247,7 @@ impl Bench {
         (resume.offset, resume.top, resume.jumps, resume.calls_made) = (info.entry, 0, 0, 0);
         resume.instructions = 0;
         (resume.major, resume.minor) = (UNSET, UNSET);
-        (resume.element_count, resume.call_count) = (0, 0);
+        (resume.element_count, resume.call_count, resume.number) = (0, 0, 7);
         self.info
     }
 
@@ -275,19 +274,35 @@ impl Bench {
         }
     }
 
-    /// The header of the record at a place in the ring, and its data.
-    pub fn record(&self, place: u64) -> (&Header, &[u8], &[u8]) {
+    /// The record at a place in the ring.
+    pub fn record(&self, place: u64) -> Taken<'_> {
+        let (at, left) = (self.ring + place % RING_SIZE, RING_SIZE - place % RING_SIZE);
         // SAFETY: the ring is mapped; the lengths are looked at.
         unsafe {
-            let header = &*((self.ring + place % RING_SIZE) as *const Header);
-            let log = header.log_length as usize;
-            let log = if header.log_length == dprobes_agent::layout::NO_LOG { 0 } else { log };
-            assert!(place % RING_SIZE + u64::from(header.size) <= RING_SIZE);
-            assert!(size_of::<Header>() + log + header.trace_length as usize <= header.size as usize);
-            let data = (self.ring + place % RING_SIZE + size_of::<Header>() as u64) as *const u8;
-            let slice = |at, length| std::slice::from_raw_parts(data.add(at), length);
-            (header, slice(0, log), slice(log, header.trace_length as usize))
+            let header = &*(at as *const Header);
+            let status = header.status.load(Ordering::Relaxed);
+            let log = (status >> LOG_SHIFT) as usize;
+            let more = (status & flag::MORE != 0).then(|| {
+                assert!(record_size(log, Some(0)) as u64 <= left);
+                *((at + record_size(log, None) as u64) as *const More)
+            });
+            let traces = more.map_or(0, |more| more.traces as usize);
+            let size = record_size(log, more.map(|_| traces)) as u64;
+            assert!(size <= left);
+            let slice =
+                |from: usize, length| std::slice::from_raw_parts((at + from as u64) as *const u8, length);
+            let trace = slice(record_size(log, Some(0)), traces);
+            let has_log = status & flag::NO_LOG == 0;
+            Taken { header, state: status & state::BITS, has_log, log: slice(HEADER, log), more, trace, size }
         }
+    }
+
+    /// The record of a run before which so many bytes were ever put into the ring.
+    pub fn record_behind(&self, head: u64) -> Taken<'_> {
+        let at = self.ring + head % RING_SIZE;
+        // SAFETY: the ring is mapped.
+        let skips = unsafe { (at as *const u32).read() } == state::SKIP;
+        self.record(if skips { head.next_multiple_of(RING_SIZE) } else { head })
     }
 
     /// The stack that the agent may use.
@@ -298,6 +313,18 @@ impl Bench {
             std::slice::from_raw_parts_mut((self.context + start) as *mut u8, (CONTEXT_SIZE - start) as usize)
         }
     }
+}
+
+/// A record in the ring.
+pub struct Taken<'a> {
+    pub header: &'a Header,
+    pub state: u32,
+    pub has_log: bool,
+    pub log: &'a [u8],
+    pub more: Option<More>,
+    pub trace: &'a [u8],
+    /// Bytes of the whole.
+    pub size: u64,
 }
 
 /// The identity page of this process.

@@ -132,3 +132,28 @@ fn a_program_that_only_counts_has_no_rings_until_something_is_logged() {
     let text = std::fs::read_to_string(&written).expect("records");
     assert_eq!(text.lines().filter(|line| line.starts_with("DProbes(4,1)  0x")).count(), 101);
 }
+
+#[test]
+fn what_a_child_logs_that_has_its_parents_memory_is_the_childs() {
+    let program = need!("own-rings", target("borrower"), "gcc");
+    const CHILDREN: u64 = 20;
+    let log = logging(&program).replace("intruder_work", "borrower_work");
+    let outcome = Run::new(&log)
+        .option("--engine=jump")
+        .option("--log=PID")
+        .on([program.as_os_str(), CHILDREN.to_string().as_ref()])
+        .ended_with(0);
+    exact(&outcome, 2 * CHILDREN);
+    let lines: Vec<&str> = outcome.records.lines().collect();
+    let pids = lines.chunks_exact(2).map(|record| {
+        let pid = record[0].split("pid=").nth(1).and_then(|pid| pid.trim().parse::<u32>().ok());
+        let hex: String = record[1].split(" : ").nth(1).expect("in rows").split_whitespace().collect();
+        let logged = u32::from_str_radix(&hex[..8], 16).expect("a number").swap_bytes();
+        assert_eq!(pid, Some(logged), "{record:?}");
+        logged
+    });
+    let mut pids: Vec<u32> = pids.collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len() as u64, CHILDREN + 1);
+}

@@ -10,6 +10,7 @@ use rpn::{Location, Object};
 use vm::{Op, Word};
 
 use super::identity::mark;
+use super::numbers::{Common, Number};
 use super::over::is_mortal;
 use super::{Code, Counter, Ground};
 use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
@@ -17,10 +18,11 @@ use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
-/// A handler. As long as it is anywhere, its program keeps what it counts in.
+/// A handler. As long as it is anywhere, its program keeps what it counts in, and its records have their number.
 #[derive(Debug)]
 struct Handled {
     code: Compiled,
+    _number: Number,
     _program: Rc<()>,
 }
 
@@ -91,25 +93,13 @@ impl Tracer<'_> {
         let counted: Vec<(Variable, PerProcessor)> = counters
             .map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base)))
             .collect();
+        let limits = has_limits(&program.versions.of_word(Word::W8).probes[probe]);
+        if !std::mem::replace(&mut program.probes[probe].is_compiled, true) && is_mortal(program, probe) {
+            self.mortal.push((program_number, probe));
+        }
+        let program = &mut self.programs[program_number];
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
-        let limits = has_limits(definition);
-        let (names, mortal, bounds) = (&mut self.probe_names, &mut self.mortal, &mut self.probe_bounds);
-        let can_end = is_mortal(program, probe);
-        let name = *program.probes[probe].name.get_or_insert_with(|| {
-            if can_end {
-                mortal.push((program_number, probe));
-            }
-            let name = names.take((program_number, probe));
-            let own = rings::Bounds {
-                log: object.logmax.min(vm::LOG_LIMIT),
-                traces: object.excpt_log.min(vm::TRACE_LIMIT),
-            };
-            let place = name as usize;
-            bounds.resize(bounds.len().max(place + 1), own);
-            bounds[place] = own;
-            name
-        });
         const FULL: &str = "there is no more room to count in";
         // Of a probe that has many sites, each is counted for itself.
         let place = match definition.location {
@@ -142,6 +132,16 @@ impl Tracer<'_> {
             major: object.major,
             minor: definition.minor,
         };
+        let number = self.numbers.take(Common {
+            program: program_number,
+            probe,
+            address: site.address,
+            codes: (object.major, definition.minor),
+            bounds: rings::Bounds {
+                log: object.logmax.min(vm::LOG_LIMIT),
+                traces: object.excpt_log.min(vm::TRACE_LIMIT),
+            },
+        });
         let mut environment = Environment {
             identity: ground.identity as u32,
             contexts: ground.contexts.base() as u32,
@@ -164,7 +164,7 @@ impl Tracer<'_> {
             agent: ground.entries,
             // A handler that stays in compiled code does without a description.
             info: 0,
-            probe: name,
+            number: number.get(),
             site: site.address,
             flags_live: !patch::flags_are_dead(Mode::Bits64, code, site.address, false),
             tentative: false,
@@ -175,7 +175,7 @@ impl Tracer<'_> {
             rdpid: true,
         };
         let _program = Rc::clone(&program.alive);
-        let handled = |code| Rc::new(Handled { code, _program });
+        let handled = |code| Rc::new(Handled { code, _number: number, _program });
         let compile = |environment: &Environment<'_>| {
             jit::compile(&handler, environment).map_err(|unsupported| unsupported.to_string())
         };
@@ -207,7 +207,6 @@ impl Tracer<'_> {
                 id: object.id,
                 major: object.major,
                 minor: definition.minor,
-                probe: name,
                 record: if tentative { state::TENTATIVE } else { state::COMMITTED },
                 lossless: lossless.is_some().into(),
                 dropped: word(DROPPED),

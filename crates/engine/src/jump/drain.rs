@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use agent::layout::PROCESSOR_MASK;
 use process::Stopped;
-use rings::{Bounds, Head, Next, Nonsense};
+use rings::{Head, Next, Nonsense};
 use trace::{Items, Record};
 
 use super::clock::Clock;
 use super::mark::Mark;
+use super::numbers::{Common, Numbers};
 use super::ring::Reader;
 use super::rings::Rings;
 use super::who::Who;
@@ -130,7 +131,7 @@ impl Drain {
     }
 
     /// Looks how far the rings are filled, and notes the next record of each that has one.
-    fn look(&mut self, bounds: &[Bounds], all: bool) {
+    fn look(&mut self, numbers: &Numbers, all: bool) {
         self.next.clear();
         for (number, source) in self.sources.iter_mut().enumerate() {
             source.gone = Rc::strong_count(&source.rings) == 1;
@@ -138,7 +139,7 @@ impl Drain {
                 let reader = &mut source.readers[ring as usize];
                 reader.look(&source.rings, ring);
                 reader.provide(&source.rings, ring);
-                match reader.next(&source.rings, ring, bounds, all || source.gone) {
+                match reader.next(&source.rings, ring, |number| numbers.bounds(number), all || source.gone) {
                     Next::Record(head) => {
                         self.busy |= reader.filled() >= BUSY;
                         self.next.push(Front { source: number, ring, head });
@@ -181,7 +182,8 @@ impl Tracer<'_> {
         let mut drain = std::mem::replace(&mut self.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
-        drain.look(&self.probe_bounds, all);
+        self.numbers.about_to_look();
+        drain.look(&self.numbers, all);
         drain.named = None;
         if !drain.next.is_empty() {
             drain.clock.set();
@@ -201,9 +203,12 @@ impl Tracer<'_> {
                 source.readers[front.ring as usize].tell(&source.rings, front.ring);
             }
         }
+        // One that has something left is read next time.
+        let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
+        if self.numbers.wait() && drain.sources.iter().all(done) {
+            self.numbers.all_is_read();
+        }
         if !drain.busy {
-            // One that has something left is read next time.
-            let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
             drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
         let liars = std::mem::take(&mut drain.liars);
@@ -236,7 +241,7 @@ impl Tracer<'_> {
             self.hand_out(rings, &front.head, clock, record, &mut names);
             reader.pass(&front.head);
             handed += 1;
-            match reader.next(rings, front.ring, &self.probe_bounds, all) {
+            match reader.next(rings, front.ring, |number| self.numbers.bounds(number), all) {
                 Next::Record(head) => front.head = head,
                 other => {
                     if let Next::Nonsense(why) = other {
@@ -269,19 +274,20 @@ impl Tracer<'_> {
         record: &mut Record,
         names: &mut Names<'_>,
     ) {
-        let Some((program_number, probe)) = self.probe_names.get(head.probe) else { return };
-        let program = &mut self.programs[program_number];
-        let counts = &mut program.probes[probe].counts;
+        let Some(&common) = self.numbers.get(head.number) else { return };
+        // One that is forgotten has no probes any more.
+        let Some(program) = self.programs.get_mut(common.program) else { return };
+        let Some(probe) = program.probes.get_mut(common.probe) else { return };
+        let counts = &mut probe.counts;
         if head.dropped {
             counts.dropped += u64::from(head.log.is_some());
             return;
         }
-        fill(record, head, program.options.items, clock, names);
-        record.probe = probe as u32;
+        fill(record, head, &common, program.options.items, clock, names);
         if let Some(log) = head.log {
             record.data.resize(log, 0);
             rings.shared().copy(head.data(), &mut record.data);
-            match self.observer.record(program_number, record) {
+            match self.observer.record(common.program, record) {
                 Ok(()) => counts.logged += 1,
                 Err(_) => counts.dropped += 1,
             }
@@ -289,9 +295,9 @@ impl Tracer<'_> {
         if head.traces > 0 {
             (record.major, record.minor) = (0, 0);
             record.data.resize(head.traces, 0);
-            rings.shared().copy(head.data() + head.log.unwrap_or(0), &mut record.data);
+            rings.shared().copy(head.trace_data(), &mut record.data);
             // Nobody counts these.
-            let _ = self.observer.record(program_number, record);
+            let _ = self.observer.record(common.program, record);
         }
     }
 
@@ -328,7 +334,7 @@ impl Tracer<'_> {
         let tid = source.who.own_id(tid);
         ground.contexts.give_back(&space.code.memory, tid);
         for (ring, reader) in source.readers.iter().enumerate() {
-            reader.drop_of(rings, ring as u32, &self.probe_bounds, tid as u32);
+            reader.drop_of(rings, ring as u32, |number| self.numbers.bounds(number), tid as u32);
         }
     }
 
@@ -383,11 +389,19 @@ struct Names<'a> {
 }
 
 /// Fills a record's header, with the items that were asked for.
-fn fill(record: &mut Record, head: &Head, items: Items, clock: &mut Clock, names: &mut Names<'_>) {
-    (record.major, record.minor) = (head.major, head.minor);
-    (record.pid, record.tid) = names.who.ids(head.pid, head.tid);
+fn fill(
+    record: &mut Record,
+    head: &Head,
+    common: &Common,
+    items: Items,
+    clock: &mut Clock,
+    names: &mut Names<'_>,
+) {
+    (record.major, record.minor) = head.codes.unwrap_or(common.codes);
+    record.probe = common.probe as u32;
+    (record.pid, record.tid) = names.who.ids(head.tid);
     record.cpu = head.processor & PROCESSOR_MASK;
-    (record.cs, record.eip) = (CODE_SEGMENT, head.site);
+    (record.cs, record.eip) = (CODE_SEGMENT, common.address);
     (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
     record.word = size_of::<u64>();
     if items.contains(Items::TSC) {

@@ -376,7 +376,6 @@ fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
         info.id,
         info.major,
         info.minor,
-        info.probe,
         info.record,
         info.lossless,
         info.dropped,
@@ -396,15 +395,7 @@ mod tests {
 
     #[test]
     fn a_description_is_read_as_it_is_written() {
-        let info = HandlerInfo {
-            point: 1,
-            code: 2,
-            mask: 3,
-            globals: 4,
-            probe: 5,
-            over: 6,
-            ..HandlerInfo::default()
-        };
+        let info = HandlerInfo { point: 1, code: 2, mask: 3, globals: 4, over: 6, ..HandlerInfo::default() };
         let bytes = bytes_of(&info);
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         assert_eq!(bytes.len(), size_of::<HandlerInfo>());
@@ -413,7 +404,6 @@ mod tests {
             (offset_of!(HandlerInfo, code), 2),
             (offset_of!(HandlerInfo, mask), 3),
             (offset_of!(HandlerInfo, globals), 4),
-            (offset_of!(HandlerInfo, probe), 5),
             (offset_of!(HandlerInfo, over), 6),
         ];
         for (at, value) in fields {

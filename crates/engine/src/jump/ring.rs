@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use agent::layout::{ABANDONED, HEADER, state};
+use agent::layout::{ABANDONED, HEADER};
 use rings::{Bounds, Cursor, Head, Next, Ring, Source};
 
 use super::rings::Rings;
@@ -68,11 +68,17 @@ impl Reader {
         }
     }
 
-    /// What is next. `bounds` are those of the probes by their numbers. With `all`, what still waits for its instruction waits no
-    /// longer, and counts as dropped.
-    pub(crate) fn next(&mut self, rings: &Rings, number: u32, bounds: &[Bounds], all: bool) -> Next {
+    /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
+    /// counts as dropped.
+    pub(crate) fn next(
+        &mut self,
+        rings: &Rings,
+        number: u32,
+        bounds: impl Fn(u32) -> Option<Bounds>,
+        all: bool,
+    ) -> Next {
         let ring = Ring { place: rings.offset(number), size: rings.size() };
-        self.cursor.next(rings.shared(), ring, |probe| bounds.get(probe as usize).copied(), all)
+        self.cursor.next(rings.shared(), ring, bounds, all)
     }
 
     /// Nothing is next at this moment. If that is since a record waits for its instruction, and the ring has been full behind it
@@ -107,22 +113,20 @@ impl Reader {
     }
 
     /// Drops the records that wait for an instruction of a thread that is no more. They may be anywhere in the ring.
-    pub(crate) fn drop_of(&self, rings: &Rings, number: u32, bounds: &[Bounds], tid: u32) {
+    pub(crate) fn drop_of(
+        &self,
+        rings: &Rings,
+        number: u32,
+        bounds: impl Fn(u32) -> Option<Bounds>,
+        tid: u32,
+    ) {
         let mut at = Reader { full: None, ..*self };
         at.look(rings, number);
         // As many as there can be.
         for _ in 0..rings.size() as usize / HEADER + 1 {
-            let Next::Record(record) = at.next(rings, number, bounds, true) else { return };
+            let Next::Record(record) = at.next(rings, number, &bounds, true) else { return };
             if record.tid == tid {
-                let word = rings.shared().half(record.place());
-                let _ = word.map(|word| {
-                    word.compare_exchange(
-                        state::TENTATIVE,
-                        state::DROPPED,
-                        Ordering::Release,
-                        Ordering::Relaxed,
-                    )
-                });
+                rings.drop_at(record.place());
             }
             at.pass(&record);
         }
@@ -142,10 +146,13 @@ impl Source for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::layout::{Header, NO_LOG, RING_SIZE};
+    use agent::layout::{Header, RING_SIZE, flag, record_size, state, status};
     use std::mem::offset_of;
 
-    const BOUNDS: [Bounds; 1] = [Bounds { log: 64, traces: 64 }];
+    /// Those of site 0.
+    fn bounds(number: u32) -> Option<Bounds> {
+        (number == 0).then_some(Bounds { log: 64, traces: 64 })
+    }
 
     /// Rings, and what was put into the first.
     struct Filled(Rings, u64);
@@ -155,16 +162,19 @@ mod tests {
             Filled(Rings::unshared(2, RING_SIZE), 0)
         }
 
-        /// Puts a record in that begins with these words of 4 bytes, its state and size first.
-        fn put(&mut self, status: u32, size: u32, log: u32, tid: u32) {
+        /// Puts a record in.
+        fn put(&mut self, state: u32, log: usize, tid: u32) {
+            self.put_with(state, 0, log, tid);
+        }
+
+        fn put_with(&mut self, state: u32, flags: u32, log: usize, tid: u32) {
             let offset = (self.1 % RING_SIZE) as usize;
-            let mut bytes = [0u8; HEADER];
-            bytes[..4].copy_from_slice(&status.to_le_bytes());
-            bytes[4..8].copy_from_slice(&size.to_le_bytes());
+            let more = (flags & flag::MORE != 0).then_some(0);
+            let mut bytes = vec![0u8; record_size(log, more)];
+            bytes[..4].copy_from_slice(&status(state, flags, log).to_le_bytes());
             bytes[offset_of!(Header, tid)..][..4].copy_from_slice(&tid.to_le_bytes());
-            bytes[offset_of!(Header, log_length)..][..4].copy_from_slice(&log.to_le_bytes());
             self.0.shared().write(self.0.offset(0) + offset, &bytes);
-            self.head(self.1 + u64::from(size));
+            self.head(self.1 + bytes.len() as u64);
         }
 
         fn head(&mut self, head: u64) {
@@ -176,13 +186,13 @@ mod tests {
     #[test]
     fn records_are_read_in_their_order_until_one_waits() {
         let mut ring = Filled::new();
-        ring.put(state::COMMITTED, 72, 8, 1);
-        ring.put(state::DROPPED, 64, 0, 2);
-        ring.put(state::TENTATIVE, 64, 0, 3);
-        ring.put(state::COMMITTED, 64, NO_LOG, 4);
+        ring.put(state::COMMITTED, 8, 1);
+        ring.put(state::DROPPED, 0, 2);
+        ring.put(state::TENTATIVE, 16, 3);
+        ring.put_with(state::COMMITTED, flag::MORE | flag::NO_LOG, 0, 4);
         let mut reader = Reader::default();
         reader.look(&ring.0, 0);
-        let read = |reader: &mut Reader, all| match reader.next(&ring.0, 0, &BOUNDS, all) {
+        let read = |reader: &mut Reader, all| match reader.next(&ring.0, 0, bounds, all) {
             Next::Record(record) => {
                 reader.pass(&record);
                 Some((record.tid, record.dropped, record.log))
@@ -193,10 +203,10 @@ mod tests {
         assert_eq!(read(&mut reader, false), Some((1, false, Some(8))));
         assert_eq!(read(&mut reader, false), Some((2, true, Some(0))));
         assert_eq!(read(&mut reader, false), None);
-        reader.drop_of(&ring.0, 0, &BOUNDS, 99);
+        reader.drop_of(&ring.0, 0, bounds, 99);
         assert_eq!(read(&mut reader, false), None);
-        reader.drop_of(&ring.0, 0, &BOUNDS, 3);
-        assert_eq!(read(&mut reader, false), Some((3, true, Some(0))));
+        reader.drop_of(&ring.0, 0, bounds, 3);
+        assert_eq!(read(&mut reader, false), Some((3, true, Some(16))));
         assert_eq!(read(&mut reader, false), Some((4, false, None)));
         assert_eq!(read(&mut reader, false), None);
     }
@@ -204,16 +214,16 @@ mod tests {
     #[test]
     fn what_still_waits_at_the_end_is_dropped() {
         let mut ring = Filled::new();
-        ring.put(state::TENTATIVE, 64, 0, 3);
+        ring.put(state::TENTATIVE, 0, 3);
         let mut reader = Reader::default();
         reader.look(&ring.0, 0);
-        assert!(matches!(reader.next(&ring.0, 0, &BOUNDS, true), Next::Record(record) if record.dropped));
+        assert!(matches!(reader.next(&ring.0, 0, bounds, true), Next::Record(record) if record.dropped));
     }
 
     #[test]
     fn nobody_waits_for_ever_behind_a_record_that_waits() {
         let mut ring = Filled::new();
-        ring.put(state::TENTATIVE, 64, 0, 3);
+        ring.put(state::TENTATIVE, 0, 3);
         let mut reader = Reader::default();
         let tail = |ring: &Filled| ring.0.told(0);
         let begin = Instant::now();
@@ -222,7 +232,7 @@ mod tests {
         reader.stands(&ring.0, 0, begin);
         reader.stands(&ring.0, 0, late);
         assert_eq!(tail(&ring), 0, "there is room behind it");
-        ring.head(RING_SIZE - 64);
+        ring.head(RING_SIZE - HEADER as u64);
         reader.look(&ring.0, 0);
         reader.stands(&ring.0, 0, begin);
         reader.stands(&ring.0, 0, begin + PATIENCE);
@@ -230,31 +240,31 @@ mod tests {
         reader.stands(&ring.0, 0, late);
         assert_eq!(tail(&ring), ABANDONED);
         // Its instruction is done.
-        let Next::Record(record) = reader.next(&ring.0, 0, &BOUNDS, true) else { panic!("a record") };
+        let Next::Record(record) = reader.next(&ring.0, 0, bounds, true) else { panic!("a record") };
         reader.pass(&record);
         reader.tell(&ring.0, 0);
-        assert_eq!(tail(&ring), 64);
+        assert_eq!(tail(&ring), HEADER as u64);
     }
 
     #[test]
     fn a_record_that_does_not_fit_begins_at_the_start() {
         let mut ring = Filled::new();
-        let before = RING_SIZE - 72;
+        let before = RING_SIZE - 8 - HEADER as u64;
         ring.head(before);
         let cursor = Cursor { tail: before, head: before };
         let mut reader = Reader { cursor, ..Reader::default() };
-        ring.put(state::COMMITTED, 64, 0, 1);
+        ring.put(state::COMMITTED, 0, 1);
         // Eight bytes are left.
         let place = ring.0.offset(0) + RING_SIZE as usize - 8;
-        ring.0.shared().write(place, &[4, 0, 0, 0, 8, 0, 0, 0]);
+        ring.0.shared().write(place, &state::SKIP.to_le_bytes());
         ring.head(RING_SIZE);
-        ring.put(state::COMMITTED, 64, 0, 2);
+        ring.put(state::COMMITTED, 0, 2);
         reader.look(&ring.0, 0);
         for tid in [1, 2] {
-            let Next::Record(record) = reader.next(&ring.0, 0, &BOUNDS, false) else { panic!("a record") };
+            let Next::Record(record) = reader.next(&ring.0, 0, bounds, false) else { panic!("a record") };
             assert_eq!(record.tid, tid);
             reader.pass(&record);
         }
-        assert_eq!(reader.next(&ring.0, 0, &BOUNDS, false), Next::Nothing);
+        assert_eq!(reader.next(&ring.0, 0, bounds, false), Next::Nothing);
     }
 }

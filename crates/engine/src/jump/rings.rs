@@ -123,9 +123,18 @@ impl Rings {
     pub(crate) fn drop_record(&self, address: u64) {
         let rings = controls(self.count)..self.shared.size() as u64;
         let offset = address.checked_sub(self.base).filter(|offset| rings.contains(offset));
-        if let Some(word) = offset.and_then(|offset| self.shared.half(offset as usize)) {
-            let _ =
-                word.compare_exchange(state::TENTATIVE, state::DROPPED, Ordering::Release, Ordering::Relaxed);
+        if let Some(offset) = offset {
+            self.drop_at(offset as usize);
+        }
+    }
+
+    /// The same for the record at an offset in the memory.
+    pub(crate) fn drop_at(&self, offset: usize) {
+        let Some(word) = self.shared.half(offset) else { return };
+        let status = word.load(Ordering::Relaxed);
+        if status & state::BITS == state::TENTATIVE {
+            let dropped = status & !state::BITS | state::DROPPED;
+            let _ = word.compare_exchange(status, dropped, Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -159,16 +168,17 @@ mod tests {
     fn only_what_waits_in_a_ring_is_dropped() {
         let rings = Rings::unshared(3, LEAST_RING);
         let word = |offset: usize| rings.shared().half(offset).expect("it is there");
-        word(rings.offset(1)).store(state::TENTATIVE, Ordering::Relaxed);
+        let of = |state| agent::layout::status(state, 0, 24);
+        word(rings.offset(1)).store(of(state::TENTATIVE), Ordering::Relaxed);
         word(0).store(state::TENTATIVE, Ordering::Relaxed);
         let (base, size) = rings.place();
         for address in [base, base - 8, base + size, rings.address(1) + 2, 0, u64::MAX, rings.address(1)] {
             rings.drop_record(address);
         }
-        assert_eq!(word(rings.offset(1)).load(Ordering::Relaxed), state::DROPPED);
+        assert_eq!(word(rings.offset(1)).load(Ordering::Relaxed), of(state::DROPPED));
         assert_eq!(word(0).load(Ordering::Relaxed), state::TENTATIVE, "that is no ring");
-        word(rings.offset(2)).store(state::COMMITTED, Ordering::Relaxed);
+        word(rings.offset(2)).store(of(state::COMMITTED), Ordering::Relaxed);
         rings.drop_record(rings.address(2));
-        assert_eq!(word(rings.offset(2)).load(Ordering::Relaxed), state::COMMITTED);
+        assert_eq!(word(rings.offset(2)).load(Ordering::Relaxed), of(state::COMMITTED));
     }
 }

@@ -2,8 +2,8 @@
 
 use agent::hidden;
 use agent::layout::{
-    CONTEXT_SIZE, CONTROL, Context, Control, Entries, HEADER, HandlerInfo, Header, Identity, Mark, PAGE,
-    PerProcessor, RSEQ_UNUSED, claim, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, Entries, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, Mark,
+    More, PAGE, PerProcessor, RSEQ_UNUSED, claim, flag, record_size, state,
 };
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -52,14 +52,12 @@ pub(crate) struct Arena {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) state: u32,
-    pub(crate) probe: u32,
+    pub(crate) number: u32,
     pub(crate) processor: u32,
-    pub(crate) pid: u32,
     pub(crate) tid: u32,
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+    /// Where they may be others than the handler's.
+    pub(crate) codes: Option<(u32, u32)>,
     pub(crate) rsp: u64,
-    pub(crate) site: u64,
     pub(crate) time: u64,
     pub(crate) log: Vec<u8>,
     pub(crate) trace: Vec<u8>,
@@ -256,7 +254,7 @@ impl Arena {
             limits: None,
             agent,
             info: 0,
-            probe: 77,
+            number: 77,
             site: 0x5555_1234_5678,
             flags_live: true,
             tentative: false,
@@ -292,7 +290,6 @@ impl Arena {
             global_count: handler.globals.into(),
             major: handler.major,
             minor: handler.minor,
-            probe: environment.probe,
             record: if tentative { state::TENTATIVE } else { state::COMMITTED },
             lossless: environment.lossless.is_some().into(),
             dropped: environment.dropped,
@@ -335,36 +332,41 @@ impl Arena {
         assert!(head - tail <= RING_SIZE, "more than there is: {tail:#x} to {head:#x}");
         while tail < head {
             let at = ring + tail % RING_SIZE;
-            // SAFETY: a record's first 8 bytes never pass the end of the ring; a whole header only where it is one.
-            let (state, size) = unsafe {
-                let header = &*(at as *const [AtomicU32; 2]);
-                (header[0].load(Relaxed), header[1].load(Relaxed))
-            };
-            assert!(size >= 8 && size % 8 == 0 && tail % RING_SIZE + u64::from(size) <= RING_SIZE, "{size}");
-            tail += u64::from(size);
-            if state == agent::layout::state::SKIP {
+            let left = RING_SIZE - tail % RING_SIZE;
+            // SAFETY: a record's first 8 bytes never pass the end of the ring.
+            let status = unsafe { &*(at as *const AtomicU32) }.load(Relaxed);
+            let state = status & state::BITS;
+            if state == state::SKIP {
+                tail += left;
                 continue;
             }
-            assert!(size as usize >= HEADER);
+            let log = (status >> LOG_SHIFT) as usize;
+            assert!(record_size(log, None) as u64 <= left);
             // SAFETY: the record lies within the ring, which no one writes now.
             let header = unsafe { &*(at as *const Header) };
-            let (log, trace) = (header.log_length as usize, header.trace_length as usize);
-            assert!(HEADER + log + trace <= size as usize && size as usize <= HEADER + log + trace + 7);
             // SAFETY: likewise.
-            let data = unsafe { std::slice::from_raw_parts((at + HEADER as u64) as *const u8, log + trace) };
+            let bytes = |from: usize, count| unsafe {
+                std::slice::from_raw_parts((at as usize + from) as *const u8, count)
+            };
+            let more = (status & flag::MORE != 0).then(|| {
+                assert!(record_size(log, Some(0)) as u64 <= left);
+                // SAFETY: likewise.
+                unsafe { *((at as usize + record_size(log, None)) as *const More) }
+            });
+            let traces = more.map_or(0, |more| more.traces as usize);
+            let size = record_size(log, more.map(|_| traces));
+            assert!(size as u64 <= left && size as u64 <= head - tail, "{size}");
+            tail += size as u64;
             taken.push(Taken {
                 state,
-                probe: header.probe,
+                number: header.number,
                 processor: header.processor,
-                pid: header.pid,
                 tid: header.tid,
-                major: header.major,
-                minor: header.minor,
+                codes: more.map(|more| (more.major, more.minor)),
                 rsp: header.rsp,
-                site: header.site,
                 time: header.time,
-                log: data[..log].to_vec(),
-                trace: data[log..].to_vec(),
+                log: bytes(HEADER, log).to_vec(),
+                trace: bytes(record_size(log, Some(0)), traces).to_vec(),
             });
         }
         assert_eq!(tail, head);

@@ -2,7 +2,8 @@
 
 use super::arena::{RING_SIZE, control_of};
 use agent::layout::{
-    Context, HEADER, HandlerInfo, Header, Over, RESUME, Registers, Resume, STATE, UNSET, state,
+    Context, HEADER, HandlerInfo, Header, More, Over, RESUME, Registers, Resume, STATE, UNSET, flag,
+    record_size, state, status,
 };
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -233,7 +234,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         });
     });
     // SAFETY: the context is this thread's.
-    let (context, time) = (unsafe { &*context }, middle.time);
+    let context = unsafe { &*context };
     let mut record = 0;
     let lost = outcome.end == End::Remove && info.over != 0 && {
         // SAFETY: it is the address of a word of the arena.
@@ -243,9 +244,9 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     };
     if outcome.end != End::Abort && info.logmax > 0 && !lost {
         let codes = (outcome.major.unwrap_or(info.major), outcome.minor.unwrap_or(info.minor));
-        record = write(context, info, &before, time, codes, state.log(), &[]);
+        record = write(context, info, &before, middle, codes, state.log(), &[]);
         if !state.trace().is_empty() {
-            write(context, info, &before, time, (0, 0), &[], state.trace());
+            write(context, info, &before, middle, (0, 0), &[], state.trace());
         }
     }
     record
@@ -256,12 +257,12 @@ fn write(
     context: &Context,
     info: &HandlerInfo,
     registers: &Registers,
-    time: u64,
+    middle: &Resume,
     (major, minor): (u32, u32),
     log: &[u8],
     trace: &[u8],
 ) -> u64 {
-    let size = (HEADER + log.len() + trace.len()).next_multiple_of(8) as u64;
+    let size = record_size(log.len(), Some(trace.len())) as u64;
     let mut head = context.head.load(Relaxed);
     let left = RING_SIZE - head % RING_SIZE;
     let skipped = if left < size { left } else { 0 };
@@ -274,31 +275,24 @@ fn write(
     // SAFETY: the ring has room for it, which is this thread's as long as it has the context.
     unsafe {
         if skipped > 0 {
-            let at = (ring + head % RING_SIZE) as *mut u32;
-            at.write(state::SKIP);
-            at.add(1).write(skipped as u32);
+            ((ring + head % RING_SIZE) as *mut u32).write(state::SKIP);
             head += skipped;
         }
         let at = ring + head % RING_SIZE;
         (at as *mut Header).write(Header {
-            state: info.record.into(),
-            size: size as u32,
-            time,
-            probe: info.probe,
-            processor: 0,
-            pid: std::process::id(),
+            status: status(info.record, flag::MORE, log.len()).into(),
+            number: middle.number,
+            time: middle.time,
             tid: context.holder.load(Relaxed),
-            major,
-            minor,
+            processor: 0,
             rsp: registers.general[4],
-            site: registers.rip,
-            log_length: log.len() as u32,
-            trace_length: trace.len() as u32,
         });
         let data = (at + HEADER as u64) as *mut u8;
         // The log may lie there already; the state has a copy.
         std::ptr::copy_nonoverlapping(log.as_ptr(), data, log.len());
-        std::ptr::copy_nonoverlapping(trace.as_ptr(), data.add(log.len()), trace.len());
+        let more = (at as usize + record_size(log.len(), None)) as *mut More;
+        more.write(More { major, minor, traces: trace.len() as u64 });
+        std::ptr::copy_nonoverlapping(trace.as_ptr(), more.add(1).cast(), trace.len());
         context.head.store(head + size, SeqCst);
         control_of(context).head.0.store(head + size, SeqCst);
         at
