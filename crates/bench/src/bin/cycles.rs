@@ -4,7 +4,7 @@
 //!         [--engine ENGINE] [--dprobes PATH]
 //!
 //! 10,000 cycles if no number is given, at every function of libc in each 50th, or as many as there is time for. The status is 0 if what the
-//! session and the process take is no more in the end than after the first tenth, or by a few pages, and the program computed all right.
+//! session and the process take is no more in the end than after the first thousand, or by a few pages, and the program computed all right.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +15,8 @@ use dprobes_bench::cycles::{Load, Session, Taken};
 use dprobes_bench::kill::Program;
 use dprobes_bench::{build, cleanup, other, status};
 
+/// After so many cycles nothing is new any more.
+const WARM: u64 = 1000;
 /// How long an idle session is watched.
 const IDLE: Duration = Duration::from_secs(5);
 /// By how many KiB the session may have grown: threads that take requests have heaps of their own.
@@ -98,8 +100,7 @@ fn work() -> io::Result<bool> {
                 "{done:>7} {:>6} {:>6} {:>12} {:>12} {:>9} {:>12} {each:>9.1}",
                 ways.sites, ways.traps, last.session, last.process, last.mappings.0, last.mappings.1
             );
-            if done * 10 >= options.cycles || start.elapsed() * 10 > Duration::from_secs(60 * options.minutes)
-            {
+            if done >= WARM {
                 first.get_or_insert(last);
             }
         }
