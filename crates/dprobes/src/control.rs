@@ -18,6 +18,8 @@ use crate::Failure;
 const TICK: Duration = Duration::from_millis(20);
 /// The same while nothing but a signal is to be noticed.
 const SLOW_TICK: Duration = Duration::from_millis(60);
+/// The time between two interruptions of a tracer that wants rare ones.
+const RARE_TICK: Duration = Duration::from_secs(1);
 /// The same while the tracer wants to be interrupted often.
 const QUICK_TICK: Duration = Duration::from_millis(3);
 
@@ -157,6 +159,7 @@ impl Watcher {
     fn watch(&self) {
         let begun = Instant::now();
         let mut placed = None;
+        let mut interrupted = begun;
         while !self.ended.load(Ordering::Relaxed) {
             let quick = self.control.wants_quick_ticks.load(Ordering::Relaxed);
             let ticks = self.limit.is_some() || self.control.wants_ticks.load(Ordering::Relaxed);
@@ -176,8 +179,11 @@ impl Watcher {
             }
             let wanted = quick
                 || self.control.stop.load(Ordering::Relaxed)
-                || self.control.wants_ticks.load(Ordering::Relaxed);
+                || self.control.wants_ticks.load(Ordering::Relaxed)
+                || self.control.wants_rare_ticks.load(Ordering::Relaxed)
+                    && interrupted.elapsed() >= RARE_TICK;
             if wanted && !self.ended.load(Ordering::Relaxed) {
+                interrupted = Instant::now();
                 // SAFETY: the tracer's thread joins this one before it ends (`Watch::drop`).
                 unsafe { libc::pthread_kill(self.tracer, libc::SIGURG) };
             }

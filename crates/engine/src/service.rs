@@ -232,6 +232,7 @@ impl Tracer<'_> {
         if self.threads.is_empty() {
             self.observer.idle();
             control.wants_ticks.store(false, Ordering::Relaxed);
+            control.wants_rare_ticks.store(false, Ordering::Relaxed);
             control.wants_quick_ticks.store(false, Ordering::Relaxed);
         } else {
             self.step(control, true);

@@ -15,7 +15,7 @@ use crate::births::Newborn;
 use crate::error::Error;
 use crate::forget::Forgotten;
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain, Entries, Numbers, Sign};
+use crate::jump::{Cells, Drain, Entries, NextLook, Numbers, Sign};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::losses::Losses;
@@ -35,6 +35,8 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Set by the tracer while it wants to be interrupted regularly (every few hundredths of a second).
     pub wants_ticks: AtomicBool,
+    /// Set by the tracer while it wants to be interrupted rarely (every second).
+    pub wants_rare_ticks: AtomicBool,
     /// Set by the tracer while it wants to be interrupted often (every few thousandths of a second).
     pub wants_quick_ticks: AtomicBool,
     /// Set by the tracer once the probes are in, in all processes that it follows then, or cannot be.
@@ -57,8 +59,8 @@ pub struct Tracer<'a> {
     pub(crate) cells: Option<Cells>,
     /// By what they see that their records are read.
     pub(crate) sign: Option<Arc<Sign>>,
-    /// Whether any may become one of another domain without executing a program.
-    pub(crate) may_become_others: bool,
+    /// When those are looked at that may become one of another domain without executing a program.
+    pub(crate) next_look: NextLook,
     /// Whether all processes are of one domain.
     pub(crate) shares_variables: bool,
     /// What records of jumps have in common.
@@ -140,7 +142,7 @@ impl<'a> Tracer<'a> {
             globals: Globals::new(cells.as_mut()),
             cells,
             sign,
-            may_become_others: false,
+            next_look: NextLook::Never,
             shares_variables: false,
             numbers: Numbers::default(),
             forgotten: Vec::new(),
@@ -263,8 +265,9 @@ impl<'a> Tracer<'a> {
             || self.serving
             || self.drain.any()
             || self.observer.waits()
-            || self.may_become_others;
+            || self.next_look == NextLook::Soon;
         control.wants_ticks.store(ticks, Ordering::Relaxed);
+        control.wants_rare_ticks.store(self.next_look == NextLook::Later, Ordering::Relaxed);
         let quick = self.drain.any() && self.is_lively();
         control.wants_quick_ticks.store(quick, Ordering::Relaxed);
         stepped

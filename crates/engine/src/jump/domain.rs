@@ -1,7 +1,7 @@
 //! Processes enter the domain that they are trusted as, and change it when they become others.
 //!
 //! A process is asked who it is when it is found, born, or executes a program, before it runs. One that can change its ids in place is asked again:
-//! after 10 milliseconds, and then each time after twice as long, up to 4 seconds. When it has become another, one of its threads puts the
+//! after 10 milliseconds, and then each time after twice as long, up to 5 seconds. When it has become another, one of its threads puts the
 //! cells of the other domain in the place of those that it had, at once for all threads; those that are in handlers go on with the one or the
 //! other.
 
@@ -12,11 +12,18 @@ use std::time::Instant;
 use process::{Caller, Error, Stop, Stopped};
 
 use super::cells::Domain;
-use super::trust::{Again, Trust};
+use super::trust::{Again, NextLook, Trust};
 use crate::observer::Note;
 use crate::site::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
+
+impl Space {
+    /// When its process is looked at again, about; soon as long as it is to change its domain.
+    fn next_look(&self) -> NextLook {
+        if self.becomes.is_some() { NextLook::Soon } else { self.again.next() }
+    }
+}
 
 impl Tracer<'_> {
     /// The domain of processes that are trusted so. Where there are too many, it is the tracer's own, and they are probed by traps.
@@ -56,12 +63,12 @@ impl Tracer<'_> {
         if space.ground.is_none() {
             space.domain = domain;
         }
-        self.may_become_others |= space.again.ever() || space.becomes.is_some();
+        self.next_look = self.next_look.max(space.next_look());
     }
 
     /// Looks at those processes that may have become others.
     pub(crate) fn look_for_others(&mut self) {
-        if !self.may_become_others {
+        if self.next_look == NextLook::Never {
             return;
         }
         let now = Instant::now();
@@ -75,7 +82,7 @@ impl Tracer<'_> {
             self.spaces.iter().filter(|(_, space)| changing(space)).map(|(&number, _)| number).collect();
         // The one that was asked may be where no tracer can stop it.
         changing.iter().for_each(|&number| self.ask_one(number));
-        self.may_become_others = !changing.is_empty() || self.spaces.values().any(|space| space.again.ever());
+        self.next_look = self.spaces.values().map(Space::next_look).max().unwrap_or_default();
     }
 
     /// Looks who a process is just now.

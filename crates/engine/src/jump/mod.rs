@@ -102,7 +102,7 @@ pub(crate) use stack::Stacks;
 pub(crate) use suits::unsuitable;
 pub(crate) use text::Entries;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
-pub(crate) use trust::{Again, Trust};
+pub(crate) use trust::{Again, NextLook, Trust};
 pub(crate) use waiting::Patience;
 
 /// The trampolines of an address space.

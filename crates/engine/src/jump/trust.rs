@@ -17,6 +17,9 @@ const SETUID: u64 = 1 << 7;
 /// The first and the longest time between two looks at a process that can change its ids.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(4));
 
+/// The time between looks from which on the tracer need not be woken at each tick for them.
+const RARE: Duration = Duration::from_secs(1);
+
 /// Who a process is, for the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
@@ -93,6 +96,18 @@ impl From<&Credentials> for Trust {
     }
 }
 
+/// When the next look at any process is due that may have become another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NextLook {
+    /// None can change its ids.
+    #[default]
+    Never,
+    /// In a second, or later.
+    Later,
+    /// At the next tick.
+    Soon,
+}
+
 /// When a process is looked at again: often at first, since a server that gives rights up does so when it begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Again {
@@ -107,9 +122,13 @@ impl Again {
         Again { due, after: LOOKS.0 }
     }
 
-    /// Whether it is ever looked at again.
-    pub(crate) fn ever(&self) -> bool {
-        self.due.is_some()
+    /// When that is, about.
+    pub(crate) fn next(&self) -> NextLook {
+        match self.due {
+            None => NextLook::Never,
+            Some(_) if self.after < RARE => NextLook::Soon,
+            Some(_) => NextLook::Later,
+        }
     }
 
     /// Whether it is time; then the next time is later.
@@ -176,6 +195,7 @@ mod tests {
             looks += u32::from(again.is_due(begun + Duration::from_millis(after)));
         }
         assert!((15..30).contains(&looks), "{looks}");
-        assert!(again.ever() && !Again::of(&Trust::default()).ever());
+        assert_eq!((again.next(), Again::of(&root).next()), (NextLook::Later, NextLook::Soon));
+        assert_eq!(Again::of(&Trust::default()).next(), NextLook::Never);
     }
 }
