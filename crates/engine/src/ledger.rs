@@ -255,9 +255,14 @@ impl Ledger {
                     let fixed = Fixed::of(&process::maps(process).unwrap_or_default());
                     let mut batch = Batch::default();
                     changes.iter().for_each(|change| batch.take_out(*change));
-                    // It fails only where the process is gone or has unmapped the page.
-                    let _ = batch.write_bytes(&memory, &fixed);
-                    done.restored += changes.len();
+                    match batch.write_bytes(&memory, &fixed) {
+                        // Where the process is gone, or has unmapped the page, nothing of ours is left.
+                        Err(error) if !matches!(error.raw_os_error(), Some(libc::EIO | libc::ESRCH)) => {
+                            let (changes, reason) = (changes.len(), error.to_string());
+                            done.left.push(Left { pid: process, changes, reason });
+                        }
+                        _ => done.restored += changes.len(),
+                    }
                 }
                 Err(error) => done.note(process, changes.len(), Err(error)),
             }
