@@ -1,9 +1,9 @@
 //! `dprobes check`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use crate::arguments::{Check, Emit};
+use crate::stdout;
 use crate::{Failure, ppdf, program};
 
 /// Compiles a program and says what it is.
@@ -25,7 +25,6 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
             object.code.len()
         ),
     };
-    // A reader that has seen enough is no error.
-    let _ = std::io::stdout().write_all(printable::lines(&text).as_bytes());
+    stdout::show(&printable::lines(&text))?;
     Ok(ExitCode::SUCCESS)
 }

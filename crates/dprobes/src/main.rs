@@ -43,6 +43,7 @@ mod session;
 mod show;
 mod spool;
 mod stats;
+mod stdout;
 mod summary;
 mod symbols;
 mod targets;

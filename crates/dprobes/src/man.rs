@@ -3,12 +3,13 @@
 
 mod roff;
 
-use std::io::{self, Write};
+use std::io;
 
 use clap::{Command, ValueEnum};
 use clap_mangen::Man;
 
 use crate::Failure;
+use crate::stdout;
 
 /// The reference of the language, which the tests of the `rpn` crate hold against what is implemented.
 const LANGUAGE: &str = include_str!("../../../docs/language.md");
@@ -29,9 +30,7 @@ pub(crate) fn man(page: Page, command: Command) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("the page cannot be written: {error}")))?,
         Page::Lang => language_page(),
     };
-    // A reader that has seen enough is no error.
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ok(())
+    stdout::show(&text)
 }
 
 /// What `man` shows at the bottom of a page.

@@ -1,6 +1,5 @@
 //! `dprobes report`: what a trace store shows, as text and as a page.
 
-use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use trace::store::{Info, Reader};
 
 use crate::output::tell;
 use crate::selection::{Selection, named};
+use crate::stdout;
 use crate::{Failure, outfile};
 
 /// Report on a trace store: rates, latencies, top talkers
@@ -64,14 +64,8 @@ pub(crate) fn report(arguments: &Report) -> Result<ExitCode, Failure> {
         _ => {}
     }
     let shown = if to_stdout { html(&found, arguments.top) } else { text(&found, arguments.top) };
-    match io::stdout().write_all(shown.as_bytes()) {
-        // A reader that has seen enough is no error.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("standard output: {error}")))
-        }
-        _ if poured.damages > 0 => Ok(ExitCode::FAILURE),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    stdout::show(&shown)?;
+    Ok(if poured.damages > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The points that times are asked for.

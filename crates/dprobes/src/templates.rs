@@ -1,6 +1,5 @@
 //! `dprobes templates`, and the templates by which records are shown.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +8,7 @@ use trace::template::Templates;
 
 use crate::arguments::{self, Shown, TemplatesAction};
 use crate::output::tell;
+use crate::stdout;
 use crate::{Failure, summary};
 
 /// Checks or lists the templates of a directory.
@@ -28,8 +28,7 @@ fn check(directory: &Path) -> Result<ExitCode, Failure> {
     }
     let count = summary::count(templates.templates().count() as u64, "template");
     let files = summary::count(templates.files() as u64, "file");
-    // A reader that has seen enough is no error.
-    let _ = writeln!(std::io::stdout(), "{}: {count} in {files}", printable::path(directory));
+    stdout::show(&format!("{}: {count} in {files}\n", printable::path(directory)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -37,8 +36,7 @@ fn check(directory: &Path) -> Result<ExitCode, Failure> {
 fn list(directory: &Path) -> Result<ExitCode, Failure> {
     let templates = Templates::open(directory).map_err(Failure::new)?;
     let lines: String = templates.templates().map(|(_, template)| format!("{template}\n")).collect();
-    // A reader that has seen enough is no error.
-    let _ = std::io::stdout().write_all(printable::lines(&lines).as_bytes());
+    stdout::show(&printable::lines(&lines))?;
     tell_problems(&templates);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! The commands that talk to the session.
 
-use std::io::{BufReader, Write};
+use crate::stdout;
+use std::io::BufReader;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -229,6 +230,6 @@ fn show(reply: Reply) -> Result<ExitCode, Failure> {
     if !reply.done {
         return Err(Failure::new(reply.text.trim_end()));
     }
-    let _ = std::io::stdout().write_all(printable::lines(&reply.text).as_bytes());
+    stdout::show(&printable::lines(&reply.text))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -157,3 +157,16 @@ fn an_error_that_nobody_reads_is_still_one() {
     command.args(["completions", "bash"]).stdin(Stdio::null()).stdout(writer);
     assert_eq!(command.status().expect("dprobes starts").code(), Some(1));
 }
+
+/// What a command is asked to show and cannot is no success.
+#[test]
+fn a_full_disk_is_an_error() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/malloc.rpn");
+    for words in [&["check", program][..], &["man", "lang"], &["completions", "bash"]] {
+        let full = std::fs::File::create("/dev/full").expect("it is there");
+        let output = dprobes().args(words).stdout(full).output().expect("dprobes starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {error}");
+        assert!(error.contains("No space left on device"), "{words:?}: {error}");
+    }
+}
