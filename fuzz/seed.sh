@@ -53,6 +53,7 @@ must ../target/debug/dprobes run -o corpus/store/points.dpt --at 'libc:str[c]*:e
 rm -f corpus/store/empty.dpt
 ../target/debug/dprobes run -o corpus/store/empty.dpt --at 'libc:nothing:entry' -- true 2>"$scratch/said" || true
 [ -s corpus/store/empty.dpt ] || { echo 'no empty store could be made:' >&2; cat "$scratch/said" >&2; exit 1; }
+cp ../crates/trace/tests/data/version-1.dpt corpus/store/version-1.dpt
 head -c 700 corpus/store/malloc.dpt >corpus/store/cut.dpt
 # Templates: those of the examples and of their page, with records made up for them.
 mkdir -p corpus/template
@@ -69,6 +70,7 @@ printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' 
 
 # Stores that are converted: those, and calls with their ends and templates.
 mkdir -p corpus/convert
+cp ../crates/trace/tests/data/version-1.dpt corpus/convert/version-1.dpt
 must ../target/debug/dprobes run -o corpus/convert/templates.dpt --templates ../examples/templates ../examples/malloc.rpn -- true
 must ../target/debug/dprobes run -o corpus/convert/calls.dpt \
     --at 'libc:str[c]*:entry' --at 'libc:str[c]*:return' --do 'push arg, 0; log 1' -- true

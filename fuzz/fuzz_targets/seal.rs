@@ -17,7 +17,10 @@ pub fn sealed(data: &[u8]) -> Vec<u8> {
             store.copy_from_slice(&header[4..8]);
         }
         header[4..8].copy_from_slice(&store);
-        header[8..10].copy_from_slice(&trace::store::VERSION.to_le_bytes());
+        // The first version is read, too.
+        if header[8..10] != [1, 0] {
+            header[8..10].copy_from_slice(&trace::store::VERSION.to_le_bytes());
+        }
         let length = u32::from_le_bytes([header[LENGTH], header[LENGTH + 1], header[LENGTH + 2], header[LENGTH + 3]]);
         let start = at + HEADER;
         let end = start.saturating_add(length as usize).min(file.len());

@@ -57,18 +57,18 @@ pub struct Column {
 pub struct Columns {
     /// The columns.
     pub columns: Vec<Column>,
-    /// For the codes of a template, the column of each of its fields.
-    of: Map<(u32, u32), Vec<usize>>,
+    /// For a program and the codes of a template, the column of each of its fields.
+    of: Map<(u32, u32, u32), Vec<usize>>,
 }
 
 impl Columns {
     /// Plans the columns. Fields of the same name share one where they hold the same; another gets the codes of its template added
-    /// to its name. `taken` are the names of other columns.
+    /// to its name, as often as it takes. `taken` are the names of other columns.
     pub fn new(known: &Known, sheet: &Sheet, taken: &[&str]) -> Columns {
         let mut columns = Columns::default();
         let mut numbers: Map<String, usize> = Map::default();
-        for &(major, minor) in known.codes() {
-            let Some(template) = sheet.get(major, minor) else { continue };
+        for &(program, major, minor) in known.codes() {
+            let Some(template) = sheet.get(program, major, minor) else { continue };
             if columns.columns.len() + template.fields().len() > MOST {
                 break;
             }
@@ -93,14 +93,14 @@ impl Columns {
                 };
                 own.push(number);
             }
-            columns.of.insert((major, minor), own);
+            columns.of.insert((program, major, minor), own);
         }
         columns
     }
 
-    /// For a template, the column of each of its fields; none if it has no columns.
-    pub fn of(&self, template: &Template) -> Option<&[usize]> {
-        self.of.get(&(template.major, template.minor)).map(Vec::as_slice)
+    /// For a template by which records of a program are shown, the column of each of its fields; none if it has no columns.
+    pub fn of(&self, program: u32, template: &Template) -> Option<&[usize]> {
+        self.of.get(&(program, template.major, template.minor)).map(Vec::as_slice)
     }
 }
 
@@ -120,6 +120,7 @@ mod tests {
                 minor,
                 description: "d".to_owned(),
                 format: Some(format.to_owned()),
+                program: None,
             });
         }
         let sheet = Sheet::new(None, &info);
@@ -136,8 +137,9 @@ mod tests {
                 ("list", Scalar::Json),
             ]
         );
-        let of =
-            |minor| columns.of(sheet.get(1, minor).expect("it is there")).expect("it has columns").to_vec();
+        let of = |minor| {
+            columns.of(0, sheet.get(0, 1, minor).expect("it is there")).expect("it has columns").to_vec()
+        };
         assert_eq!((of(1), of(2), of(3)), (vec![0, 1], vec![0, 2], vec![3, 4]));
     }
 }

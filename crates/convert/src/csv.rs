@@ -72,7 +72,7 @@ impl<W: Write> Csv<W> {
         if let Some(template) = event.template {
             values.clear();
             cells.fill((0, 0));
-            match self.columns.of(template) {
+            match self.columns.of(event.place.program, template) {
                 Some(places) => {
                     let fields = template.fields().iter().zip(template.values(event.record));
                     for (&place, (field, value)) in places.iter().zip(fields) {

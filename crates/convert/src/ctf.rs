@@ -5,7 +5,6 @@ use std::path::Path;
 
 use trace::ctf::Writer;
 use trace::store::{Info, Lookup};
-use trace::template::Template;
 
 use crate::event::{Event, Form};
 use crate::sheet::Sheet;
@@ -25,7 +24,10 @@ impl Ctf {
     /// It cannot be made, or is not empty.
     pub fn new(directory: &Path, info: &Info, sheet: &Sheet) -> io::Result<Ctf> {
         let mut writer = Writer::create(directory, &info.about)?;
-        sheet.all().for_each(|template: &Template| writer.template(template.clone()));
+        sheet.common().for_each(|template| writer.template(template.clone()));
+        for (program, own) in sheet.of_programs() {
+            writer.templates_of(program, own.cloned());
+        }
         let lookup = Lookup::new(info);
         for probe in &info.probes {
             let items = lookup.program(probe.program).map(|program| program.items).unwrap_or_default();

@@ -75,7 +75,7 @@ struct Program {
 pub struct Known {
     programs: Map<u32, Program>,
     points: Map<(u32, u32), String>,
-    codes: Vec<(u32, u32)>,
+    codes: Vec<(u32, u32, u32)>,
     sites: Map<(u32, u32, u64), Where>,
     /// The only function that a probe has sites in.
     only: Map<(u32, u32), Option<Where>>,
@@ -127,7 +127,7 @@ impl Known {
         for probe in &info.probes {
             known.points.insert((probe.program, probe.number), probe.point.clone());
             if let Some(program) = known.programs.get(&probe.program) {
-                known.codes.push((program.major, probe.minor));
+                known.codes.push((probe.program, program.major, probe.minor));
             }
         }
         known.codes.sort_unstable();
@@ -179,8 +179,8 @@ impl Known {
         &self.functions
     }
 
-    /// The major and minor codes that the programs give to their records.
-    pub fn codes(&self) -> &[(u32, u32)] {
+    /// The programs, each with the major and minor codes that it gives to its records.
+    pub fn codes(&self) -> &[(u32, u32, u32)] {
         &self.codes
     }
 

@@ -10,7 +10,7 @@ use crate::map::Map;
 use crate::order::{Kept, Order};
 use crate::sheet::Sheet;
 
-/// Codes whose templates are remembered. Those beyond are looked up each time.
+/// Programs and codes whose templates are remembered. Those beyond are looked up each time.
 const MOST_CODES: usize = 1 << 12;
 
 /// Why a trace was not converted to its end.
@@ -51,11 +51,11 @@ pub fn pour<S: Read + Seek>(
     let mut templates = Map::default();
     let mut give = |form: &mut dyn Form, number, program, record: &trace::Record| {
         let place = known.place(program, record.probe, record.eip);
-        let codes = (record.major, record.minor);
+        let codes = (program, record.major, record.minor);
         let template = match templates.get(&codes) {
             Some(&template) => template,
             None => {
-                let template = sheet.get(record.major, record.minor);
+                let template = sheet.get(program, record.major, record.minor);
                 if templates.len() < MOST_CODES {
                     templates.insert(codes, template);
                 }

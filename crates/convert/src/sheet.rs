@@ -1,13 +1,13 @@
 //! The templates of a conversion: those of a directory, or those that the trace itself has kept.
 
 use trace::store::Info;
-use trace::template::{Template, Templates};
+use trace::template::{Kept, Template, Templates};
 
-/// What the bytes of records mean, by their codes.
+/// What the bytes of records mean, by their programs and codes.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     directory: Option<Templates>,
-    own: Templates,
+    own: Kept,
 }
 
 impl Sheet {
@@ -15,20 +15,33 @@ impl Sheet {
     pub fn new(directory: Option<Templates>, info: &Info) -> Sheet {
         let own = info.templates.iter().filter_map(|stored| {
             let format = stored.format.as_deref();
-            Template::compile(stored.major, stored.minor, &stored.description, format).ok()
+            let template = Template::compile(stored.major, stored.minor, &stored.description, format).ok()?;
+            Some((stored.program, template))
         });
-        Sheet { directory, own: Templates::of(own) }
+        Sheet { directory, own: Kept::of(own) }
     }
 
-    /// All templates. Of two for the same codes, the one that is used comes last.
-    pub fn all(&self) -> impl Iterator<Item = &Template> {
+    /// The templates that are for all programs, those of the directory last: they count before all others.
+    pub fn common(&self) -> impl Iterator<Item = &Template> {
         let directory = self.directory.iter().flat_map(Templates::templates);
-        self.own.templates().chain(directory).map(|(_, template)| template)
+        self.own.common().templates().chain(directory).map(|(_, template)| template)
     }
 
-    /// The template for records with these codes.
-    pub fn get(&self, major: u32, minor: u32) -> Option<&Template> {
-        let directory = self.directory.as_ref().and_then(|directory| directory.get(major, minor));
-        directory.or_else(|| self.own.get(major, minor))
+    /// The templates that only one program has, and that the directory has no others for, by program.
+    pub fn of_programs(&self) -> impl Iterator<Item = (u32, impl Iterator<Item = &Template>)> {
+        self.own.of_programs().map(|(program, own)| {
+            let own = own.templates().map(|(_, template)| template);
+            (program, own.filter(|template| self.given(template.major, template.minor).is_none()))
+        })
+    }
+
+    /// The template for records of a program with these codes.
+    pub fn get(&self, program: u32, major: u32, minor: u32) -> Option<&Template> {
+        self.given(major, minor).or_else(|| self.own.get(program, major, minor))
+    }
+
+    /// That of the directory.
+    fn given(&self, major: u32, minor: u32) -> Option<&Template> {
+        self.directory.as_ref()?.get(major, minor)
     }
 }

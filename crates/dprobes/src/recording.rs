@@ -44,7 +44,7 @@ impl Recording {
         let number = number as u32;
         self.sink.show(number, view);
         if self.sink.keeps_facts() {
-            self.templates(view.templates.as_ref());
+            self.templates(number, view.templates.as_ref());
         }
         self.programs.push((number, object.probes.len(), usize::from(object.vars)));
         self.fact(Program {
@@ -68,14 +68,15 @@ impl Recording {
         }
     }
 
-    /// Takes the templates of the records: they can be shown by them where the directory of these is not.
-    fn templates(&mut self, templates: Option<&Templates>) {
+    /// Takes the templates of a program's records: they can be shown by them where the directory of these is not.
+    fn templates(&mut self, program: u32, templates: Option<&Templates>) {
         for (_, template) in templates.into_iter().flat_map(Templates::templates) {
             self.fact(store::Template {
                 major: template.major,
                 minor: template.minor,
                 description: template.description.clone(),
                 format: template.format.clone(),
+                program: Some(program),
             });
         }
     }

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use trace::store::{Info, Item, Reader};
-use trace::template::{Template, Templates};
+use trace::template::{Kept, Problem, Template};
 use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
@@ -35,14 +35,22 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     let programs = reader.info().programs.iter();
     let items: HashMap<u32, Items> =
         programs.map(|program| (program.number, wanted.and(program.items))).collect();
-    let mut text = text(&arguments.shown, reader.info())?;
+    let (mut text, kept) = text(&arguments.shown, reader.info())?;
     reader.select(filter).map_err(failed)?;
     let mut damaged = false;
     while let Some(item) = reader.next().map_err(failed)? {
         match item {
             Item::Record(entry) => {
                 text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
-                if let Err(error) = text.write(entry.record, &mut out) {
+                let record = entry.record;
+                let written = match &kept {
+                    Some(kept) => {
+                        let template = kept.get(entry.program, record.major, record.minor);
+                        text.write_by(template, record, &mut out)
+                    }
+                    None => text.write(record, &mut out),
+                };
+                if let Err(error) = written {
                     return ended(error);
                 }
             }
@@ -72,19 +80,21 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
 }
 
 /// What writes the records: by the templates that are asked for, else by those that the store has, unless the bytes are asked for.
-fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
+fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
     let text = Text::new(shown.items(), shown.form());
     if let Some(templates) = templates::open(shown)? {
-        return Ok(text.with_templates(templates));
+        return Ok((text.with_templates(templates), None));
     }
     if info.templates.is_empty() || shown.form() == Form::Unformatted {
-        return Ok(text);
+        return Ok((text, None));
     }
     let compiled = info.templates.iter().map(|stored| {
         let format = stored.format.as_deref().map(plain);
-        Template::compile(stored.major, stored.minor, &plain(&stored.description), format.as_deref())
+        let description = plain(&stored.description);
+        let template = Template::compile(stored.major, stored.minor, &description, format.as_deref())?;
+        Ok((stored.program, template))
     });
-    let (right, wrong): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    let (right, wrong): (Vec<Result<_, Vec<Problem>>>, Vec<_>) = compiled.partition(Result::is_ok);
     if let Some(Err(problems)) = wrong.first() {
         let count = crate::summary::count(wrong.len() as u64, "template");
         let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
@@ -93,7 +103,7 @@ fn text(shown: &Shown, info: &Info) -> Result<Text, Failure> {
             first.join("")
         ));
     }
-    Ok(text.with_templates(Templates::of(right.into_iter().flatten())))
+    Ok((text, Some(Kept::of(right.into_iter().flatten()))))
 }
 
 /// A text of the store without what a terminal might obey.

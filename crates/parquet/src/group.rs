@@ -111,7 +111,7 @@ impl<W: Write + Send> Parquet<W> {
 
     /// The values of a record's template.
     fn values(&mut self, template: &Template, event: &Event<'_>) {
-        let Some(places) = self.templates.of(template) else {
+        let Some(places) = self.templates.of(event.place.program, template) else {
             self.json.clear();
             json_fields(template, event.record, &mut self.json);
             if let Some(rest) = self.columns.last_mut() {

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use crate::digits::HEXADECIMAL;
 use crate::header;
 use crate::quick::{self, Known, ROW};
-use crate::template::Templates;
+use crate::template::{self, Template, Templates};
 use crate::{Items, Record};
 
 /// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
@@ -83,6 +83,21 @@ impl Text {
     pub fn write(&mut self, record: &Record, out: &mut dyn Write) -> io::Result<()> {
         self.text.clear();
         self.build(record);
+        out.write_all(&self.text)
+    }
+
+    /// Writes a record by a template, or with its data as a dump, in one write; as if the writer had templates.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_by(
+        &mut self,
+        template: Option<&Template>,
+        record: &Record,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        self.text.clear();
+        template::write_record(template, self.items.unwrap_or(Items::DEFAULT), record, &mut self.text);
         out.write_all(&self.text)
     }
 

@@ -21,6 +21,9 @@ class Payload:
         self.at += count
         return part
 
+    def left(self):
+        return len(self.data) - self.at
+
     def number(self):
         value = shift = 0
         while True:
@@ -90,7 +93,7 @@ def records_of(payload, count):
 
 def main():
     data = open(sys.argv[1], "rb").read()
-    found, facts, counts, items, kinds, end, index = [], 0, {}, {}, [], None, None
+    found, facts, counts, items, templates, kinds, end, index = [], 0, {}, {}, {}, [], None, None
     for due, (at, kind, first, least, greatest, records, number, payload) in enumerate(blocks(data)):
         assert number == due and first == len(found)
         kinds.append(kind)
@@ -109,6 +112,13 @@ def main():
                     program = fact.number()
                     fact.text(), fact.text(), fact.number(), fact.number(), fact.number()
                     items[program] = fact.number()
+                if tag == 11:
+                    codes, description = (fact.number(), fact.number()), fact.text()
+                    if fact.number():
+                        fact.text()
+                    # Version 1 ends here.
+                    program = fact.number() if fact.left() and fact.number() else None
+                    templates[program, codes] = description
                 if tag == 8:
                     program, probe, *values = [fact.number() for _ in range(8)]
                     counts[program, probe] = dict(zip(["hits", "runs", "ignored", "missed", "logged", "dropped"], values))
@@ -128,6 +138,8 @@ def main():
                 continue
             said = hex(int(other[name], 16)) if name in ("ip", "sp") else other[name]
             assert said == value, (number, name, value, said)
+        codes = one["major"], one["minor"]
+        assert other.get("event") == templates.get((program, codes), templates.get((None, codes))), (number, other)
     assert sum(count["logged"] for count in counts.values()) == len(found)
     print(len(found), "records")
 

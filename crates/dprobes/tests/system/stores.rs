@@ -261,24 +261,88 @@ fn programs_of_a_session_share_a_store() {
     session.done(&["session", "stop"]);
 }
 
+#[test]
+fn programs_that_share_a_store_keep_their_templates() {
+    let module = need!("stores", server(), "gcc");
+    let session = Session::new();
+    let copy = session.path().join("server");
+    std::fs::copy(&module, &copy).expect("room for a copy");
+    let name = copy.to_str().expect("text");
+    let path = session.path().join("trace.dpt").to_str().expect("text").to_owned();
+    let mut server = start_server(&copy);
+    // The same codes, with other words for them; and one without any.
+    for (number, place, format) in [
+        (1, "server_work", Some("first %wu")),
+        (2, "server_work + 7", Some("second %wx")),
+        (3, "\"server_work\":return", None),
+    ] {
+        let program = session.program(
+            &format!("{number}.rpn"),
+            &format!(
+                "name = \"{name}\"\nmodtype = user\nmajor = 3\noffset = {place}\nminor = 1\npush {number}\nlog 1\nexit\n"
+            ),
+        );
+        let home = session.path().join(format!("templates-{number}"));
+        let mut words = vec!["insert", "--merge", &program, "-o", &path];
+        if let Some(format) = format {
+            std::fs::create_dir(&home).expect("room");
+            let text = format!("major=3 minor=1 desc=\"of {number}\" fmt=\"{format}\"");
+            std::fs::write(home.join("three.fmt"), text).expect("room");
+            words.extend(["--templates", home.to_str().expect("text")]);
+        }
+        session.done(&words);
+    }
+    assert_eq!(server.ask("call 20"), "done 20");
+    session.done(&["remove", "--all"]);
+    session.done(&["session", "stop"]);
+    let shown = session.done(&["show", &path]);
+    let count = |text: &str| shown.matches(text).count();
+    assert_eq!(count(": of 1\nfirst 1\n"), 20, "{shown}");
+    assert_eq!(count(": of 2\nsecond 0000000000000002\n"), 20, "{shown}");
+    assert_eq!(count("\n+00000000 03 00 00 00 "), 20, "{shown}");
+    // A directory counts before them all.
+    let home = session.path().join("templates-1").to_str().expect("text").to_owned();
+    let shown = session.done(&["show", &path, "--templates", &home]);
+    assert_eq!(shown.matches(": of 1\nfirst ").count(), 60, "{shown}");
+    // Other forms do the same: the values of each by its own template.
+    let rows = session.done(&["convert", &path, "--to", "csv"]);
+    assert!(rows.lines().next().is_some_and(|names| names.ends_with(",event,first,second,fields")), "{rows}");
+    let row = |end: &str| rows.lines().filter(|row| row.ends_with(end)).count();
+    assert_eq!((row(",of 1,1,,"), row(",of 2,,0x2,"), row(",,,,")), (20, 20, 20), "{rows}");
+    let python = need!("stores: a reader of its own", find_program("python3"), "python3");
+    assert_eq!(
+        read_by_the_page(&python, &session.done(&["convert", &path, "--to", "json"]), Path::new(&path)),
+        "60 records\n"
+    );
+}
+
+/// What the reader that was written by the page on records says of a store, which has read as `json` what ours finds.
+fn read_by_the_page(python: &Path, json: &str, store: &Path) -> String {
+    let scratch = Scratch::new();
+    let shown = scratch.file("shown.json", json);
+    let reader = crate::support::repository().join("crates/dprobes/tests/readers/store.py");
+    let mut command = std::process::Command::new(python);
+    command.arg(reader).arg(store).stdin(std::fs::File::open(shown).expect("it is there"));
+    let output = command.output().expect("python3 starts");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// The page on records is enough to read a store: a reader that was written by it alone finds what ours finds.
 #[test]
 fn a_reader_that_knows_only_the_page_reads_a_store() {
     let module = need!("stores", server(), "gcc");
     let python = need!("stores: a reader of its own", find_program("python3"), "python3");
     let scratch = Scratch::new();
+    let json = |store: &Path| {
+        let mut convert = dprobes();
+        run(convert.arg("convert").arg(store).args(["--to", "json"])).1
+    };
     for options in [&["-o", "trace.dpt"][..], &["-o", "trace.dpt", "--log", "UID"]] {
         traced(&module, &scratch, options);
-        let mut convert = dprobes();
-        let (_, json, _) =
-            run(convert.args(["convert", "trace.dpt", "--to", "json"]).current_dir(scratch.path()));
-        let shown = scratch.file("shown.json", &json);
-        let reader = crate::support::repository().join("crates/dprobes/tests/readers/store.py");
-        let mut command = std::process::Command::new(&python);
-        command.arg(reader).arg(scratch.path().join("trace.dpt"));
-        let output =
-            command.stdin(std::fs::File::open(shown).expect("it is there")).output().expect("python3 starts");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(said, format!("{} records\n", 2 * CALLS), "{}", String::from_utf8_lossy(&output.stderr));
+        let store = scratch.path().join("trace.dpt");
+        assert_eq!(read_by_the_page(&python, &json(&store), &store), format!("{} records\n", 2 * CALLS));
     }
+    let first = crate::support::repository().join("crates/trace/tests/data/version-1.dpt");
+    assert_eq!(read_by_the_page(&python, &json(&first), &first), "10 records\n");
 }

@@ -42,7 +42,7 @@ pub(super) struct Classes {
     templates: Vec<Template>,
     /// Where those for these codes are.
     alike: HashMap<(u32, u32), Vec<usize>>,
-    /// Where the template for these codes is, of a program that has its own, and of all others.
+    /// Where the template for these codes is, of a program that has one of its own for them, and of all others.
     own: HashMap<u32, HashMap<(u32, u32), usize>>,
     places: HashMap<(u32, u32), usize>,
     table: Table,
@@ -152,8 +152,8 @@ impl Classes {
         let Recent { template, class, .. } = match self.recent[place] {
             Some(recent) if recent.kind == kind => recent,
             _ => {
-                let places = self.own.get(&program).unwrap_or(&self.places);
-                let template = places.get(&kind.codes).copied();
+                let own = self.own.get(&program).and_then(|own| own.get(&kind.codes));
+                let template = own.or_else(|| self.places.get(&kind.codes)).copied();
                 let class = self.class(kind, template, false)?;
                 *self.recent[place].insert(Recent { kind, template, class })
             }

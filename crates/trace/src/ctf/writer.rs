@@ -75,7 +75,8 @@ impl Writer {
         })
     }
 
-    /// Takes a template: what it names are the fields of records with its codes, from now on; but not of programs that have their own.
+    /// Takes a template: what it names are the fields of records with its codes, from now on; but not of programs that have one of their own
+    /// for these.
     pub fn template(&mut self, template: Template) {
         self.classes.template(template);
     }

@@ -4,8 +4,10 @@ use super::bytes::Wrong;
 
 /// The bytes that every block begins with. As in PNG, the first is no text, so that no text is taken for a store.
 pub const MARK: [u8; 4] = *b"\x89DPT";
-/// The version of the format.
-pub const VERSION: u16 = 1;
+/// The version of the format that is written.
+pub const VERSION: u16 = 2;
+/// The oldest version that is read. It has templates without the program that they belong to.
+const OLDEST: u16 = 1;
 /// Bytes of a block's header.
 pub(super) const HEADER: usize = 64;
 /// Bytes that a payload has at most.
@@ -31,7 +33,7 @@ pub(super) enum Kind {
 /// ```text
 ///  0  4  mark: 89 44 50 54
 ///  4  4  the store's own number: the same in all its blocks
-///  8  2  version: 1
+///  8  2  version: 2, or 1
 /// 10  1  kind: 1 facts, 2 records, 3 index, 4 end
 /// 11  1  0
 /// 12  4  bytes of the payload
@@ -92,8 +94,11 @@ impl Header {
             return wrong(60, "the checksum of a block's header is wrong".to_owned());
         }
         let version = half(8) as u16;
-        if version != VERSION {
-            return wrong(8, format!("version {version}, and this dprobes reads version {VERSION}"));
+        if !(OLDEST..=VERSION).contains(&version) {
+            return wrong(
+                8,
+                format!("version {version}, and this dprobes reads versions {OLDEST} to {VERSION}"),
+            );
         }
         let kind = match bytes[10] {
             1 => Kind::Facts,
@@ -159,7 +164,7 @@ mod tests {
         assert_eq!(
             fields,
             [
-                0x89, b'D', b'P', b'T', 1, 2, 3, 4, 1, 0, 2, 0, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0,
+                0x89, b'D', b'P', b'T', 1, 2, 3, 4, 2, 0, 2, 0, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0,
                 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 12,
                 0, 0, 0
             ]

@@ -76,6 +76,10 @@ impl<T: Field> Field for Option<T> {
     }
     fn get(from: &mut Cursor<'_>, what: &str) -> Result<Option<T>, Wrong> {
         let start = *from;
+        if from.left() == 0 {
+            // An earlier version did not have it. What is added to a fact stands at its end, and may be missing.
+            return Ok(None);
+        }
         match from.number(what)? {
             0 => Ok(None),
             1 => T::get(from, what).map(Some),
@@ -316,7 +320,7 @@ facts! {
         text: String,
     }
 
-    /// How records with these codes are shown (the paper, section 6).
+    /// How records of a program with these codes are shown (the paper, section 6).
     11 Template {
         /// The major code.
         major: u32,
@@ -326,6 +330,9 @@ facts! {
         description: String,
         /// All `fmt` of the template, one after the other; none where it has none.
         format: Option<String>,
+        /// The number of the program whose records are meant. None: those of all programs that have no template of their own with
+        /// these codes. That is how version 1 of the format has all templates.
+        program: Option<u32>,
     }
 
     /// Which line of which source an instruction is of; told at the end, for the sites of which it is known.

@@ -124,7 +124,7 @@ fn records_and_facts_come_back_as_they_were_told() {
         Variables { program: None, values: vec![] }.into(),
         Note { time: 10, text: "a note".to_owned() }.into(),
         Source { module: 0, offset: 7, file: "a.c".to_owned(), line: 3 }.into(),
-        Template { major: 1, minor: 2, description: "d".to_owned(), format: None }.into(),
+        Template { major: 1, minor: 2, description: "d".to_owned(), format: None, program: Some(1) }.into(),
     ];
     for fact in &facts {
         store.fact(fact).expect("a vector takes everything");
@@ -456,8 +456,37 @@ proptest! {
     }
 
     #[test]
+    fn facts_that_have_grown_are_read_with_and_without_what_was_added(
+        templates in prop::collection::vec(
+            (any::<[u32; 2]>(), "[a-zé]{0,9}", prop::option::of("[a-z%]{0,9}"), prop::option::of(any::<u32>())),
+            0..20,
+        ),
+    ) {
+        let templates: Vec<Template> = templates.into_iter()
+            .map(|([major, minor], description, format, program)| Template { major, minor, description, format, program })
+            .collect();
+        let mut store = Store::new(Vec::new(), &about()).expect("a vector takes everything");
+        for template in &templates {
+            store.fact(&template.clone().into()).expect("a vector takes everything");
+        }
+        let (info, _) = sound(&store.finish().expect("a vector takes everything"));
+        prop_assert_eq!(&info.templates, &templates);
+        // As version 1 had them: without the program, at the end of its fields.
+        for template in templates {
+            let (mut entry, mut body) = (Vec::new(), Vec::new());
+            let common = Template { program: None, ..template };
+            Fact::from(common.clone()).encode(&mut entry, &mut body);
+            let mut old = vec![11];
+            super::bytes::push_bytes(&mut old, &body[..body.len() - 1]);
+            let read = Fact::decode(&mut super::bytes::Cursor::new(&old, 0)).expect("it is right");
+            prop_assert_eq!(read, Some(common.into()));
+        }
+    }
+
+    #[test]
     fn any_payload_is_read_to_an_end(
         payload in prop::collection::vec(prop_oneof![0u8..16, any::<u8>()], 0..300), kind in 1u8..5, records in 0u32..9,
+        version in 1u8..=2,
     ) {
         let mut bytes = written(1, 3);
         let kind = match kind {
@@ -473,7 +502,11 @@ proptest! {
             store, kind, length: payload.len() as u32, first: 3, least: 0, greatest: u64::MAX, disorder: 0, records,
             number: 3, checksum: crc32fast::hash(&payload),
         };
-        bytes.extend(header.encode());
+        let mut encoded = header.encode();
+        encoded[8] = version;
+        let own = crc32fast::hash(&encoded[..HEADER - 4]);
+        encoded[HEADER - 4..].copy_from_slice(&own.to_le_bytes());
+        bytes.extend(encoded);
         bytes.extend(&payload);
         let (_, given) = read(&bytes).expect("blocks are sound");
         prop_assert!(given.records.len() <= 3 + payload.len());

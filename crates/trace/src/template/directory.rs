@@ -6,13 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::compile::Template;
-use super::dump::dump;
 use super::index::{Entry, Index};
 use super::load::{self, Stamp};
 use super::parse::TemplateFile;
 use super::problem::{Problem, Source};
-use super::write::Formatted;
-use crate::header::header;
+use super::write::{self, Formatted};
 use crate::{Items, Record};
 
 /// Why there are no templates at all.
@@ -174,25 +172,7 @@ impl Templates {
     /// size=8192
     /// ```
     pub fn format(&self, items: Items, record: &Record, out: &mut Vec<u8>) -> Formatted {
-        header(items, record, out);
-        let template = self.get(record.major, record.minor);
-        if let Some(template) = template.filter(|template| !template.description.is_empty()) {
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(template.description.as_bytes());
-        }
-        out.push(b'\n');
-        let start = out.len();
-        let formatted = match template {
-            Some(template) => template.format(record, out),
-            None => {
-                dump(&record.data, out);
-                Formatted::default()
-            }
-        };
-        if out.len() > start {
-            out.push(b'\n');
-        }
-        formatted
+        write::record(self.get(record.major, record.minor), items, record, out)
     }
 
     /// Finds the place of each template. Of two files for one major code, the first counts.

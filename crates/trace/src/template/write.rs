@@ -7,8 +7,9 @@ use super::control::Control;
 use super::dump::dump;
 use super::values::{float, integer, signed};
 use super::walk::{Data, Trouble, Visitor, walk};
-use crate::Record;
 use crate::digits::{decimal, graphic, hexadecimal, little_endian};
+use crate::header::header;
+use crate::{Items, Record};
 
 /// Bytes of text that repetitions may make of one record; no more are begun then. A record is 32 KiB at most, but the text of a group
 /// may be any.
@@ -38,6 +39,34 @@ impl Template {
         }
         Formatted { by_template: true, is_short: writer.is_short, unused: data.left() }
     }
+}
+
+/// Appends a record as text: its header with these items and the template's description, then its data as the template has it; as a
+/// dump, where there is no template.
+pub(crate) fn record(
+    template: Option<&Template>,
+    items: Items,
+    record: &Record,
+    out: &mut Vec<u8>,
+) -> Formatted {
+    header(items, record, out);
+    if let Some(template) = template.filter(|template| !template.description.is_empty()) {
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(template.description.as_bytes());
+    }
+    out.push(b'\n');
+    let start = out.len();
+    let formatted = match template {
+        Some(template) => template.format(record, out),
+        None => {
+            dump(&record.data, out);
+            Formatted::default()
+        }
+    };
+    if out.len() > start {
+        out.push(b'\n');
+    }
+    formatted
 }
 
 struct Writer<'a> {
