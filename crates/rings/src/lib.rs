@@ -27,7 +27,12 @@ pub trait Source {
     fn state(&self, place: usize) -> Option<u32>;
     /// Copies bytes out. `false`, and nothing is copied, where they are not all inside of the memory.
     fn copy(&self, place: usize, into: &mut [u8]) -> bool;
+    /// A place, of the memory or not, is likely to be read soon.
+    fn soon(&self, _place: usize) {}
 }
+
+/// How far ahead of what is read the processor is told to fetch: some records. Another processor has written there, and has it still.
+const AHEAD: usize = 256;
 
 impl Source for [u8] {
     fn state(&self, place: usize) -> Option<u32> {
@@ -61,11 +66,11 @@ pub struct Bounds {
 
 /// What is next in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Next<'a> {
     /// Nothing, or what waits for its instruction.
     Nothing,
-    /// A record.
-    Record(Head),
+    /// A record: what was handed in for it.
+    Record(&'a Head),
     /// What no handler writes.
     Nonsense(Nonsense),
 }
@@ -120,6 +125,8 @@ pub struct Head {
     pub traces: usize,
     /// Where it is in the memory.
     place: usize,
+    /// Bytes of the whole.
+    size: usize,
 }
 
 impl Head {
@@ -136,11 +143,6 @@ impl Head {
     /// Where its state is in the memory.
     pub fn place(&self) -> usize {
         self.place
-    }
-
-    /// Bytes of the whole.
-    fn size(&self) -> usize {
-        record_size(self.log.unwrap_or(0), self.codes.map(|_| self.traces))
     }
 }
 
@@ -160,15 +162,16 @@ impl Cursor {
     }
 
     /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
-    /// counts as dropped.
+    /// counts as dropped. If it is a record, it is `head`: filled where it stays, since a copy would cost more than the rest.
     #[inline]
-    pub fn next(
+    pub fn next<'a>(
         &mut self,
         source: &(impl Source + ?Sized),
         ring: Ring,
         bounds: impl Fn(u32) -> Option<Bounds>,
         all: bool,
-    ) -> Next {
+        head: &'a mut Head,
+    ) -> Next<'a> {
         loop {
             let filled = self.filled();
             if filled == 0 {
@@ -180,6 +183,7 @@ impl Cursor {
             let offset = self.tail & (ring.size - 1);
             let room = filled.min(ring.size - offset);
             let place = ring.place + offset as usize;
+            source.soon(place.wrapping_add(AHEAD));
             let Some(status) = source.state(place) else { return Next::Nonsense(Nonsense::Fill) };
             let dropped = match status & state::BITS {
                 state::SKIP => {
@@ -193,8 +197,9 @@ impl Cursor {
                 state::TENTATIVE => return Next::Nothing,
                 _ => return Next::Nonsense(Nonsense::State),
             };
-            return match record(source, (place, room as usize), status, bounds) {
-                Ok(head) => Next::Record(Head { dropped, ..head }),
+            head.dropped = dropped;
+            return match record(source, (place, room as usize), status, bounds, head) {
+                Ok(()) => Next::Record(head),
                 Err(nonsense) => Next::Nonsense(nonsense),
             };
         }
@@ -202,7 +207,7 @@ impl Cursor {
 
     /// The record that was next is done with.
     pub fn pass(&mut self, record: &Head) {
-        self.tail = self.tail.wrapping_add(record.size() as u64);
+        self.tail = self.tail.wrapping_add(record.size as u64);
     }
 
     /// Passes over all that was put in.
@@ -219,7 +224,8 @@ fn record(
     (place, room): (usize, usize),
     status: u32,
     bounds: impl Fn(u32) -> Option<Bounds>,
-) -> Result<Head, Nonsense> {
+    head: &mut Head,
+) -> Result<(), Nonsense> {
     let [_, flags, ..] = status.to_le_bytes();
     let flags = u32::from(flags) << 8;
     let (has_more, has_log) = (flags & flag::MORE != 0, flags & flag::NO_LOG == 0);
@@ -227,7 +233,8 @@ fn record(
     if flags & !(flag::MORE | flag::NO_LOG) != 0 || (!has_log && log > 0) {
         return Err(Nonsense::State);
     }
-    if room < record_size(log, has_more.then_some(0)) {
+    let size = record_size(log, has_more.then_some(0));
+    if room < size {
         return Err(Nonsense::Size);
     }
     let mut bytes = [0; HEADER];
@@ -236,36 +243,35 @@ fn record(
     }
     let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    let mut head = Head {
-        dropped: false,
-        time: word(offset_of!(Header, time)),
-        number: half(offset_of!(Header, number)),
-        processor: half(offset_of!(Header, processor)),
-        tid: half(offset_of!(Header, tid)),
-        rsp: word(offset_of!(Header, rsp)),
-        codes: None,
-        log: has_log.then_some(log),
-        traces: 0,
-        place,
-    };
-    let bounds = bounds(head.number).ok_or(Nonsense::Site)?;
+    let number = half(offset_of!(Header, number));
+    let bounds = bounds(number).ok_or(Nonsense::Site)?;
     if log > bounds.log {
         return Err(Nonsense::Bounds);
     }
-    if has_more {
-        more(source, &mut head, bounds)?;
-        if head.size() > room {
-            return Err(Nonsense::Size);
-        }
-    }
-    Ok(head)
+    head.time = word(offset_of!(Header, time));
+    head.number = number;
+    head.processor = half(offset_of!(Header, processor));
+    head.tid = half(offset_of!(Header, tid));
+    head.rsp = word(offset_of!(Header, rsp));
+    head.codes = None;
+    head.log = has_log.then_some(log);
+    head.traces = 0;
+    head.place = place;
+    head.size = size;
+    if has_more { more(source, room, bounds, head) } else { Ok(()) }
 }
 
-/// Reads what only some records have, for which there is room.
+/// Reads what only some records have, for which there is room, and what follows it.
 #[cold]
-fn more(source: &(impl Source + ?Sized), head: &mut Head, bounds: Bounds) -> Result<(), Nonsense> {
+fn more(
+    source: &(impl Source + ?Sized),
+    room: usize,
+    bounds: Bounds,
+    head: &mut Head,
+) -> Result<(), Nonsense> {
+    let log = head.log.unwrap_or(0);
     let mut bytes = [0; MORE];
-    if !source.copy(head.place + record_size(head.log.unwrap_or(0), None), &mut bytes) {
+    if !source.copy(head.place + record_size(log, None), &mut bytes) {
         return Err(Nonsense::Size);
     }
     let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
@@ -274,7 +280,8 @@ fn more(source: &(impl Source + ?Sized), head: &mut Head, bounds: Bounds) -> Res
     let traces = u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     head.traces =
         usize::try_from(traces).ok().filter(|&traces| traces <= bounds.traces).ok_or(Nonsense::Bounds)?;
-    Ok(())
+    head.size = record_size(log, Some(head.traces));
+    if head.size > room { Err(Nonsense::Size) } else { Ok(()) }
 }
 
 /// Reads what is in a ring to its end, and holds what comes out against what was promised: for tests and for fuzzing. The ring is all of
@@ -289,13 +296,15 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
     let ring = Ring { place: 0, size: 1 << bytes.len().ilog2() };
     let end = ring.size as usize;
     let mut records = 0;
-    while let Next::Record(record) = cursor.next(bytes, ring, |number| (number < 4).then_some(bounds), all) {
+    let mut head = Head::default();
+    let bounds_of = |number| (number < 4).then_some(bounds);
+    while let Next::Record(record) = cursor.next(bytes, ring, bounds_of, all, &mut head) {
         let log = record.log.unwrap_or(0);
         assert!(log <= bounds.log && record.traces <= bounds.traces && record.number < 4);
         assert!(record.data() + log <= end);
         assert!(record.traces == 0 || record.trace_data() + record.traces <= end);
         let before = cursor.filled();
-        cursor.pass(&record);
+        cursor.pass(record);
         assert!(cursor.filled() < before);
         records += 1;
         assert!(records <= end / HEADER, "more records than there can be");
@@ -324,20 +333,22 @@ mod tests {
         bytes
     }
 
-    fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Next {
+    /// What is next, with what is to be told of it if it is a record.
+    fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Result<Head, Option<Nonsense>> {
         let mut memory = vec![0; 8 + 1024];
         memory[8 + at..][..bytes.len()].copy_from_slice(bytes);
         let bounds = |number| (number == 0).then_some(BOUNDS);
-        Cursor { head, tail }.next(&memory[..], RING, bounds, false)
+        match (Cursor { head, tail }).next(&memory[..], RING, bounds, false, &mut Head::default()) {
+            Next::Record(record) => Ok(*record),
+            Next::Nonsense(nonsense) => Err(Some(nonsense)),
+            Next::Nothing => Err(None),
+        }
     }
 
     #[test]
     fn what_no_handler_writes_is_nonsense() {
-        let of = |bytes: &[u8]| match next(1024, 0, 0, bytes) {
-            Next::Record(record) => Ok((record.log, record.codes, record.traces)),
-            Next::Nonsense(nonsense) => Err(Some(nonsense)),
-            Next::Nothing => Err(None),
-        };
+        let of =
+            |bytes: &[u8]| next(1024, 0, 0, bytes).map(|record| (record.log, record.codes, record.traces));
         let committed = |flags, log, traces| of(&record(state::COMMITTED, flags, log, traces));
         assert_eq!(committed(0, 10, None), Ok((Some(10), None, 0)));
         assert_eq!(committed(flag::MORE, 10, Some(3)), Ok((Some(10), Some((8, 9)), 3)));
@@ -360,18 +371,18 @@ mod tests {
         let whole = record(state::COMMITTED, 0, 16, None);
         let long = record(state::COMMITTED, flag::MORE, 16, Some(8));
         let put = |bytes: &[u8], head: usize| next(head as u64, 0, 0, bytes);
-        assert!(matches!(put(&whole, whole.len()), Next::Record(_)));
-        assert_eq!(put(&whole, whole.len() - 8), Next::Nonsense(Nonsense::Size));
-        assert!(matches!(put(&long, long.len() + 8), Next::Record(_)));
-        assert_eq!(put(&long, long.len()), Next::Nonsense(Nonsense::Size));
-        assert_eq!(put(&long, long.len() - 8), Next::Nonsense(Nonsense::Size));
-        assert_eq!(put(&whole, 1032), Next::Nonsense(Nonsense::Fill));
-        assert_eq!(next(u64::MAX, 0, 0, &whole), Next::Nonsense(Nonsense::Fill));
-        assert_eq!(next(77, 0, 0, &whole), Next::Nonsense(Nonsense::Fill));
+        assert!(put(&whole, whole.len()).is_ok());
+        assert_eq!(put(&whole, whole.len() - 8), Err(Some(Nonsense::Size)));
+        assert!(put(&long, long.len() + 8).is_ok());
+        assert_eq!(put(&long, long.len()), Err(Some(Nonsense::Size)));
+        assert_eq!(put(&long, long.len() - 8), Err(Some(Nonsense::Size)));
+        assert_eq!(put(&whole, 1032), Err(Some(Nonsense::Fill)));
+        assert_eq!(next(u64::MAX, 0, 0, &whole), Err(Some(Nonsense::Fill)));
+        assert_eq!(next(77, 0, 0, &whole), Err(Some(Nonsense::Fill)));
         // A skip that leads past the end; a header that does not end before the ring does.
-        assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Next::Nonsense(Nonsense::Fill));
+        assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Err(Some(Nonsense::Fill)));
         let committed = status(state::COMMITTED, 0, 0).to_le_bytes();
-        assert_eq!(next(1040, 1016, 1016, &committed), Next::Nonsense(Nonsense::Size));
+        assert_eq!(next(1040, 1016, 1016, &committed), Err(Some(Nonsense::Size)));
     }
 
     #[test]
@@ -383,10 +394,10 @@ mod tests {
         ];
         let memory: Vec<u8> = [&[0; 8][..], &records.concat(), &[0; 1024]].concat();
         let head = records.concat().len() as u64;
-        let (mut cursor, mut read) = (Cursor { head, tail: 0 }, Vec::new());
-        while let Next::Record(record) = cursor.next(&memory[..], RING, |_| Some(BOUNDS), false) {
+        let (mut cursor, mut read, mut head) = (Cursor { head, tail: 0 }, Vec::new(), Head::default());
+        while let Next::Record(record) = cursor.next(&memory[..], RING, |_| Some(BOUNDS), false, &mut head) {
             read.push((record.log, record.dropped));
-            cursor.pass(&record);
+            cursor.pass(record);
         }
         assert_eq!(read, [(Some(13), false), (Some(8), true), (Some(0), false)]);
         assert_eq!(cursor.filled(), 0);

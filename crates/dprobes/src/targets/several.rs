@@ -10,6 +10,7 @@ use super::Open;
 ///
 /// # Errors
 /// None has taken it: why the last has not.
+#[inline]
 pub(crate) fn record<'a>(
     targets: impl Iterator<Item = &'a mut Open>,
     program: usize,

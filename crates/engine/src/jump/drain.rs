@@ -139,8 +139,9 @@ impl Drain {
                 let reader = &mut source.readers[ring as usize];
                 reader.look(&source.rings, ring);
                 reader.provide(&source.rings, ring);
-                match reader.next(&source.rings, ring, |number| numbers.bounds(number), all || source.gone) {
-                    Next::Record(head) => {
+                let (all, mut head) = (all || source.gone, Head::default());
+                match reader.next(&source.rings, ring, |number| numbers.bounds(number), all, &mut head) {
+                    Next::Record(_) => {
                         self.busy |= reader.filled() >= BUSY;
                         self.next.push(Front { source: number, ring, head });
                     }
@@ -241,8 +242,8 @@ impl Tracer<'_> {
             self.hand_out(rings, &front.head, clock, record, &mut names);
             reader.pass(&front.head);
             handed += 1;
-            match reader.next(rings, front.ring, |number| self.numbers.bounds(number), all) {
-                Next::Record(head) => front.head = head,
+            match reader.next(rings, front.ring, |number| self.numbers.bounds(number), all, &mut front.head) {
+                Next::Record(_) => {}
                 other => {
                     if let Next::Nonsense(why) = other {
                         reader.empty();
@@ -266,6 +267,7 @@ impl Tracer<'_> {
     }
 
     /// Hands a record out, and counts it.
+    #[inline]
     fn hand_out(
         &mut self,
         rings: &Rings,
@@ -274,7 +276,7 @@ impl Tracer<'_> {
         record: &mut Record,
         names: &mut Names<'_>,
     ) {
-        let Some(&common) = self.numbers.get(head.number) else { return };
+        let Some(common) = self.numbers.get(head.number) else { return };
         // One that is forgotten has no probes any more.
         let Some(program) = self.programs.get_mut(common.program) else { return };
         let Some(probe) = program.probes.get_mut(common.probe) else { return };
@@ -283,7 +285,7 @@ impl Tracer<'_> {
             counts.dropped += u64::from(head.log.is_some());
             return;
         }
-        fill(record, head, &common, program.options.items, clock, names);
+        fill(record, head, common, program.options.items, clock, names);
         if let Some(log) = head.log {
             record.data.resize(log, 0);
             rings.shared().copy(head.data(), &mut record.data);
@@ -389,6 +391,7 @@ struct Names<'a> {
 }
 
 /// Fills a record's header, with the items that were asked for.
+#[inline]
 fn fill(
     record: &mut Record,
     head: &Head,

@@ -69,16 +69,18 @@ impl Reader {
     }
 
     /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
-    /// counts as dropped.
-    pub(crate) fn next(
+    /// counts as dropped. If it is a record, it is `head`.
+    #[inline]
+    pub(crate) fn next<'a>(
         &mut self,
         rings: &Rings,
         number: u32,
         bounds: impl Fn(u32) -> Option<Bounds>,
         all: bool,
-    ) -> Next {
+        head: &'a mut Head,
+    ) -> Next<'a> {
         let ring = Ring { place: rings.offset(number), size: rings.size() };
-        self.cursor.next(rings.shared(), ring, bounds, all)
+        self.cursor.next(rings.shared(), ring, bounds, all, head)
     }
 
     /// Nothing is next at this moment. If that is since a record waits for its instruction, and the ring has been full behind it
@@ -95,6 +97,7 @@ impl Reader {
     }
 
     /// The record that was next is done with.
+    #[inline]
     pub(crate) fn pass(&mut self, record: &Head) {
         self.full = None;
         let before = self.cursor.tail;
@@ -122,13 +125,14 @@ impl Reader {
     ) {
         let mut at = Reader { full: None, ..*self };
         at.look(rings, number);
+        let mut head = Head::default();
         // As many as there can be.
         for _ in 0..rings.size() as usize / HEADER + 1 {
-            let Next::Record(record) = at.next(rings, number, &bounds, true) else { return };
+            let Next::Record(record) = at.next(rings, number, &bounds, true, &mut head) else { return };
             if record.tid == tid {
                 rings.drop_at(record.place());
             }
-            at.pass(&record);
+            at.pass(record);
         }
     }
 }
@@ -141,6 +145,10 @@ impl Source for Shared {
     fn copy(&self, place: usize, into: &mut [u8]) -> bool {
         Shared::copy(self, place, into)
     }
+
+    fn soon(&self, place: usize) {
+        Shared::prefetch(self, place);
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +160,15 @@ mod tests {
     /// Those of site 0.
     fn bounds(number: u32) -> Option<Bounds> {
         (number == 0).then_some(Bounds { log: 64, traces: 64 })
+    }
+
+    /// The record that is next, if one is.
+    fn next(reader: &mut Reader, rings: &Rings, all: bool) -> Option<Head> {
+        match reader.next(rings, 0, bounds, all, &mut Head::default()) {
+            Next::Record(record) => Some(*record),
+            Next::Nothing => None,
+            Next::Nonsense(why) => panic!("{why}"),
+        }
     }
 
     /// Rings, and what was put into the first.
@@ -192,13 +209,10 @@ mod tests {
         ring.put_with(state::COMMITTED, flag::MORE | flag::NO_LOG, 0, 4);
         let mut reader = Reader::default();
         reader.look(&ring.0, 0);
-        let read = |reader: &mut Reader, all| match reader.next(&ring.0, 0, bounds, all) {
-            Next::Record(record) => {
-                reader.pass(&record);
-                Some((record.tid, record.dropped, record.log))
-            }
-            Next::Nothing => None,
-            Next::Nonsense(why) => panic!("{why}"),
+        let read = |reader: &mut Reader, all| {
+            let record = next(reader, &ring.0, all)?;
+            reader.pass(&record);
+            Some((record.tid, record.dropped, record.log))
         };
         assert_eq!(read(&mut reader, false), Some((1, false, Some(8))));
         assert_eq!(read(&mut reader, false), Some((2, true, Some(0))));
@@ -217,7 +231,7 @@ mod tests {
         ring.put(state::TENTATIVE, 0, 3);
         let mut reader = Reader::default();
         reader.look(&ring.0, 0);
-        assert!(matches!(reader.next(&ring.0, 0, bounds, true), Next::Record(record) if record.dropped));
+        assert!(next(&mut reader, &ring.0, true).is_some_and(|record| record.dropped));
     }
 
     #[test]
@@ -240,7 +254,7 @@ mod tests {
         reader.stands(&ring.0, 0, late);
         assert_eq!(tail(&ring), ABANDONED);
         // Its instruction is done.
-        let Next::Record(record) = reader.next(&ring.0, 0, bounds, true) else { panic!("a record") };
+        let record = next(&mut reader, &ring.0, true).expect("a record");
         reader.pass(&record);
         reader.tell(&ring.0, 0);
         assert_eq!(tail(&ring), HEADER as u64);
@@ -261,10 +275,10 @@ mod tests {
         ring.put(state::COMMITTED, 0, 2);
         reader.look(&ring.0, 0);
         for tid in [1, 2] {
-            let Next::Record(record) = reader.next(&ring.0, 0, bounds, false) else { panic!("a record") };
+            let record = next(&mut reader, &ring.0, false).expect("a record");
             assert_eq!(record.tid, tid);
             reader.pass(&record);
         }
-        assert_eq!(reader.next(&ring.0, 0, bounds, false), Next::Nothing);
+        assert!(next(&mut reader, &ring.0, false).is_none());
     }
 }
