@@ -67,12 +67,12 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     let (code, identity) = (place + SHARED, place + SHARED + code_size);
     let shared = shared_memory(SHARED).expect("memory");
     let caller = Caller::begin(thread, stop, syscall).unwrap_or_else(|(_, error)| panic!("{error}"));
-    let (caller, done) =
-        caller.share(shared.as_fd(), place, SHARED, libc::PROT_READ | libc::PROT_WRITE).expect("it lives");
+    let (caller, done) = caller.map(identity, PAGE, libc::PROT_READ | libc::PROT_WRITE).expect("it lives");
+    done.expect("there is room");
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (caller, done) = caller.share(shared.as_fd(), place, SHARED, protection, identity).expect("it lives");
     done.expect("there is room");
     let (caller, done) = caller.map(code, code_size, libc::PROT_READ | libc::PROT_EXEC).expect("it lives");
-    done.expect("there is room");
-    let (caller, done) = caller.map(identity, PAGE, libc::PROT_READ | libc::PROT_WRITE).expect("it lives");
     done.expect("there is room");
     let (mut thread, _) = caller.end().expect("it lives");
     let mut bytes = image().at(code, Settings { identity: identity as u32, yields: true, reader: 0 });

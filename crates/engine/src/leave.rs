@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use process::{Status, Stop, Stopped};
+use process::{Caller, Status, Stop, Stopped};
 
 use crate::change::Fixed;
 use crate::jump::Patience;
@@ -111,8 +111,7 @@ impl Tracer<'_> {
     fn unprobed(&self) -> HashSet<i32> {
         let followed = self.threads.values().filter(|tracked| !tracked.exiting);
         let followed = followed.map(|tracked| (tracked.identity.pid, tracked.space));
-        let announced = self.announced.iter();
-        let announced = announced.filter_map(|(&tid, &space)| Some((Status::read(tid).ok()?.tgid, space)));
+        let announced = self.announced.values().map(|announced| (announced.pid, announced.space));
         let processes: Vec<(i32, Option<u32>)> = followed.chain(announced).collect();
         let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
         let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
@@ -358,8 +357,9 @@ impl Tracer<'_> {
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let spans = mapping::spans(mapped, &mappings);
         // What cannot be unmapped stays, and does nothing.
-        thread = mapping::unmap(thread, Stop::Interrupt, entrance, &spans)?.0;
-        thread = self.unguard(number, thread, Stop::Interrupt)?.0;
+        let caller = Caller::unfiltered(thread, Stop::Interrupt, entrance);
+        let (stopped, stop) = mapping::unmap(caller, &spans)?.0.end()?;
+        thread = self.unguard(number, stopped, stop)?.0;
         if suspended {
             thread.restore_seccomp()?;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use process::{Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
+use process::{Caller, Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
 
 use crate::slots::{self, Growth};
 use crate::space::Space;
@@ -55,12 +55,11 @@ impl Tracer<'_> {
         let places = slots::gaps(&taken, wanted.size, wanted.near, &wanted.reach);
         let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
         let size = wanted.size;
-        let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
-            let mut stop = Stop::Interrupt;
+        let done = self.with_calls(number, thread, stop, &mappings, |mut caller| {
             for gap in places.into_iter().take(TRIES) {
-                let (stopped, now, result) =
-                    thread.call(syscall, libc::SYS_mmap, [gap.start, size, CODE, PRIVATE, !0, 0])?;
-                (thread, stop) = (stopped, now);
+                let (next, result) =
+                    caller.call("mmap", libc::SYS_mmap, [gap.start, size, CODE, PRIVATE, !0, 0])?;
+                caller = next;
                 match result {
                     Ok(base) if base == gap.start => {
                         outcome = Ok(base);
@@ -68,12 +67,12 @@ impl Tracer<'_> {
                     }
                     Ok(elsewhere) => {
                         // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                        (thread, stop, _) = unmap(thread, stop, syscall, &[(elsewhere, size)])?;
+                        (caller, _) = unmap(caller, &[(elsewhere, size)])?;
                     }
-                    Err(cause) => outcome = Err(format!("mapping memory for the probes: {cause}")),
+                    Err(error) => outcome = Err(no_memory(&error)),
                 }
             }
-            Ok((thread, stop))
+            Ok(caller)
         });
         let (thread, stop, allowed) = done?;
         if outcome.is_ok()
@@ -100,13 +99,12 @@ impl Tracer<'_> {
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
         let mut failed = None;
-        let done = self.with_calls(number, thread, stop, &mappings, |mut thread, syscall| {
-            let mut stop = Stop::Interrupt;
+        let done = self.with_calls(number, thread, stop, &mappings, |mut caller| {
             let mut mapped = Vec::with_capacity(pieces.len());
             for &(start, size) in pieces {
                 let arguments = [start, size, CODE, PRIVATE, !0, 0];
-                let (stopped, now, result) = thread.call(syscall, libc::SYS_mmap, arguments)?;
-                (thread, stop) = (stopped, now);
+                let (next, result) = caller.call("mmap", libc::SYS_mmap, arguments)?;
+                caller = next;
                 match result {
                     Ok(base) => {
                         mapped.push((base, size));
@@ -116,12 +114,12 @@ impl Tracer<'_> {
                         // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
                         failed = Some("a place for the probes' memory was taken meanwhile".to_owned());
                     }
-                    Err(cause) => failed = Some(format!("mapping memory for the probes: {cause}")),
+                    Err(error) => failed = Some(no_memory(&error)),
                 }
-                (thread, stop, _) = unmap(thread, stop, syscall, &mapped)?;
+                (caller, _) = unmap(caller, &mapped)?;
                 break;
             }
-            Ok((thread, stop))
+            Ok(caller)
         });
         let (thread, stop, allowed) = done?;
         Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
@@ -139,24 +137,23 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(Vec::new())));
         }
         let mut left = Ok(Vec::new());
-        let done = self.with_calls(number, thread, stop, &[], |thread, syscall| {
-            let (thread, stop, done) = unmap(thread, Stop::Interrupt, syscall, pieces)?;
-            left = done;
-            Ok((thread, stop))
+        let done = self.with_calls(number, thread, stop, &[], |caller| {
+            let (caller, not_unmapped) = unmap(caller, pieces)?;
+            left = Ok(not_unmapped);
+            Ok(caller)
         });
         let (thread, stop, allowed) = done?;
         Ok((thread, stop, allowed.and(left)))
     }
 
-    /// Lets a thread make system calls by its own means, also from a sandbox if that can be. `calls` gets the address of an
-    /// instruction that enters the kernel.
+    /// Lets a thread make system calls by its own means, also from a sandbox if that can be.
     pub(crate) fn with_calls(
         &mut self,
         number: u32,
         mut thread: Stopped,
         stop: Stop,
         mappings: &[Mapping],
-        calls: impl FnOnce(Stopped, Entrance) -> Result<(Stopped, Stop), ProcessError>,
+        calls: impl FnOnce(Caller) -> Result<Caller, ProcessError>,
     ) -> Called<()> {
         let syscall = match self.find_syscall(number, &thread, mappings)? {
             Ok(syscall) => syscall,
@@ -166,9 +163,9 @@ impl Tracer<'_> {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let (thread, _) = self.guard(number, thread, stop, syscall)?;
+        let (thread, stop) = self.guard(number, thread, stop, syscall)?;
         let entrance = self.spaces.get(&number).and_then(Space::entrance).unwrap_or(syscall);
-        let (mut thread, stop) = calls(thread, entrance)?;
+        let (mut thread, stop) = calls(Caller::unfiltered(thread, stop, entrance))?.end()?;
         if suspended {
             thread.restore_seccomp()?;
         }
@@ -197,20 +194,26 @@ impl Tracer<'_> {
 
 /// Unmaps pieces of memory by calls of a thread: those that could not be.
 pub(crate) fn unmap(
-    mut thread: Stopped,
-    mut stop: Stop,
-    syscall: Entrance,
+    mut caller: Caller,
     pieces: &[(u64, u64)],
-) -> Called<Vec<(u64, u64)>> {
+) -> Result<(Caller, Vec<(u64, u64)>), ProcessError> {
     let mut left = Vec::new();
     for &(start, size) in pieces {
-        let (stopped, now, result) = thread.call(syscall, libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
-        (thread, stop) = (stopped, now);
+        let (next, result) = caller.unmap(start, size)?;
+        caller = next;
         if result.is_err() {
             left.push((start, size));
         }
     }
-    Ok((thread, stop, Ok(left)))
+    Ok((caller, left))
+}
+
+/// Why memory could not be mapped.
+fn no_memory(error: &ProcessError) -> String {
+    match error {
+        ProcessError::Remote { cause, .. } => format!("mapping memory for the probes: {cause}"),
+        _ => format!("mapping memory for the probes: {error}"),
+    }
 }
 
 /// What covers these pieces of memory, and nothing else that is mapped: pieces are put together where nothing is between them.

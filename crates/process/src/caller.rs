@@ -4,6 +4,7 @@
 //!     Caller::begin --call--> Caller --call--> ... --end--> Stopped, Stop
 //! ```
 //!
+//! Between two calls the thread stays in the kernel's hands, so that each costs two stops; the first sets out, and the end puts it back.
 //! Each step either leaves the thread ready for the next one, whatever the system call's own result, or fails because the
 //! thread has been killed; then nothing is left to put back.
 
@@ -11,6 +12,7 @@ use std::io;
 
 use libc::{c_int, c_long};
 
+use crate::remote::Away;
 use crate::{Entrance, Error, Status, Stop, Stopped, memory};
 
 /// A stopped thread of a 64-bit process, with a place to enter the kernel.
@@ -21,6 +23,8 @@ pub struct Caller {
     syscall: Entrance,
     /// Whether the thread's seccomp filters are suspended for it.
     suspended: bool,
+    /// Where it was, once it has made a call.
+    away: Option<Away>,
 }
 
 /// A caller that can go on, and what came of its step.
@@ -49,7 +53,12 @@ impl Caller {
             let reason = "it is in a seccomp sandbox, in which no memory can be mapped for the probes without CAP_SYS_ADMIN";
             return Err((thread, unsuitable(reason)));
         }
-        Ok(Caller { thread, stop, syscall, suspended })
+        Ok(Caller { suspended, ..Caller::unfiltered(thread, stop, syscall) })
+    }
+
+    /// The same of a thread of any kind of code that no filter keeps from making the calls.
+    pub fn unfiltered(thread: Stopped, stop: Stop, syscall: Entrance) -> Caller {
+        Caller { thread, stop, syscall, suspended: false, away: None }
     }
 
     /// Gives the thread back, and why it is stopped now.
@@ -57,6 +66,9 @@ impl Caller {
     /// # Errors
     /// The thread has been killed.
     pub fn end(mut self) -> Result<(Stopped, Stop), Error> {
+        if let Some(away) = self.away {
+            (self.thread, self.stop) = away.come_back(self.thread, &mut || ())?;
+        }
         if self.suspended {
             self.thread.restore_seccomp()?;
         }
@@ -73,11 +85,15 @@ impl Caller {
     /// # Errors
     /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`], under `name`).
     pub fn call(self, name: &'static str, number: c_long, arguments: [u64; 6]) -> Result<Step<u64>, Error> {
-        let Caller { thread, syscall, suspended, .. } = self;
+        let Caller { thread, stop, syscall, suspended, away } = self;
         let pid = thread.tid();
-        let (thread, stop, result) = thread.call(syscall, number, arguments)?;
+        let (thread, mut away) = match away {
+            Some(away) => (thread, away),
+            None => thread.set_out(syscall, &mut || ())?,
+        };
+        let (thread, result) = away.call(thread, number, arguments, &mut || ())?;
         let result = result.map_err(|cause| Error::Remote { call: name, pid, cause });
-        Ok((Caller { thread, stop, syscall, suspended }, result))
+        Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, result))
     }
 
     /// Maps private anonymous memory at exactly `place`, where nothing is mapped. `size` is in bytes, `protection` as of

@@ -1,6 +1,6 @@
 //! How a thread can tell who it is and where it runs, without a system call: what its libc and the kernel keep for it.
 
-use crate::{Stopped, memory, ptrace};
+use crate::{Stopped, memory};
 
 /// A thread's registration for restartable sequences (rseq(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,6 @@ pub struct RseqRegistration {
 const KNOWN: [u64; 2] = [0x2d0, 0x30];
 /// Bytes behind the thread pointer that are looked at, where no library is known to keep it.
 const SEARCHED: usize = 0x1000;
-
-impl Stopped {
-    /// The thread's registration for restartable sequences, or `None` where it has none or the kernel is older than 5.13.
-    pub fn rseq_registration(&self) -> Option<RseqRegistration> {
-        ptrace::rseq_registration(self.tid())
-    }
-}
 
 /// Where threads of one process keep their own ids, as 4 bytes at an offset from the thread pointer (the base of fs):
 /// the place in which each of them has its own. `None`: no place is known to be that. The ids are those that the threads see
@@ -44,7 +37,7 @@ pub fn thread_id_offset(threads: &[&Stopped]) -> Option<u64> {
     let mut candidates: Option<Vec<u64>> = None;
     for thread in threads {
         let pointer = pointer(thread)?;
-        let id = own_id(thread.tid())?;
+        let id = thread.inner_id()?;
         let mut bytes = [0; SEARCHED];
         let read = match memory::read(thread.tid(), pointer, &mut bytes) {
             Ok(()) => SEARCHED,
@@ -69,20 +62,11 @@ pub fn keeps_its_id(thread: &Stopped, offset: u64) -> bool {
     let mut bytes = [0; 4];
     let Some(address) = pointer(thread).and_then(|pointer| pointer.checked_add(offset)) else { return false };
     memory::read(thread.tid(), address, &mut bytes).is_ok()
-        && own_id(thread.tid()) == Some(u32::from_le_bytes(bytes))
+        && thread.inner_id() == Some(u32::from_le_bytes(bytes))
 }
 
 /// A thread's thread pointer, if it has one.
 fn pointer(thread: &Stopped) -> Option<u64> {
     let registers = thread.registers().ok()?;
     Some(registers.fs_base()).filter(|&base| base != 0 && !registers.is_32_bit())
-}
-
-/// A thread's id as it sees it itself.
-fn own_id(tid: i32) -> Option<u32> {
-    let text = crate::procfs::read_piece(&format!("/proc/{tid}/status")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    // In each namespace from ours to its own.
-    let line = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
 }

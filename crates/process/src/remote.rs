@@ -181,7 +181,7 @@ fn free_code(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
 
 impl Stopped {
     /// Makes one system call inside the process with this thread, by an entrance to the kernel ([`find_syscall`]). Gives the
-    /// settled thread back, with why it is stopped now, and the call's result.
+    /// settled thread back, with why it is stopped now, and the call's result. For several calls there is [`crate::Caller`].
     ///
     /// `number` is x86-64's. A thread that runs 32-bit code makes i386's call of the same meaning; there is one for
     /// mmap (of anonymous memory), munmap and mprotect.
@@ -194,33 +194,78 @@ impl Stopped {
         number: c_long,
         arguments: [u64; 6],
     ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
-        self.call_through(entrance, number, arguments, &mut || ())
+        let (thread, mut away) = self.set_out(entrance, &mut || ())?;
+        let (thread, result) = away.call(thread, number, arguments, &mut || ())?;
+        let (thread, stop) = away.come_back(thread, &mut || ())?;
+        Ok((thread, stop, result))
     }
 
-    /// The same; `step` is called after each change of the thread's state.
-    fn call_through(
+    /// Prepares the thread for calls, which begin where it is settled.
+    pub(crate) fn set_out(
         self,
         entrance: Entrance,
-        number: c_long,
-        arguments: [u64; 6],
         step: &mut dyn FnMut(),
-    ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
-        let (mut thread, _) = self.settle()?;
+    ) -> Result<(Stopped, Away), Error> {
+        let (thread, _) = self.settle()?;
         let saved = thread.registers()?;
         let mask = ptrace::signal_mask(thread.tid())?;
         let way_back = WayBack::prepare(&thread, entrance.refuge, &saved, mask);
         step();
-        let mut registers = saved;
-        registers.set_rip(way_back.as_ref().map_or(entrance.instruction, |way| way.stub));
-        registers.set_rsp(way_back.as_ref().map_or(saved.rsp(), |way| way.rsp));
+        let away =
+            Away { instruction: entrance.instruction, saved, mask, way_back, begun: false, held_stop: false };
+        Ok((thread, away))
+    }
+}
+
+/// A thread that makes calls for the tracer, one or more, before it is put back.
+///
+/// ```text
+///     settled --registers, all signals blocked--> at the call's entry --> at its exit --registers--> at the next one's entry --> ...
+///             <------------ the mask, the registers, settled again ------------------
+/// ```
+///
+/// Between two calls it stays where the first one has left the kernel, on its way back: if the tracer dies there, it goes on from there.
+pub(crate) struct Away {
+    instruction: u64,
+    saved: Registers,
+    mask: u64,
+    way_back: Option<WayBack>,
+    /// Whether it has left the place where it was settled.
+    begun: bool,
+    /// Whether a SIGSTOP came, which is to be sent again.
+    held_stop: bool,
+}
+
+impl std::fmt::Debug for Away {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Away").field("rip", &self.saved.rip()).finish_non_exhaustive()
+    }
+}
+
+impl Away {
+    /// Makes one system call; `step` is called after each change of the thread's state.
+    ///
+    /// # Errors
+    /// The thread has been killed. An error of the call itself is in the result.
+    pub(crate) fn call(
+        &mut self,
+        mut thread: Stopped,
+        number: c_long,
+        arguments: [u64; 6],
+        step: &mut dyn FnMut(),
+    ) -> Result<(Stopped, io::Result<u64>), Error> {
+        let mut registers = self.saved;
+        registers.set_rip(self.way_back.as_ref().map_or(self.instruction, |way| way.stub));
+        registers.set_rsp(self.way_back.as_ref().map_or(self.saved.rsp(), |way| way.rsp));
         registers.set_orig_rax(!0);
         prepare(&mut registers, number, arguments);
         // In this order: as long as signals are blocked that the thread does not block, it is on its way back.
         thread.set_registers(&registers)?;
         step();
-        ptrace::set_signal_mask(thread.tid(), !0)?;
-        step();
-        let mut held_stop = false;
+        if !std::mem::replace(&mut self.begun, true) {
+            ptrace::set_signal_mask(thread.tid(), !0)?;
+            step();
+        }
         let mut faulted = false;
         let mut system_call_stops = 0;
         while system_call_stops < 2 && !faulted {
@@ -230,32 +275,45 @@ impl Stopped {
             step();
             match stop {
                 Stop::SystemCall => system_call_stops += 1,
-                // The one signal that cannot be blocked and does not kill: it is sent again below.
-                Stop::Signal(libc::SIGSTOP) => held_stop = true,
+                // The one signal that cannot be blocked and does not kill: it is sent again in the end.
+                Stop::Signal(libc::SIGSTOP) => self.held_stop = true,
                 // It is blocked, so it is a fault: the process has changed or unmapped what the thread was to execute.
-                Stop::Signal(libc::SIGSEGV) if way_back.is_some() => faulted = true,
+                Stop::Signal(libc::SIGSEGV) if self.way_back.is_some() => faulted = true,
                 _ => {}
             }
         }
         let value = if faulted { -i64::from(libc::EFAULT) } else { result(&thread.registers()?) };
-        ptrace::set_signal_mask(thread.tid(), mask)?;
-        step();
-        thread.set_registers(&saved)?;
-        step();
-        if let Some(way_back) = way_back {
-            way_back.end();
-        }
-        if held_stop {
-            // SAFETY: a plain system call without pointers.
-            unsafe { libc::syscall(libc::SYS_tkill, thread.tid(), libc::SIGSTOP) };
-        }
-        let (thread, stop) = thread.settle()?;
         let result = if (-4095..0).contains(&value) {
             Err(io::Error::from_raw_os_error(-value as i32))
         } else {
             Ok(value as u64)
         };
-        Ok((thread, stop, result))
+        Ok((thread, result))
+    }
+
+    /// Puts the thread back: settled, with why it is stopped now.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub(crate) fn come_back(
+        self,
+        mut thread: Stopped,
+        step: &mut dyn FnMut(),
+    ) -> Result<(Stopped, Stop), Error> {
+        if self.begun {
+            ptrace::set_signal_mask(thread.tid(), self.mask)?;
+            step();
+            thread.set_registers(&self.saved)?;
+            step();
+        }
+        if let Some(way_back) = self.way_back {
+            way_back.end();
+        }
+        if self.held_stop {
+            // SAFETY: a plain system call without pointers.
+            unsafe { libc::syscall(libc::SYS_tkill, thread.tid(), libc::SIGSTOP) };
+        }
+        thread.settle()
     }
 }
 

@@ -88,11 +88,14 @@ mod scratch {
     pub(super) const CONTROL: u64 = 192;
     /// Bytes of that, padded.
     pub(super) const CONTROL_LENGTH: u64 = 24;
+    /// Bytes of it all.
+    pub(super) const BYTES: usize = 256;
 }
 
 impl Caller {
     /// Maps memory of the tracer's ([`shared_memory`]) into the process, shared, at exactly `place`, where nothing is mapped:
-    /// `size` bytes from its start, for `protection` (as of mmap(2)).
+    /// `size` bytes from its start, for `protection` (as of mmap(2)). `scratch` is the address of 256 bytes of zeros that the process may
+    /// write and that nobody uses; they are zeros afterwards.
     ///
     /// # Errors
     /// The thread has been killed; or, in the result, the process has no descriptors left or may not make one of the calls, or
@@ -103,18 +106,23 @@ impl Caller {
         place: u64,
         size: u64,
         protection: c_int,
+        scratch: u64,
     ) -> Result<Step<()>, Error> {
-        // Not to be counted as data of the process; only the first page is used, as scratch memory.
-        let (caller, reserved) = self.map(place, size, libc::PROT_NONE)?;
-        if reserved.is_err() {
-            return Ok((caller, reserved));
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
+        let (caller, shared) = self.share_by(memory, (place, size), protection, flags, scratch)?;
+        // It fails only if the process is gone.
+        let _ = caller.write(scratch, &[0; scratch::BYTES]);
+        match shared {
+            Ok(got) if got == place => Ok((caller, Ok(()))),
+            Ok(elsewhere) => {
+                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                let (caller, _) = caller.unmap(elsewhere, size)?;
+                let cause = io::Error::from_raw_os_error(libc::EEXIST);
+                let error = Error::Remote { call: "mmap", pid: caller.thread().tid(), cause };
+                Ok((caller, Err(error)))
+            }
+            Err(error) => Ok((caller, Err(error))),
         }
-        let (caller, shared) = caller.share_over(memory, place, size, protection)?;
-        if shared.is_ok() {
-            return Ok((caller, shared));
-        }
-        let (caller, _) = caller.unmap(place, size)?;
-        Ok((caller, shared))
     }
 
     /// Puts shared memory in the place of other memory of the same size, at once for all threads: each finds the one or the other there.
@@ -166,38 +174,51 @@ impl Caller {
         if opened.is_err() {
             return Ok((caller, opened));
         }
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let (caller, shared) = caller.share_by(memory, (place, size), protection, flags, place)?;
+        Ok((caller, shared.map(drop)))
+    }
+
+    /// Maps the memory as mmap(2) is told, with the calls' structures at `scratch`: where it is then.
+    fn share_by(
+        self,
+        memory: BorrowedFd<'_>,
+        (place, size): (u64, u64),
+        protection: c_int,
+        flags: c_int,
+        scratch: u64,
+    ) -> Result<Step<u64>, Error> {
         let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
-        let arguments = [libc::AF_UNIX as u64, kind, 0, place + scratch::ENDS, 0, 0];
-        let (mut caller, made) = caller.call("socketpair", libc::SYS_socketpair, arguments)?;
+        let arguments = [libc::AF_UNIX as u64, kind, 0, scratch + scratch::ENDS, 0, 0];
+        let (mut caller, made) = self.call("socketpair", libc::SYS_socketpair, arguments)?;
         if let Err(error) = made {
             return Ok((caller, Err(error)));
         }
-        let ends = match caller.read::<8>(place + scratch::ENDS) {
+        let mut opened = match caller.read::<8>(scratch + scratch::ENDS) {
             Ok([a, b, c, d, e, f, g, h]) => {
-                [i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
+                vec![i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
             }
             Err(error) => return Ok((caller, Err(error))),
         };
-        let sent = caller.send(memory, ends[0], place);
-        let mut result = sent;
-        if result.is_ok() {
-            let (next, received) = caller.receive(ends[1], place)?;
-            caller = next;
-            result = match received {
-                Ok(received) => {
-                    let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
-                    let arguments = [place, size, protection as u64, flags, received as u64, 0];
-                    let (next, mapped) = caller.call("mmap", libc::SYS_mmap, arguments)?;
-                    caller = next.close(received)?;
-                    mapped.map(drop)
-                }
-                Err(error) => Err(error),
-            };
-        }
-        for end in ends {
-            caller = caller.close(end)?;
-        }
-        Ok((caller, result))
+        let received = match caller.send(memory, opened[0], scratch) {
+            Ok(()) => {
+                let (next, received) = caller.receive(opened[1], scratch)?;
+                caller = next;
+                received
+            }
+            Err(error) => Err(error),
+        };
+        let result = match received {
+            Ok(received) => {
+                opened.push(received);
+                let arguments = [place, size, protection as u64, flags as u64, received as u64, 0];
+                let (next, mapped) = caller.call("mmap", libc::SYS_mmap, arguments)?;
+                caller = next;
+                mapped
+            }
+            Err(error) => Err(error),
+        };
+        Ok((caller.close_all(opened)?, result))
     }
 
     /// Sends a descriptor through one end of the process's socket pair, and prepares the other end's call.
@@ -238,6 +259,26 @@ impl Caller {
     /// Closes a descriptor of the process.
     pub(crate) fn close(self, descriptor: c_int) -> Result<Caller, Error> {
         let (caller, _) = self.call("close", libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0])?;
+        Ok(caller)
+    }
+
+    /// Closes descriptors of the process; those that follow one another by one call, where the kernel knows it (since Linux 5.9).
+    fn close_all(self, mut descriptors: Vec<c_int>) -> Result<Caller, Error> {
+        descriptors.sort_unstable();
+        let mut caller = self;
+        if let [first, .., last] = descriptors[..]
+            && descriptors.windows(2).all(|pair| pair[0] + 1 == pair[1])
+        {
+            let arguments = [first as u64, last as u64, 0, 0, 0, 0];
+            let (next, closed) = caller.call("close_range", libc::SYS_close_range, arguments)?;
+            caller = next;
+            if closed.is_ok() {
+                return Ok(caller);
+            }
+        }
+        for descriptor in descriptors {
+            caller = caller.close(descriptor)?;
+        }
         Ok(caller)
     }
 

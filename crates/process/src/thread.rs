@@ -4,13 +4,14 @@
 //! consumes it. [`wait`] turns what the kernel reports into a [`Stopped`] thread and the reason of its stop, or
 //! into the news that the thread has ended.
 
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
 use libc::{c_int, pid_t, siginfo_t};
 
 use crate::ptrace::{self, SYSCALL_STOP};
-use crate::{Error, FloatRegisters, Registers, Status};
+use crate::{Error, FloatRegisters, Registers, RseqRegistration, Status};
 
 /// What is reported of every traced thread: its children, its exec, its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
@@ -30,9 +31,21 @@ pub struct Running {
 }
 
 /// A traced thread that is stopped.
-#[derive(Debug)]
+///
+/// Its registers are asked for once in a stop: nobody but this tracer changes them.
 pub struct Stopped {
     pub(crate) tid: pid_t,
+    registers: Cell<Option<Box<Registers>>>,
+    rseq: Cell<Option<Option<RseqRegistration>>>,
+    inner_id: Cell<Option<u32>>,
+    /// Where [`Stopped::settle`] would move it, if it is there already.
+    settled: Option<Stop>,
+}
+
+impl std::fmt::Debug for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stopped").field("tid", &self.tid).finish_non_exhaustive()
+    }
 }
 
 /// Why a thread stopped.
@@ -124,9 +137,33 @@ impl Running {
 }
 
 impl Stopped {
+    /// A thread that has just stopped.
+    pub(crate) fn new(tid: pid_t) -> Stopped {
+        Stopped {
+            tid,
+            registers: Cell::new(None),
+            rseq: Cell::new(None),
+            inner_id: Cell::new(None),
+            settled: None,
+        }
+    }
+
     /// The thread's id.
     pub fn tid(&self) -> pid_t {
         self.tid
+    }
+
+    /// Its id as it sees it itself, in its own namespace; none if it is gone.
+    pub fn inner_id(&self) -> Option<u32> {
+        if self.inner_id.get().is_none() {
+            self.note_inner_id(Status::read(self.tid).ok()?.inner_id);
+        }
+        self.inner_id.get()
+    }
+
+    /// Its id as it sees it itself is known already ([`Status::inner_id`]).
+    pub fn note_inner_id(&self, id: i32) {
+        self.inner_id.set(u32::try_from(id).ok());
     }
 
     /// Its registers.
@@ -134,7 +171,20 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed.
     pub fn registers(&self) -> Result<Registers, Error> {
-        ptrace::registers(self.tid)
+        let known = match self.registers.take() {
+            Some(known) => known,
+            None => Box::new(ptrace::registers(self.tid)?),
+        };
+        let registers = *known;
+        self.registers.set(Some(known));
+        Ok(registers)
+    }
+
+    /// The thread's registration for restartable sequences, or `None` where it has none or the kernel is older than 5.13.
+    pub fn rseq_registration(&self) -> Option<RseqRegistration> {
+        let known = self.rseq.get().unwrap_or_else(|| ptrace::rseq_registration(self.tid));
+        self.rseq.set(Some(known));
+        known
     }
 
     /// Its floating-point and SSE registers.
@@ -162,6 +212,8 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed, or a segment register's value is not valid.
     pub fn set_registers(&mut self, registers: &Registers) -> Result<(), Error> {
+        // The kernel does not take all as it is given: what it has is asked for again.
+        self.registers.set(None);
         ptrace::set_registers(self.tid, registers)
     }
 
@@ -223,7 +275,7 @@ impl Stopped {
 
     /// The address of its rseq area, which holds the number of the processor it ran on last.
     pub fn rseq_area(&self) -> Option<u64> {
-        ptrace::rseq_registration(self.tid).map(|registration| registration.address)
+        self.rseq_registration().map(|registration| registration.address)
     }
 
     /// Suspends the seccomp filters of the thread while it is traced.
@@ -270,12 +322,16 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
     pub fn settle(self) -> Result<(Stopped, Stop), Error> {
+        if let Some(stop) = self.settled {
+            return Ok((self, stop));
+        }
         loop {
             // Again after every other stop, which uses it up.
             ptrace::interrupt(self.tid)?;
             ptrace::resume(self.tid, 0)?;
-            let (stopped, stop) = self.next_stop()?;
+            let (mut stopped, stop) = self.next_stop()?;
             if let Stop::Interrupt | Stop::Group(_) = stop {
+                stopped.settled = Some(stop);
                 return Ok((stopped, stop));
             }
         }
@@ -440,9 +496,12 @@ fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
         _ => Ok(Stop::Other),
     };
     match stop {
-        Ok(stop) => Ok(Event::Stopped(Stopped { tid }, stop)),
+        Ok(stop) => {
+            let settled = matches!(stop, Stop::Interrupt).then_some(stop);
+            Ok(Event::Stopped(Stopped { settled, ..Stopped::new(tid) }, stop))
+        }
         // Killed between the report and the question: its end is reported next.
-        Err(error) if error.is_gone() => Ok(Event::Stopped(Stopped { tid }, Stop::Other)),
+        Err(error) if error.is_gone() => Ok(Event::Stopped(Stopped::new(tid), Stop::Other)),
         Err(error) => Err(error),
     }
 }

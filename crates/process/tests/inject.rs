@@ -303,11 +303,11 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
         let before = thread.registers().expect("its registers").words();
         let began = Instant::now();
         let caller = begin(thread, stop, syscall);
-        let (caller, shared) = caller.share(memory.as_fd(), place, SIZE, READ_WRITE).expect("it lives");
+        let (caller, shared) = share(caller, &memory, place);
         println!("{kind}: shared in {:?}", began.elapsed());
         shared.unwrap_or_else(|error| panic!("{kind}: {error}"));
         // Once more where something is now: refused, and nothing is lost.
-        let (caller, again) = caller.share(memory.as_fd(), place, SIZE, READ_WRITE).expect("it lives");
+        let (caller, again) = share(caller, &memory, place);
         assert!(matches!(again, Err(Error::Remote { call: "mmap", .. })), "{kind}: {again:?}");
         let (thread, _) = caller.end().expect("it lives");
         assert_eq!(thread.registers().expect("its registers").words(), before, "{kind}");
@@ -352,7 +352,7 @@ fn a_process_without_descriptors_left_is_as_it_was() {
             let memory = shared_memory(SIZE).expect("memory");
             let (thread, stop) = target.stop(target.pid);
             let caller = begin(thread, stop, syscall);
-            let (caller, shared) = caller.share(memory.as_fd(), place, SIZE, READ_WRITE).expect("it lives");
+            let (caller, shared) = share(caller, &memory, place);
             let Err(Error::Remote { call, .. }) = shared else { panic!("{kind}, {more} more: {shared:?}") };
             assert_eq!(call, if more < 2 { "socketpair" } else { "recvmsg" }, "{kind}");
             let (thread, _) = caller.end().expect("it lives");
@@ -361,6 +361,21 @@ fn a_process_without_descriptors_left_is_as_it_was() {
             target.quit();
         }
     }
+}
+
+/// Maps shared memory, with scratch memory that is there only meanwhile.
+fn share(caller: Caller, memory: &OwnedFd, place: u64) -> (Caller, Result<(), Error>) {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let arguments = [0, 4096, READ_WRITE as u64, flags, !0, 0];
+    let (caller, scratch) = caller.call("mmap", libc::SYS_mmap, arguments).expect("it lives");
+    let scratch = scratch.expect("there is memory");
+    let (caller, shared) = caller.share(memory.as_fd(), place, SIZE, READ_WRITE, scratch).expect("it lives");
+    let mut bytes = [1; 4096];
+    read(caller.thread().tid(), scratch, &mut bytes).expect("it is mapped");
+    assert_eq!(bytes, [0; 4096]);
+    let (caller, unmapped) = caller.unmap(scratch, 4096).expect("it lives");
+    unmapped.expect("it was mapped");
+    (caller, shared)
 }
 
 #[test]
@@ -376,8 +391,7 @@ fn a_child_finds_what_is_private_wiped_and_what_is_shared_as_it_is() {
         mapped.expect("there is room");
         let (caller, marked) = caller.wipe_on_fork(place, 4096).expect("it lives");
         marked.expect("the kernel knows it");
-        let (caller, shared) =
-            caller.share(memory.as_fd(), place + SIZE, SIZE, READ_WRITE).expect("it lives");
+        let (caller, shared) = share(caller, &memory, place + SIZE);
         shared.expect("there is room");
         let (thread, _) = caller.end().expect("it lives");
         write(target.pid, place, &[9; 8]).expect("it may write");
@@ -473,7 +487,7 @@ fn a_filtered_process_is_refused_before_it_is_touched() {
     // Where the test may suspend filters, that works; then it gives the leave up.
     let thread = match Caller::begin(thread, stop, syscall) {
         Ok(caller) => {
-            let (caller, shared) = caller.share(memory.as_fd(), place, SIZE, READ_WRITE).expect("it lives");
+            let (caller, shared) = share(caller, &memory, place);
             shared.expect("the filters are suspended");
             let (caller, unmapped) = caller.unmap(place, SIZE).expect("it lives");
             unmapped.expect("it was mapped");

@@ -24,9 +24,10 @@ mod table;
 
 use std::io;
 
-use process::{Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
+use process::{Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
 
+use crate::mapping::unmap;
 use crate::signal::SIGTRAP_BIT;
 use crate::site::{INT3, Site};
 use crate::tracer::Tracer;
@@ -233,41 +234,38 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         let tid = thread.tid();
-        let (thread, stop, base) =
-            thread.call(entrance, libc::SYS_mmap, [0, SIZE, READ_WRITE, PRIVATE, !0, 0])?;
-        let Ok(base) = base else { return Ok((thread, stop)) };
-        let execute = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let (mut thread, mut stop, protected) =
-            thread.call(entrance, libc::SYS_mprotect, [base, CODE, execute, 0, 0, 0])?;
+        let caller = Caller::unfiltered(thread, stop, entrance);
+        let (caller, base) = caller.call("mmap", libc::SYS_mmap, [0, SIZE, READ_WRITE, PRIVATE, !0, 0])?;
+        let Ok(base) = base else { return caller.end() };
+        let (caller, protected) = caller.protect(base, CODE, libc::PROT_READ | libc::PROT_EXEC)?;
         let table = Table::new(base + TABLE, FIRST_TABLE);
         let mut guard = Guard { base, table, former: Vec::new(), handles: false, masks: Masks::default() };
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        let Some(space) = self.spaces.get_mut(&number) else { return caller.end() };
         if protected.is_err() || guard.write(&space.code.memory).is_err() {
-            let (thread, stop, _) = thread.call(entrance, libc::SYS_munmap, [base, SIZE, 0, 0, 0, 0])?;
-            return Ok((thread, stop));
+            return caller.unmap(base, SIZE)?.0.end();
         }
-        let status = Status::read(tid)?;
-        let entrance = Entrance { refuge: Some(guard.refuge()), ..entrance };
+        let mut caller = caller;
+        let Ok(status) = Status::read(tid) else { return caller.unmap(base, SIZE)?.0.end() };
         let mut is_free = (status.caught | status.ignored) & SIGTRAP_BIT == 0;
         if status.caught & SIGTRAP_BIT != 0 {
             let asked = base + WORDS + Words::ASKED;
             let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
-            let (stopped, now, known) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
-            (thread, stop) = (stopped, now);
+            let (next, known) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
+            caller = next;
             let space = self.spaces.get(&number);
             is_free = known.is_ok() && space.is_some_and(|space| is_abandoned(asked, &space.code.memory));
         }
         if is_free {
             let action = [libc::SIGTRAP as u64, base + WORDS + Words::ACTION, 0, SET, 0, 0];
-            let (stopped, now, set) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
-            (thread, stop) = (stopped, now);
+            let (next, set) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
+            caller = next;
             guard.handles = set.is_ok();
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             space.mappings += 2;
             space.guard = Some(guard);
         }
-        Ok((thread, stop))
+        caller.end()
     }
 
     /// The handler is the kernel's default again if the thread, which has just come to a trap, blocked SIGTRAP: then it is set
@@ -290,9 +288,8 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         let action = [libc::SIGTRAP as u64, guard.base + WORDS + Words::ACTION, 0, SET, 0, 0];
-        let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |thread, entrance| {
-            let (thread, stop, _) = thread.call(entrance, libc::SYS_rt_sigaction, action)?;
-            Ok((thread, stop))
+        let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |caller| {
+            Ok(caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?.0)
         })?;
         Ok((thread, stop))
     }
@@ -311,11 +308,11 @@ impl Tracer<'_> {
             && size > now
         {
             let mut base = None;
-            let called = self.with_calls(number, thread, stop, &[], |thread, entrance| {
+            let called = self.with_calls(number, thread, stop, &[], |caller| {
                 let arguments = [0, size, READ_WRITE, PRIVATE, !0, 0];
-                let (thread, stop, result) = thread.call(entrance, libc::SYS_mmap, arguments)?;
+                let (caller, result) = caller.call("mmap", libc::SYS_mmap, arguments)?;
                 base = result.ok();
-                Ok((thread, stop))
+                Ok(caller)
             })?;
             (thread, stop) = (called.0, called.1);
             if let Some((space, base)) = self.spaces.get_mut(&number).zip(base) {
@@ -341,37 +338,36 @@ impl Tracer<'_> {
         thread: Stopped,
         stop: Stop,
     ) -> Result<(Stopped, Stop), Error> {
-        let (mut thread, mut stop) = (thread, stop);
         let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
         let entrances = space.entrance().zip(space.syscall);
         let Some((guard, (entrance, bare))) = space.guard.take().zip(entrances) else {
             return Ok((thread, stop));
         };
         let trap = libc::SIGTRAP as u64;
+        let mut caller = Caller::unfiltered(thread, stop, entrance);
         if guard.handles {
             let asked = guard.base + WORDS + Words::ASKED;
-            let (stopped, now, result) =
-                thread.call(entrance, libc::SYS_rt_sigaction, [trap, 0, asked, SET, 0, 0])?;
-            (thread, stop) = (stopped, now);
+            let action = [trap, 0, asked, SET, 0, 0];
+            let (next, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
             let mut handler = [0; 8];
-            let read = process::read(thread.tid(), asked, &mut handler);
+            let read = process::read(next.thread().tid(), asked, &mut handler);
             if result.is_err() || read.is_err() {
-                return Ok((thread, stop));
+                return next.end();
             }
+            caller = next;
             if u64::from_le_bytes(handler) == guard.base {
-                let arguments = [trap, guard.base + WORDS + Words::DEFAULT, 0, SET, 0, 0];
-                let (stopped, now, result) = thread.call(entrance, libc::SYS_rt_sigaction, arguments)?;
-                (thread, stop) = (stopped, now);
+                let action = [trap, guard.base + WORDS + Words::DEFAULT, 0, SET, 0, 0];
+                let (next, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
                 if result.is_err() {
-                    return Ok((thread, stop));
+                    return next.end();
                 }
+                caller = next;
             }
         }
-        for (base, size) in guard.mapped() {
-            let (stopped, now, _) = thread.call(bare, libc::SYS_munmap, [base, size, 0, 0, 0, 0])?;
-            (thread, stop) = (stopped, now);
-        }
-        Ok((thread, stop))
+        // Its way back was in what is unmapped now.
+        let (thread, stop) = caller.end()?;
+        let (caller, _) = unmap(Caller::unfiltered(thread, stop, bare), &guard.mapped().collect::<Vec<_>>())?;
+        caller.end()
     }
 }
 

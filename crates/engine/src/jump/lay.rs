@@ -19,6 +19,7 @@ use super::shared::within_limits;
 use super::who::Who;
 use crate::mapping::Called;
 use crate::observer::Note;
+use crate::space::Space;
 use crate::tracer::Tracer;
 
 /// What is read and written.
@@ -66,16 +67,13 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
         };
-        let mut entrance = None;
         // Its first calls give the process its guard, by which it makes the others.
-        let (thread, stop, allowed) = self.with_calls(number, thread, stop, &mappings, |thread, it| {
-            entrance = Some(it);
-            Ok((thread, Stop::Other))
-        })?;
-        let entrance = match allowed.map(|()| entrance) {
-            Ok(Some(entrance)) => entrance,
-            Ok(None) => return Ok((thread, stop, failed("the process is gone"))),
-            Err(reason) => return Ok((thread, stop, Err(Failed::For(reason)))),
+        let (thread, stop, allowed) = self.with_calls(number, thread, stop, &mappings, Ok)?;
+        if let Err(reason) = allowed {
+            return Ok((thread, stop, Err(Failed::For(reason))));
+        }
+        let Some(entrance) = self.spaces.get(&number).and_then(Space::entrance) else {
+            return Ok((thread, stop, failed("the process is gone")));
         };
         let caller = match Caller::begin(thread, stop, entrance) {
             Ok(caller) => caller,
@@ -152,7 +150,8 @@ impl Tracer<'_> {
         for ((place, size), kind) in ground.mapped(used).into_iter().zip(&kinds) {
             let (next, done) = match kind {
                 Own(protection) => caller.map(place, size, *protection)?,
-                Shared => caller.share(cells, place, size, READ_WRITE)?,
+                // The page for the sign of life is not in use yet.
+                Shared => caller.share(cells, place, size, READ_WRITE, ground.sign())?,
             };
             caller = next;
             if done.is_err() {
@@ -186,12 +185,12 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(())));
         }
         let mut grown = Ok(());
-        let done = self.with_calls(number, thread, stop, &[], |thread, entrance| {
+        let done = self.with_calls(number, thread, stop, &[], |caller| {
             // In its place, or not at all.
             let arguments = [base, now, used, 0, 0, 0];
-            let (thread, stop, result) = thread.call(entrance, libc::SYS_mremap, arguments)?;
-            grown = result.map(drop).map_err(|cause| format!("mapping more memory to count in: {cause}"));
-            Ok((thread, stop))
+            let (caller, result) = caller.call("mremap", libc::SYS_mremap, arguments)?;
+            grown = result.map(drop).map_err(|error| format!("mapping more memory to count in: {error}"));
+            Ok(caller)
         });
         let (thread, stop, allowed) = done?;
         let grown = allowed.and(grown);
