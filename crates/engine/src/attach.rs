@@ -111,7 +111,7 @@ fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
             Ok(running) => return Ok(Some(running)),
             Err(error) if error.is_gone() => return Ok(None),
             Err(ProcessError::Refused { cause, .. }) => match Status::read(tid) {
-                Ok(status) if !status.has_ended() && !process::is_traced_here(tid) => {
+                Ok(status) if !status.has_ended() && status.tracer != std::process::id() as i32 => {
                     if last {
                         return Err(refusal(pid, &cause));
                     }

@@ -1,6 +1,6 @@
 //! Threads and processes that are born, replace their program, and end.
 
-use process::{Status, Stop, Stopped};
+use process::{Registers, Status, Stop, Stopped};
 
 use crate::observer::Note;
 use crate::space::Space;
@@ -17,14 +17,35 @@ pub(crate) struct Newborn {
     pub(crate) ticks: u32,
 }
 
+/// A new thread that its parent has told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    /// Its address space, or `None` where that cannot be probed.
+    pub(crate) space: Option<u32>,
+    /// Its process.
+    pub(crate) pid: i32,
+    /// Its id as it sees it itself.
+    inner_id: i32,
+}
+
+/// Whether a thread that is about to end has asked for that itself. Then it has told of all its children: it was in no other call.
+fn is_its_own_end(registers: &Registers) -> bool {
+    let number = registers.call_number();
+    match registers.is_32_bit() {
+        // exit and exit_group of i386 (arch/x86/entry/syscalls/syscall_32.tbl).
+        true => number == 1 || number == 252,
+        false => number == libc::SYS_exit || number == libc::SYS_exit_group,
+    }
+}
+
 impl Tracer<'_> {
     /// A thread says that it has created another.
     pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         if self.threads.contains_key(&child) {
             // It was found before.
-        } else if process::is_traced_here(child) {
-            self.told_of(thread.tid(), child);
+        } else if let Some(status) = process::traced_here(child) {
+            self.told_of(thread.tid(), child, &status);
         } else {
             // One that was let go already, by a session that ends, is nobody's any more. Or the thread has been killed by now: then
             // what it tells is its exit status, and letting it go on here takes it past its last stop.
@@ -35,14 +56,15 @@ impl Tracer<'_> {
     }
 
     /// A thread that is not followed yet is known to be born of another.
-    fn told_of(&mut self, parent: i32, child: i32) {
+    fn told_of(&mut self, parent: i32, child: i32, status: &Status) {
         // Now, not when the child stops: the parent's sites, of which the child has copies, may change, and the
         // parent may end.
-        let space = self.child_space(parent, child);
+        let space = self.child_space(parent, child, status.tgid);
+        let announced = Announced { space, pid: status.tgid, inner_id: status.inner_id };
         match self.newborn.remove(&child) {
-            Some(newborn) => self.adopt(newborn.thread, space),
+            Some(newborn) => self.adopt(newborn.thread, announced),
             None => {
-                self.announced.insert(child, space);
+                self.announced.insert(child, announced);
             }
         }
     }
@@ -50,7 +72,7 @@ impl Tracer<'_> {
     /// A thread that is not known has stopped: it is new.
     pub(crate) fn born(&mut self, thread: Stopped) {
         match self.announced.remove(&thread.tid()) {
-            Some(space) => self.adopt(thread, space),
+            Some(announced) => self.adopt(thread, announced),
             None => {
                 self.waiting = true;
                 self.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
@@ -69,22 +91,28 @@ impl Tracer<'_> {
         }
         for tid in orphans {
             let Some(newborn) = self.newborn.remove(&tid) else { continue };
-            let status = Status::read(tid).unwrap_or_default();
+            let status = Status::read(tid).unwrap_or_else(|_| Status {
+                tgid: tid,
+                inner_id: tid,
+                ..Status::default()
+            });
             let relative = self
                 .threads
                 .values()
                 .map(|tracked| &tracked.identity)
                 .find(|identity| identity.pid == status.tgid || identity.pid == status.parent)
                 .map(|identity| identity.tid);
-            let space = relative.and_then(|relative| self.child_space(relative, tid));
-            self.adopt(newborn.thread, space);
+            let space = relative.and_then(|relative| self.child_space(relative, tid, status.tgid));
+            let announced = Announced { space, pid: status.tgid, inner_id: status.inner_id };
+            self.adopt(newborn.thread, announced);
         }
     }
 
     /// Follows a new thread in its address space.
-    fn adopt(&mut self, thread: Stopped, space: Option<u32>) {
+    fn adopt(&mut self, thread: Stopped, announced: Announced) {
         let tid = thread.tid();
-        let pid = Status::read(tid).map(|status| status.tgid).unwrap_or(tid);
+        let Announced { space, pid, inner_id } = announced;
+        thread.note_inner_id(inner_id);
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
         self.identify(&thread);
         self.note_thread(tid);
@@ -117,10 +145,9 @@ impl Tracer<'_> {
     }
 
     /// The address space of a new thread: its parent's, or a copy of that.
-    fn child_space(&mut self, parent: i32, child: i32) -> Option<u32> {
+    fn child_space(&mut self, parent: i32, child: i32, pid: i32) -> Option<u32> {
         let tracked = self.threads.get(&parent)?;
         let (space, parent_pid) = (tracked.space, tracked.identity.pid);
-        let pid = Status::read(child).ok()?.tgid;
         self.leaving.born(parent_pid, pid);
         let number = space?;
         let space = self.spaces.get_mut(&number)?;
@@ -205,7 +232,9 @@ impl Tracer<'_> {
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         self.bury_if_inside(&thread);
-        self.announce_untold(&thread);
+        if !thread.registers().is_ok_and(|registers| is_its_own_end(&registers)) {
+            self.announce_untold(&thread);
+        }
         self.set_out(thread.tid());
         self.resume(thread, 0);
         checked
@@ -227,9 +256,9 @@ impl Tracer<'_> {
         for child in process::children(parent.tid()) {
             if !self.threads.contains_key(&child)
                 && !self.announced.contains_key(&child)
-                && process::is_traced_here(child)
+                && let Some(status) = process::traced_here(child)
             {
-                self.told_of(parent.tid(), child);
+                self.told_of(parent.tid(), child, &status);
             }
         }
     }

@@ -74,6 +74,7 @@ mod losses;
 mod machine;
 mod mapping;
 mod modules;
+mod named;
 mod naming;
 mod observer;
 mod orphan;

@@ -1,7 +1,6 @@
 //! Modules that appear: the programs' probes are placed in them.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use process::{Error as ProcessError, Module, Status, Stop, Stopped};
 
@@ -9,12 +8,13 @@ use crate::error::{Error, Refused};
 use crate::foresee::Foreseen;
 use crate::jump::Domain;
 use crate::loader;
+use crate::named::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
 use crate::placing::Work;
 use crate::program::State;
 use crate::site::{Armed, Use};
-use crate::space::{ModuleKey, module_key};
+use crate::space::{ModuleKey, Space, module_key};
 use crate::tracer::Tracer;
 use crate::window::Window;
 
@@ -157,6 +157,7 @@ impl Tracer<'_> {
         let by_key: HashMap<ModuleKey, &Module> =
             modules.iter().map(|module| (module_key(module), module)).collect();
         space.placed.retain(|(_, placed)| by_key.contains_key(placed));
+        space.named.retain(|key| by_key.contains_key(key));
         let window = Window::new(&space.code.memory);
         let is_gone = |(address, armed): &(&u64, &Armed)| {
             let module = by_key.get(&armed.site().module);
@@ -197,7 +198,7 @@ impl Tracer<'_> {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
                 let here = (program_number, module_key(module));
-                if space.placed.contains(&here) || !is_named(module, program.module(), tid) {
+                if space.placed.contains(&here) || !space.named.is(module, program.module(), tid) {
                     continue;
                 }
                 space.placed.insert(here);
@@ -237,16 +238,22 @@ impl Tracer<'_> {
     }
 
     /// The modules in which a program is to be placed and is not, with how its probes are checked.
-    pub(crate) fn unplaced(&self, number: u32, tid: i32, modules: &[Module]) -> Vec<(usize, Module, Checks)> {
+    pub(crate) fn unplaced(
+        &mut self,
+        number: u32,
+        tid: i32,
+        modules: &[Module],
+    ) -> Vec<(usize, Module, Checks)> {
         let (checks, mut unplaced) = (self.checks(tid), Vec::new());
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(space) = self.spaces.get(&number) else { return unplaced };
+        let Some(space) = self.spaces.get_mut(&number) else { return unplaced };
         for (program_number, program) in self.programs.iter().enumerate() {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
+            let Space { placed, named, .. } = &mut *space;
             let named = modules.iter().filter(|module| {
                 program.is_for(pid)
-                    && !space.placed.contains(&(program_number, module_key(module)))
-                    && is_named(module, program.module(), tid)
+                    && !placed.contains(&(program_number, module_key(module)))
+                    && named.is(module, program.module(), tid)
             });
             unplaced.extend(named.map(|module| (program_number, module.clone(), checks)));
         }
@@ -286,9 +293,7 @@ impl Tracer<'_> {
     /// Says which modules are not mapped in a process that has begun.
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        if self.spaces.get(&number).is_none_or(|space| space.starting) {
-            return;
-        }
+        let Some(space) = self.spaces.get_mut(&number).filter(|space| !space.starting) else { return };
         self.begun.insert(number);
         for (program_number, program) in self.programs.iter().enumerate() {
             if !program.is_for(pid) {
@@ -296,8 +301,8 @@ impl Tracer<'_> {
             }
             let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
-            let mapped = modules.iter().any(|other| is_named(other, module, tid));
-            if waits && !mapped && self.told_waiting.insert(program_number) {
+            let mut is_mapped = || modules.iter().any(|other| space.named.is(other, module, tid));
+            if waits && !is_mapped() && self.told_waiting.insert(program_number) {
                 self.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }
         }
@@ -336,11 +341,6 @@ fn own_sites(tid: i32, modules: &[Module], text: &Text<'_>, starting: bool, chec
         works.push(Work::new(main, None, plan));
     }
     works
-}
-
-/// Whether a module is the one that a program names, as its process sees files.
-fn is_named(module: &Module, name: &str, tid: i32) -> bool {
-    module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
 }
 
 /// The module of a process's main program.

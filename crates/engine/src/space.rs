@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::hold::Held;
 use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
+use crate::named::Named;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
 use crate::slots::Area;
@@ -107,6 +108,8 @@ pub(crate) struct Space {
     pub(crate) guard_tried: bool,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
+    /// Whether the names that programs give their modules mean the modules that are mapped.
+    pub(crate) named: Named,
     /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
     pub(crate) anchor: Option<Stopped>,
     /// Whether the dynamic linker is watched.
@@ -158,6 +161,7 @@ impl Space {
             guard: None,
             guard_tried: false,
             placed: HashSet::new(),
+            named: Named::default(),
             anchor: None,
             watched: false,
             starting,
@@ -221,6 +225,7 @@ impl Space {
             guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
             guard,
             placed: self.placed.clone(),
+            named: Named::default(),
             anchor: None,
             watched: self.watched,
             starting: self.starting,

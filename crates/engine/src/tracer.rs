@@ -11,7 +11,7 @@ use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
 use vm::State as Machine;
 
-use crate::births::Newborn;
+use crate::births::{Announced, Newborn};
 use crate::error::Error;
 use crate::forget::Forgotten;
 use crate::hold::Holds;
@@ -86,7 +86,7 @@ pub struct Tracer<'a> {
     /// New threads that have stopped before their parent told of them.
     pub(crate) newborn: HashMap<i32, Newborn>,
     /// The address spaces of new threads that their parent told of before they stopped.
-    pub(crate) announced: HashMap<i32, Option<u32>>,
+    pub(crate) announced: HashMap<i32, Announced>,
     /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
     /// still to be waited for; until then they stay as they are.
     pub(crate) held: VecDeque<Event>,
@@ -439,7 +439,7 @@ impl<'a> Tracer<'a> {
             // Killed without a stop on its way.
             self.bury(tracked.space, tid);
         }
-        if let Some(Some(space)) = self.announced.remove(&tid) {
+        if let Some(space) = self.announced.remove(&tid).and_then(|announced| announced.space) {
             self.leave_space(space, tid);
         }
         if let Some(mut tracked) = self.threads.remove(&tid) {

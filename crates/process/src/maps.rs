@@ -15,6 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::module::ModuleError;
+use crate::procfs::read_to_end;
 
 /// Bytes of a list of mappings that are read. The kernel allows 65,530 mappings unless it is told otherwise
 /// (`vm.max_map_count`), of some hundred bytes each.
@@ -84,8 +85,7 @@ pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
     let action = |what: &str| format!("{what} the list of mappings");
     let failed = |what: &str, cause| ModuleError::Process { pid, action: action(what), cause };
     let file = File::open(format!("/proc/{pid}/maps")).map_err(|cause| failed("open", cause))?;
-    let mut text = Vec::new();
-    file.take(MAPS).read_to_end(&mut text).map_err(|cause| failed("read", cause))?;
+    let text = read_to_end(file).map_err(|cause| failed("read", cause))?;
     text.split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
         .map(|line| {

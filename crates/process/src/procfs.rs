@@ -16,6 +16,36 @@ pub(crate) fn read_piece(path: &str) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, ROOM)
 }
 
+/// Bytes of a list that are asked for at once. The kernel gives at most a page of whole lines.
+const LIST: usize = 1 << 15;
+/// The most bytes of a list. The kernel allows 65,530 mappings unless it is told otherwise (`vm.max_map_count`), of some hundred bytes
+/// each.
+const LONGEST_LIST: usize = 1 << 30;
+
+/// The content of a file that the kernel writes line by line, in pieces: `maps`, `children`. It is at its end when nothing more is read.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read_to_end(mut file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut filled = 0;
+    loop {
+        if bytes.len() < filled + LIST / 2 {
+            bytes.resize(filled + LIST, 0);
+        }
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => {
+                bytes.truncate(filled);
+                return Ok(bytes);
+            }
+            Ok(count) if filled < LONGEST_LIST => filled += count,
+            Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn read_all(mut file: impl Read, room: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; room];
     let mut filled = 0;
@@ -69,5 +99,10 @@ mod tests {
         assert_eq!(std::fs::read(own("auxv")).ok(), read_piece(&own("auxv")).ok());
         assert_eq!(std::fs::read(own("comm")).ok(), read_piece(&own("comm")).ok());
         assert!(read_piece("/proc/self/nothing").is_err());
+        assert_eq!(File::open(own("comm")).and_then(read_to_end).ok(), read_piece(&own("comm")).ok());
+        let maps = File::open(own("smaps")).and_then(read_to_end).expect("a process has mappings");
+        assert!(
+            maps.len() > LIST && maps.ends_with(b"\n") && maps.windows(8).any(|word| word == b"[stack]\n")
+        );
     }
 }

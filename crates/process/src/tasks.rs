@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use crate::Error;
-use crate::procfs::read_piece;
+use crate::procfs::{read_piece, read_to_end};
 
 /// The ids of a process's threads.
 ///
@@ -117,9 +117,9 @@ impl Status {
     }
 }
 
-/// Whether a thread is traced by this process.
-pub fn is_traced_here(tid: i32) -> bool {
-    Status::read(tid).is_ok_and(|status| status.tracer == std::process::id() as i32)
+/// The status of a thread that is traced by this process.
+pub fn traced_here(tid: i32) -> Option<Status> {
+    Status::read(tid).ok().filter(|status| status.tracer == std::process::id() as i32)
 }
 
 /// The processes that a thread has created and that have not been waited for; none where the kernel does not say.
@@ -132,7 +132,8 @@ pub fn children(tid: i32) -> Vec<i32> {
     let mut children = Vec::new();
     let mut quiet = 0;
     while quiet < QUIET {
-        let text = fs::read_to_string(&path).unwrap_or_default();
+        let text = fs::File::open(&path).and_then(read_to_end).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let before = children.len();
         for child in text.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
             if !children.contains(&child) {

@@ -210,13 +210,15 @@ impl Space {
     fn write_identity(&self) {
         let (Some(ground), Some(known)) = (&self.ground, self.known) else { return };
         let (pid, known) = if self.strangers.is_empty() { (self.pid, known) } else { (0, Known::default()) };
-        let write = |field: usize, bytes: &[u8]| {
-            // It fails only if the process is gone.
-            let _ = self.code.memory.poke(ground.identity + field as u64, bytes);
-        };
-        write(offset_of!(Identity, pid), &(pid as u32).to_le_bytes());
-        write(offset_of!(Identity, tid_offset), &known.thread.to_le_bytes());
-        write(offset_of!(Identity, rseq_offset), &known.rseq.to_le_bytes());
+        let (first, end) = (offset_of!(Identity, pid), offset_of!(Identity, rseq_offset) + 8);
+        let mut bytes = vec![0; end - first];
+        let mut put =
+            |field: usize, value: &[u8]| bytes[field - first..][..value.len()].copy_from_slice(value);
+        put(offset_of!(Identity, pid), &(pid as u32).to_le_bytes());
+        put(offset_of!(Identity, tid_offset), &known.thread.to_le_bytes());
+        put(offset_of!(Identity, rseq_offset), &known.rseq.to_le_bytes());
+        // It fails only if the process is gone.
+        let _ = self.code.memory.poke(ground.identity + first as u64, &bytes);
     }
 }
 

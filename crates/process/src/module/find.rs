@@ -70,7 +70,7 @@ pub fn survey(pid: i32, cache: &mut ImageCache) -> Result<Survey, ModuleError> {
     }
     for mapping in maps.iter().filter(|mapping| mapping.executable) {
         if mapping.label.as_deref() == Some("[vdso]") {
-            survey.add_vdso(pid, mapping);
+            survey.add_vdso(pid, mapping, cache);
         }
     }
     survey.modules.sort_by_key(|module| module.span().start);
@@ -159,14 +159,14 @@ impl Survey {
         }
     }
 
-    fn add_vdso(&mut self, pid: i32, mapping: &Mapping) {
+    fn add_vdso(&mut self, pid: i32, mapping: &Mapping, cache: &mut ImageCache) {
         let name = PathBuf::from("[vdso]");
-        match open::from_memory(pid, mapping, "[vdso]") {
+        match open::from_memory(pid, mapping, "[vdso]", cache) {
             Ok(image) => {
                 let first = image.segments().first().map_or(0, |segment| segment.vaddr);
                 self.modules.push(Module {
                     path: name,
-                    image: Arc::new(image),
+                    image,
                     bias: mapping.start.wrapping_sub(first),
                     mappings: vec![mapping.clone()],
                     device: mapping.device,

@@ -111,11 +111,15 @@ impl Module {
 #[derive(Debug, Default)]
 pub struct ImageCache {
     images: HashMap<FileId, Arc<Image>>,
+    /// What has no file, by its bytes.
+    in_memory: Vec<(Vec<u8>, Arc<Image>)>,
 }
 
 impl ImageCache {
     /// Images that are kept though no module uses them.
     const KEPT: usize = 512;
+    /// Images without a file: the vDSO of each kind of process.
+    const IN_MEMORY: usize = 4;
 
     /// An empty cache.
     pub fn new() -> ImageCache {

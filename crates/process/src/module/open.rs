@@ -30,6 +30,9 @@ pub(super) fn image(
     mappings: &[&Mapping],
     cache: &mut ImageCache,
 ) -> Result<Arc<Image>, ModuleError> {
+    if let Some(image) = known(pid, mappings[0], cache) {
+        return Ok(image);
+    }
     let (file, id) = open(pid, mappings)?;
     if let Some(image) = cache.get(&id) {
         return Ok(image);
@@ -40,8 +43,20 @@ pub(super) fn image(
     Ok(image)
 }
 
+/// The image of the file at a mapping's path, if that is the file that is mapped, in the state in which it was read before.
+fn known(pid: i32, mapping: &Mapping, cache: &ImageCache) -> Option<Arc<Image>> {
+    let metadata = std::fs::metadata(under_root(pid, mapping.path.as_deref()?)).ok()?;
+    let id = FileId::of(&metadata);
+    if metadata.is_file() && is_mapped(mapping, &id) { cache.get(&id) } else { None }
+}
+
 /// An image of what stands in memory: the vDSO has no file.
-pub(super) fn from_memory(pid: i32, mapping: &Mapping, name: &str) -> Result<Image, ModuleError> {
+pub(super) fn from_memory(
+    pid: i32,
+    mapping: &Mapping,
+    name: &str,
+    cache: &mut ImageCache,
+) -> Result<Arc<Image>, ModuleError> {
     let failed = |cause| ModuleError::Process { pid, action: format!("read {name}"), cause };
     let size = usize::try_from(mapping.end - mapping.start).unwrap_or(usize::MAX);
     if size > 1 << 20 {
@@ -50,7 +65,15 @@ pub(super) fn from_memory(pid: i32, mapping: &Mapping, name: &str) -> Result<Ima
     let mut bytes = vec![0; size];
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
     memory.read_exact_at(&mut bytes, mapping.start).map_err(failed)?;
-    Ok(Image::parse(bytes, Path::new(name))?)
+    // All processes of a kind have the same.
+    if let Some((_, image)) = cache.in_memory.iter().find(|(known, _)| *known == bytes) {
+        return Ok(Arc::clone(image));
+    }
+    let image = Arc::new(Image::parse(bytes.clone(), Path::new(name))?);
+    if cache.in_memory.len() < ImageCache::IN_MEMORY {
+        cache.in_memory.push((bytes, Arc::clone(&image)));
+    }
+    Ok(image)
 }
 
 fn open(pid: i32, mappings: &[&Mapping]) -> Result<(File, FileId), ModuleError> {
