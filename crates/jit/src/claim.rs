@@ -6,10 +6,8 @@
 //! the shared contexts is exchanged for.
 //!
 //! ```text
-//!             mov   rseq_offset, %rdx ; test %rdx, %rdx ; je shared
+//!             mov   %context, %rdx ; test %rdx, %rdx ; je shared      what counting has found, if it has
 //!             cmpl  $mark, %fs:28(%rdx) ; jne shared
-//!             cmpq  $0, %fs:8(%rdx) ; jne shared
-//!             mov   %processor, %eax ; and $0xfff, %eax ; cmp %fs:4(%rdx), %eax ; jne shared
 //!             lea   descriptor(%rip), %rax ; mov %rax, %fs:8(%rdx)
 //!     start:  mov   %fs:4(%rdx), %eax
 //!             cmp   $own, %eax ; jae clear
@@ -53,18 +51,26 @@ const SLEEP: u64 = 100_000;
 const NANOSLEEP: u64 = 35;
 
 impl Compiler<'_> {
-    /// Claims the context of the processor whose number is in `processor`, or a shared one. Changes rax and rdx. If there
+    /// Claims the context of the processor whose number is in `processor`; or a shared one, and goes to `other`. Changes rax and rdx. If there
     /// is none, the hit is missed.
-    pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg) {
+    pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg, other: Label) {
         let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         let claim = of_context(context, offset_of!(Context, claim));
         let (cpu, section) = (Rm::Thread(RDX, RSEQ_CPU), Rm::Thread(RDX, RSEQ_SECTION));
-        self.registered(RDX, shared);
-        self.emitter.load32(RAX, processor);
-        self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
-        self.guard(shared);
-        self.emitter.alu32(Alu::Cmp, RAX, cpu);
-        self.emitter.jump_if(Condition::NotEqual, shared);
+        if self.keeps_registered {
+            // That it is in no section was so when it counted; what a handler of a signal has left there since is over.
+            self.emitter.load(RDX, context);
+            self.emitter.test(RDX);
+            self.emitter.jump_if(Condition::Equal, shared);
+            self.marked(RDX, shared);
+        } else {
+            self.registered(RDX, shared);
+            self.emitter.load32(RAX, processor);
+            self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+            self.guard(shared);
+            self.emitter.alu32(Alu::Cmp, RAX, cpu);
+            self.emitter.jump_if(Condition::NotEqual, shared);
+        }
         let (start, end) = (self.emitter.label(), self.emitter.label());
         let sequence = self.emitter.sequence(start, end, shared);
         self.emitter.descriptor(RAX, sequence);
@@ -93,7 +99,7 @@ impl Compiler<'_> {
         self.emitter.bytes(&RSEQ_SIGNATURE.to_le_bytes());
         self.emitter.bind(shared);
         self.emitter.bind(over);
-        self.claim_shared(processor, context, mine);
+        self.claim_shared(processor, context, other);
         let discard = self.discard;
         self.emitter.jump(discard);
         self.emitter.back(aside);

@@ -72,6 +72,8 @@ pub(crate) struct Compiler<'a> {
     /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
     pub(crate) context: Reg,
     pub(crate) record: Reg,
+    /// Whether the context's register has, before that, what counting the hit has found: see [`Compiler::count`].
+    pub(crate) keeps_registered: bool,
     /// The offset of the current instruction.
     pub(crate) offset: usize,
     /// The epilogue, and the same for a hit that makes no record.
@@ -156,6 +158,7 @@ impl<'a> Compiler<'a> {
             step_counted: false,
             context,
             record,
+            keeps_registered: false,
             offset: handler.entry,
             epilogue,
             discard,

@@ -64,15 +64,16 @@ impl Compiler<'_> {
                 offset = instruction.next;
             }
         }
-        let scratch = self.pool[0];
-        // The record's register has the processor until the record is begun.
+        // Until the record is begun, its register has the processor, and the context's what is found of the thread here.
         if self.records {
             let record = self.record;
             self.frame.change(record);
             self.processor(record);
+            self.keeps_registered = !counters.is_empty();
+            self.count(&counters, self.context, Some(record));
+        } else {
+            self.count(&counters, self.pool[0], None);
         }
-        let processor = self.records.then_some(self.record);
-        self.count(&counters, scratch, processor);
         offset
     }
 
@@ -134,7 +135,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Counts on each of the counters. Changes rax and `scratch`. `processor`: the register that has it already.
+    /// Counts on each of the counters. Changes rax; `scratch` is then where the thread's `struct rseq` is, or 0 if that may not be used.
+    /// `processor`: the register that has it already.
     pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg, processor: Option<Reg>) {
         if counters.is_empty() {
             return;
@@ -179,6 +181,7 @@ impl Compiler<'_> {
         for (counter, down) in counters {
             self.emitter.step(true, *down, Rm::Absolute(counter.spill));
         }
+        self.emitter.number(scratch, 0);
         self.emitter.jump(done);
         self.emitter.back(before);
     }
@@ -187,15 +190,20 @@ impl Compiler<'_> {
     /// What is left to be asked is whether the processor's number in it is the right one.
     pub(crate) fn registered(&mut self, to: Reg, none: Label) {
         let rseq = self.environment.identity + offset_of!(Identity, rseq_offset) as u32;
-        let mark = self.environment.mark;
         self.emitter.load(to, Rm::Absolute(rseq));
         self.emitter.test(to);
         self.emitter.jump_if(Condition::Equal, none);
-        self.guard(none);
-        self.emitter.alu32_number(Alu::Cmp, Rm::Thread(to, mark.at), mark.value.cast_signed());
-        self.emitter.jump_if(Condition::NotEqual, none);
+        self.marked(to, none);
         self.guard(none);
         self.emitter.alu_number(Alu::Cmp, Rm::Thread(to, RSEQ_SECTION), 0);
+        self.emitter.jump_if(Condition::NotEqual, none);
+    }
+
+    /// Goes to `none` unless what is at `offset` from fs on has the tracer's mark.
+    pub(crate) fn marked(&mut self, offset: Reg, none: Label) {
+        let mark = self.environment.mark;
+        self.guard(none);
+        self.emitter.alu32_number(Alu::Cmp, Rm::Thread(offset, mark.at), mark.value.cast_signed());
         self.emitter.jump_if(Condition::NotEqual, none);
     }
 

@@ -71,8 +71,9 @@ impl Compiler<'_> {
         self.frame.change(record);
         self.frame.change(RAX);
         self.emitter.load(processor, record);
-        self.claim_own(processor, context);
-        self.sign(context);
+        let other = self.emitter.label();
+        self.claim_own(processor, context, other);
+        self.sign(context, Some(other));
         self.find_room();
         self.fill_header(processor);
         self.unlock(processor);
@@ -83,18 +84,25 @@ impl Compiler<'_> {
         self.locked &= !(1 << register.0);
     }
 
-    /// Says in the context which thread has it, and at which site. Changes rax.
-    pub(crate) fn sign(&mut self, context: Reg) {
+    /// Says in the context which thread has it, and at which site. Changes rax. That the thread is the libc's, with fs as it should be, is known
+    /// but where it comes from `other`, or everywhere if there is no such place.
+    pub(crate) fn sign(&mut self, context: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
         let rseq = self.identity(offset_of!(Identity, rseq_offset));
-        let mark = self.environment.mark;
+        let asked = other.map(|other| {
+            let stream = self.emitter.aside(Stream::Cold);
+            self.emitter.bind(other);
+            stream
+        });
         self.emitter.load(RAX, rseq);
         self.emitter.test(RAX);
         self.emitter.jump_if(Condition::Equal, by_itself);
-        self.guard(unknown);
-        self.emitter.alu32_number(Alu::Cmp, Rm::Thread(RAX, mark.at), mark.value.cast_signed());
-        self.emitter.jump_if(Condition::NotEqual, by_itself);
+        self.marked(RAX, by_itself);
+        if let Some(stream) = asked {
+            self.emitter.jump(own);
+            self.emitter.back(stream);
+        }
         self.emitter.bind(own);
         self.emitter.load(RAX, offset);
         self.emitter.test(RAX);
