@@ -71,7 +71,7 @@ fn work() -> io::Result<bool> {
     let program = directory.join("mortal");
     build::c_program(&[build::repository().join("tests/targets/mortal.c")], &[], &["-ldl"], &program)?;
     let program = program.canonicalize()?;
-    let process = Program::begin(&program, "loop")?;
+    let process = Program::begin(&program, "loop", None)?;
     let session = Session::begin(&dprobes, &directory, process.pid(), &program, &options.engine)?;
     println!("idle at first: {:.2} ms of processor time a second", session.idle(IDLE)?);
     println!(

@@ -1,9 +1,11 @@
 //! Kills the tracer at random moments, and says whether a program was ever harmed.
 //!
-//!     cargo run -p dprobes-bench --bin kill -- [KILLS] [--engine ENGINE]... [--seed N] [--dprobes PATH]
+//!     cargo run -p dprobes-bench --bin kill -- [KILLS] [--engine ENGINE]... [--way WAY]... [--phase PHASE]... [--seed N]
+//!         [--keep DIR] [--dprobes PATH]
 //!
-//! KILLS (100 unless told) for each engine, `jump` and `trap` unless told; `--dprobes` uses a command that is built already. For each engine
-//! and phase it prints how many kills there were, how many programs were harmed, and how many run on with probes in their code, which
+//! KILLS (100 unless told) for each engine, `jump` and `trap` unless told, of programs in all ways and in all phases unless told;
+//! `--keep` leaves the core of each program that dies in a directory of its own; `--dprobes` uses a command that is built already. For each
+//! engine and phase it prints how many kills there were, how many programs were harmed, and how many run on with probes in their code, which
 //! work. The status is 1 if a program was harmed by a kill of the jump engine's tracer, or by more than 1 of 100 of the trap engine's.
 
 use dprobes_bench::kill::{Kill, Outcome, PHASES, Random, WAYS};
@@ -16,17 +18,42 @@ use std::time::Duration;
 struct Options {
     kills: u64,
     engines: Vec<String>,
+    ways: Vec<&'static str>,
+    phases: Vec<&'static str>,
     seed: u64,
+    keep: Option<PathBuf>,
     dprobes: Option<PathBuf>,
 }
 
 fn options() -> io::Result<Options> {
-    let usage = || other("usage: kill [KILLS] [--engine ENGINE]... [--seed N] [--dprobes PATH]");
-    let mut options = Options { kills: 100, engines: Vec::new(), seed: 1, dprobes: None };
+    let usage = || {
+        other(
+            "usage: kill [KILLS] [--engine ENGINE]... [--way WAY]... [--phase PHASE]... [--seed N] [--keep DIR] [--dprobes PATH]",
+        )
+    };
+    let mut options = Options {
+        kills: 100,
+        engines: Vec::new(),
+        ways: Vec::new(),
+        phases: Vec::new(),
+        seed: 1,
+        keep: None,
+        dprobes: None,
+    };
+    let known = |all: &[&'static str], word: &str| all.iter().copied().find(|one| *one == word);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match &*word {
             "--engine" => options.engines.push(words.next().ok_or_else(usage)?),
+            "--way" => {
+                let word = words.next().ok_or_else(usage)?;
+                options.ways.push(known(&WAYS, &word).ok_or_else(usage)?);
+            }
+            "--phase" => {
+                let word = words.next().ok_or_else(usage)?;
+                options.phases.push(known(&PHASES, &word).ok_or_else(usage)?);
+            }
+            "--keep" => options.keep = Some(words.next().ok_or_else(usage)?.into()),
             "--seed" => {
                 options.seed = words.next().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
             }
@@ -36,6 +63,12 @@ fn options() -> io::Result<Options> {
     }
     if options.engines.is_empty() {
         options.engines = ["jump", "trap"].map(str::to_owned).to_vec();
+    }
+    if options.ways.is_empty() {
+        options.ways = WAYS.to_vec();
+    }
+    if options.phases.is_empty() {
+        options.phases = PHASES.to_vec();
     }
     Ok(options)
 }
@@ -72,20 +105,21 @@ fn kill_all() -> io::Result<bool> {
     for engine in &options.engines {
         let mut counts = [Count::default(); PHASES.len()];
         for number in 0..options.kills {
-            let phase = random.below(PHASES.len() as u64) as usize;
-            let way = WAYS[random.below(WAYS.len() as u64) as usize];
-            let most = if PHASES[phase] == "running" { 20_000 } else { 150_000 };
+            let phase = options.phases[random.below(options.phases.len() as u64) as usize];
+            let way = options.ways[random.below(options.ways.len() as u64) as usize];
+            let most = if phase == "running" { 20_000 } else { 150_000 };
             let delay = Duration::from_micros(random.below(most));
-            let kill =
-                Kill { dprobes: &dprobes, program: &program, engine, way, phase: PHASES[phase], delay };
-            let count = &mut counts[phase];
+            let core = options.keep.as_ref().map(|keep| keep.join(format!("{engine}-{number}")));
+            let core = core.as_deref();
+            let kill = Kill { dprobes: &dprobes, program: &program, engine, way, phase, delay, core };
+            let count = &mut counts[PHASES.iter().position(|known| *known == phase).unwrap_or(0)];
             count.kills += 1;
             match kill.run()? {
                 Outcome::Well { changed } => count.changed += u64::from(changed > 0),
                 Outcome::TooLate => count.late += 1,
                 Outcome::Harmed(harm) => {
                     count.harmed += 1;
-                    println!("{engine}: kill {number}, {way}, {}, after {delay:?}: {harm}", PHASES[phase]);
+                    println!("{engine}: kill {number}, {way}, {phase}, after {delay:?}: {harm}");
                 }
             }
         }

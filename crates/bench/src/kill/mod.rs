@@ -72,6 +72,8 @@ pub struct Kill<'a> {
     pub phase: &'a str,
     /// After the phase has begun.
     pub delay: Duration,
+    /// A directory that is made for the core of the program, and stays if it is harmed.
+    pub core: Option<&'a Path>,
 }
 
 impl Kill<'_> {
@@ -80,7 +82,15 @@ impl Kill<'_> {
     /// # Errors
     /// Something cannot be started.
     pub fn run(&self) -> io::Result<Outcome> {
-        let program = Program::begin(self.program, self.way)?;
+        let outcome = self.run_once()?;
+        if let Some(directory) = self.core.filter(|_| !matches!(outcome, Outcome::Harmed(_))) {
+            std::fs::remove_dir_all(directory)?;
+        }
+        Ok(outcome)
+    }
+
+    fn run_once(&self) -> io::Result<Outcome> {
+        let program = Program::begin(self.program, self.way, self.core)?;
         let pid = program.pid();
         let mut front = self.attach(pid)?;
         let began = Instant::now();

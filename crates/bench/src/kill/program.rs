@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,12 +29,19 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it in one of its ways, and waits until it works.
+    /// Starts it in one of its ways, and waits until it works. Its core, should it leave one, is in a directory of its own, if one is
+    /// named.
     ///
     /// # Errors
-    /// It does not start.
-    pub fn begin(program: &Path, way: &str) -> io::Result<Program> {
+    /// It does not start, or the directory cannot be made.
+    pub fn begin(program: &Path, way: &str, core: Option<&Path>) -> io::Result<Program> {
         let mut command = Command::new(program);
+        if let Some(directory) = core {
+            fs::create_dir_all(directory)?;
+            command.current_dir(directory);
+            // SAFETY: between fork and exec, one system call on a local variable.
+            unsafe { command.pre_exec(allow_core) };
+        }
         let mut child = command.arg(way).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or_else(|| other("no pipe from the program"))?;
         let (started, mut output) = (Started::new(child), BufReader::new(output));
@@ -72,6 +80,16 @@ impl Program {
             true => Ok(()),
             false => Err(format!("the program ended with {status}, and said {:?}", said.trim_end())),
         })
+    }
+}
+
+/// Lets this process leave a core.
+fn allow_core() -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is only read.
+    match unsafe { libc::setrlimit(libc::RLIMIT_CORE, &limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
