@@ -188,6 +188,7 @@ impl Recording {
 
     /// No more records of this program will come.
     pub(crate) fn forget(&mut self, program: usize) {
+        self.programs.retain(|&(number, ..)| number != program as u32);
         if let Err(error) = self.sink.forget(program as u32) {
             self.failure.get_or_insert(error);
         }

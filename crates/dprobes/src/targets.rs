@@ -304,4 +304,9 @@ impl Refused {
         *noted -= taken;
         taken
     }
+
+    /// No more records of this program will come.
+    pub(crate) fn forget(&mut self, program: usize) {
+        self.0.retain(|(of, _), _| *of != program);
+    }
 }

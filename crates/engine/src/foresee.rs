@@ -53,7 +53,7 @@ impl Tracer<'_> {
         else {
             return false;
         };
-        let jumps = || self.programs.iter().any(|program| program.options.engine != Engine::Trap);
+        let jumps = || self.programs.values().any(|program| program.options.engine != Engine::Trap);
         // Others that are held would wait.
         !space.starting && space.foreseen.is_none() && self.held.is_empty() && jumps()
     }

@@ -6,14 +6,11 @@
 
 use std::rc::Rc;
 
-use rpn::Object;
-
 use crate::jump::{Cells, Mark};
 use crate::program::Program;
 use crate::tracer::Tracer;
 use crate::tracked::Tracked;
 use crate::variables::Variables;
-use crate::versions::Versions;
 
 /// A program that is to be forgotten.
 #[derive(Debug)]
@@ -24,8 +21,8 @@ pub(crate) struct Forgotten {
 }
 
 impl Tracer<'_> {
-    /// Nobody asks for a program any more that was removed: all that it has taken is given back as soon as that can be. Its number stays its
-    /// own.
+    /// Nobody asks for a program any more that was removed: all that it has taken is given back as soon as that can be. Its number is
+    /// never another one's.
     pub fn forget(&mut self, number: usize) {
         if self.programs.get(number).is_some_and(|program| !program.inserted) {
             self.forgotten.push(Forgotten { number, mark: None });
@@ -40,15 +37,18 @@ impl Tracer<'_> {
         }
         let mut forgotten = std::mem::take(&mut self.forgotten);
         forgotten.retain_mut(|Forgotten { number, mark }| {
-            if Rc::strong_count(&self.programs[*number].alive) > 1 {
+            let Some(program) = self.programs.get(*number) else { return false };
+            if Rc::strong_count(&program.alive) > 1 {
                 return true;
             }
             let mark = mark.get_or_insert_with(|| self.mark());
             if !self.is_past(mark) {
                 return true;
             }
-            let program = std::mem::replace(&mut self.programs[*number], gone());
+            let Some(program) = self.programs.remove(*number) else { return false };
             self.mortal.retain(|(of, _)| of != number);
+            self.told_waiting.remove(number);
+            self.losses.forget(*number);
             for space in self.spaces.values_mut() {
                 // What was worked out for it has a copy of what is described.
                 space.foreseen = None;
@@ -61,20 +61,6 @@ impl Tracer<'_> {
         });
         self.forgotten = forgotten;
     }
-}
-
-/// What is left of a program that is forgotten.
-fn gone() -> Program {
-    let options = crate::program::Options {
-        engine: crate::program::Engine::Trap,
-        verify_opcodes: false,
-        items: trace::Items::default(),
-        lossless: false,
-        symbols: None,
-    };
-    let mut program = Program::new(Versions::only(Object::default(), "it was removed"), options, None, None);
-    program.inserted = false;
-    program
 }
 
 /// Gives all words of a program back.

@@ -16,7 +16,8 @@ use vm::{End, Word};
 use crate::jump::{Domain, has_limits};
 use crate::loader;
 use crate::machine::{Caller, HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
-use crate::program::{Probe, Program, State};
+use crate::program::{Probe, State};
+use crate::programs::Programs;
 use crate::site::{Disarmed, INT3, OwnUses, Use};
 use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
@@ -390,9 +391,11 @@ impl Tracer<'_> {
     /// Writes records whose instruction has completed.
     pub(crate) fn commit(&mut self, records: Vec<Pending>) {
         for pending in records {
+            // One that was forgotten has no targets any more.
             if let Use::Probe { program, probe } = pending.wanted {
                 let written = self.observer.record(program, &pending.record);
-                let counts = &mut self.programs[program].probes[probe].counts;
+                let Some(program) = self.programs.get_mut(program) else { continue };
+                let counts = &mut program.probes[probe].counts;
                 match written {
                     _ if !pending.counted => {}
                     Ok(()) => counts.logged += 1,
@@ -407,8 +410,9 @@ impl Tracer<'_> {
         for pending in records {
             if let Use::Probe { program, probe } = pending.wanted
                 && pending.counted
+                && let Some(program) = self.programs.get_mut(program)
             {
-                self.programs[program].probes[probe].counts.dropped += 1;
+                program.probes[probe].counts.dropped += 1;
             }
         }
     }
@@ -431,7 +435,7 @@ fn word_at(space: &Space, address: u64) -> Option<Word> {
 }
 
 /// The users of a site that are probes which are over by now in a domain.
-fn records_over(programs: &[Program], domain: Domain, uses: &[Use]) -> HashSet<Use> {
+fn records_over(programs: &Programs, domain: Domain, uses: &[Use]) -> HashSet<Use> {
     let over = |wanted: &Use| match *wanted {
         Use::Probe { program, probe } => programs[program].probes[probe].is_over_in(domain),
         _ => false,

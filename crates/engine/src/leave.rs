@@ -78,7 +78,7 @@ impl Tracer<'_> {
     /// Takes the probes out of all processes and lets them go.
     pub(crate) fn leave_all(&mut self, control: &Control) {
         // Threads that are in long runs are not waited for.
-        let probes = self.programs.iter().flat_map(|program| &program.probes);
+        let probes = self.programs.values().flat_map(|program| &program.probes);
         probes.filter_map(|probe| probe.counted.as_ref()).for_each(|counted| counted.take_out(None));
         for number in self.spaces.keys().copied().collect::<Vec<_>>() {
             self.restore_all(number);
@@ -116,7 +116,7 @@ impl Tracer<'_> {
         let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
         let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
         let is_meant = |pid: i32| {
-            let mut programs = self.programs.iter().filter(|program| program.inserted);
+            let mut programs = self.programs.values().filter(|program| program.inserted);
             programs.any(|program| program.only.as_ref().is_some_and(|only| only.contains(&pid)))
         };
         let meant: HashSet<i32> =

@@ -47,7 +47,7 @@
 //! | `foresee`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
-//! | `site`, `tracked`, `program`, `versions` | one probed instruction, a thread, a program, as it is compiled for each machine |
+//! | `site`, `tracked`, `program`, `programs`, `versions` | one probed instruction, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
 //! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
@@ -85,6 +85,7 @@ mod places;
 mod placing;
 mod points;
 mod program;
+mod programs;
 mod report;
 mod resolve;
 mod restart;

@@ -16,6 +16,13 @@ pub(crate) struct Losses {
     last: Option<Instant>,
 }
 
+impl Losses {
+    /// A program is forgotten.
+    pub(crate) fn forget(&mut self, program: usize) {
+        self.told.retain(|(of, _), _| *of != program);
+    }
+}
+
 impl Tracer<'_> {
     /// Tells what was dropped since the last time, if that is long enough ago.
     pub(crate) fn look_for_losses(&mut self) {
@@ -27,7 +34,7 @@ impl Tracer<'_> {
     /// Tells what was dropped since the last time.
     pub(crate) fn tell_losses(&mut self) {
         self.losses.last = Some(Instant::now());
-        for (number, program) in self.programs.iter().enumerate() {
+        for (number, program) in self.programs.iter() {
             for (probe, state) in program.probes.iter().enumerate() {
                 let dropped = state.dropped();
                 if dropped == 0 {

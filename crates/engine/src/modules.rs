@@ -88,7 +88,7 @@ impl Tracer<'_> {
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
         let mut refused = Vec::new();
         self.checked.clear();
-        for number in 0..self.programs.len() {
+        for number in self.programs.numbers().to_vec() {
             for (module, mut plan) in self.plans_of(number, pid)? {
                 // It is not made again when the program is placed.
                 match plan.refused.is_empty() {
@@ -192,9 +192,7 @@ impl Tracer<'_> {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let mut works = self.plan_own(number, tid, modules);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
-        for (program_number, program) in
-            self.programs.iter().enumerate().filter(|(_, program)| program.is_for(pid))
-        {
+        for (program_number, program) in self.programs.iter().filter(|(_, program)| program.is_for(pid)) {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             for module in modules {
                 let here = (program_number, module_key(module));
@@ -247,7 +245,7 @@ impl Tracer<'_> {
         let (checks, mut unplaced) = (self.checks(tid), Vec::new());
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number) else { return unplaced };
-        for (program_number, program) in self.programs.iter().enumerate() {
+        for (program_number, program) in self.programs.iter() {
             let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
             let Space { placed, named, .. } = &mut *space;
             let named = modules.iter().filter(|module| {
@@ -295,7 +293,7 @@ impl Tracer<'_> {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number).filter(|space| !space.starting) else { return };
         self.begun.insert(number);
-        for (program_number, program) in self.programs.iter().enumerate() {
+        for (program_number, program) in self.programs.iter() {
             if !program.is_for(pid) {
                 continue;
             }

@@ -13,7 +13,8 @@ use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::Plan;
 use crate::placed::{About, probes_of};
-use crate::program::{Engine, Program, State};
+use crate::program::{Engine, State};
+use crate::programs::Programs;
 use crate::site::{self, Planned, Site, Use};
 use crate::slots::{self, Area};
 use crate::tracer::Tracer;
@@ -345,7 +346,7 @@ pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
 }
 
 /// Notes where in a module's file the probes are that are about to be placed there.
-pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &[Planned]) {
+pub(crate) fn note_offsets(programs: &mut Programs, module: &Module, planned: &[Planned]) {
     for Planned(site) in planned {
         let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
         for wanted in &site.uses {
@@ -359,7 +360,7 @@ pub(crate) fn note_offsets(programs: &mut [Program], module: &Module, planned: &
 
 /// Notes that the probes among a site's users are armed in a domain: by jumps, which were made to fit by a tactic, or by traps.
 pub(crate) fn set_armed(
-    programs: &mut [Program],
+    programs: &mut Programs,
     domain: Domain,
     uses: &[Use],
     address: u64,
@@ -379,7 +380,7 @@ pub(crate) fn set_armed(
 }
 
 /// Notes that the probes among a site's users trap there, which was a jump by a tactic so far.
-fn note_trapped(programs: &mut [Program], uses: &[Use], reason: &str, was: Option<&'static str>) {
+fn note_trapped(programs: &mut Programs, uses: &[Use], reason: &str, was: Option<&'static str>) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted {
             programs[program].probes[probe].trapped(reason, was);
@@ -388,7 +389,7 @@ fn note_trapped(programs: &mut [Program], uses: &[Use], reason: &str, was: Optio
 }
 
 /// Counts a site that traps since its program's probes are to.
-fn count_asked(programs: &mut [Program], uses: &[Use]) {
+fn count_asked(programs: &mut Programs, uses: &[Use]) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted
             && programs[program].options.engine == Engine::Trap

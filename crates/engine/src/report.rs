@@ -71,7 +71,7 @@ impl Tracer<'_> {
     /// The states of the probes, by program and probe.
     pub(crate) fn states(&self) -> Vec<Vec<State>> {
         let of = |program: &Program| program.probes.iter().map(Probe::state).collect();
-        self.programs.iter().map(of).collect()
+        self.programs.values().map(of).collect()
     }
 
     /// What each of several users' processes has counted at the probes of these programs, by number; nothing where all are of one.
@@ -98,7 +98,7 @@ impl Tracer<'_> {
     /// The counts so far, with the probes' states given by program and probe.
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
-        for (program, states) in self.programs.iter().zip(states) {
+        for (program, states) in self.programs.values().zip(states) {
             let object = program.versions.main();
             let mut places = program.places().into_iter();
             for (number, &state) in states.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Tracer<'_> {
         report.holds = self.holds.times();
         report.nonsense = self.drain.nonsense();
         report.globals = self.globals.values(None);
-        report.users = self.of_users(&(0..self.programs.len()).collect::<Vec<_>>());
+        report.users = self.of_users(self.programs.numbers());
         report
     }
 }

@@ -60,7 +60,7 @@ impl Tracer<'_> {
     pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
         self.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
-        self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
+        let inserted = self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -69,7 +69,7 @@ impl Tracer<'_> {
             self.waiting = true;
             self.ask_one(number);
         }
-        self.programs.len() - 1
+        inserted
     }
 
     /// Whether a program could be placed in a process that is followed already; what could not is in the error.
@@ -78,8 +78,7 @@ impl Tracer<'_> {
     /// # Errors
     /// The process is gone, or probes cannot be placed.
     pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
-        self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
-        let number = self.programs.len() - 1;
+        let number = self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
         let refused = self.refusals_of(number, pid);
         self.programs.pop();
         let refused = refused?;
@@ -150,16 +149,16 @@ impl Tracer<'_> {
 
     /// Whether a program is inserted that is for all processes that are followed.
     pub fn serves_all(&self) -> bool {
-        self.programs.iter().any(|program| program.inserted && program.only.is_none())
+        self.programs.values().any(|program| program.inserted && program.only.is_none())
     }
 
     /// The programs that are inserted, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
-        let programs = self.programs.iter().enumerate().rev().filter(|(_, program)| program.inserted);
+        let programs = self.programs.iter().rev().filter(|(_, program)| program.inserted);
         programs.filter_map(|(number, _)| self.program(number)).collect()
     }
 
-    /// A program by its number, also one that was removed.
+    /// A program by its number, also one that was removed and is not forgotten.
     pub fn program(&self, number: usize) -> Option<Inserted<'_>> {
         let program = self.programs.get(number)?;
         Some(Inserted {

@@ -22,7 +22,7 @@ use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
 use crate::place::Plan;
-use crate::program::Program;
+use crate::programs::Programs;
 use crate::space::{ModuleKey, Space};
 use crate::tracked::{Activity, Tracked};
 use crate::variables::Globals;
@@ -53,7 +53,7 @@ const LATELY: Duration = Duration::from_millis(500);
 
 /// Probes in living processes: all their threads, all their children.
 pub struct Tracer<'a> {
-    pub(crate) programs: Vec<Program>,
+    pub(crate) programs: Programs,
     pub(crate) globals: Globals,
     /// Memory that is shared with processes.
     pub(crate) cells: Option<Cells>,
@@ -138,7 +138,7 @@ impl<'a> Tracer<'a> {
         let sign = ledger.as_ref().map_or_else(|| Sign::new().ok(), |ledger| ledger.sign());
         let mut cells = sign.as_ref().and_then(|_| Cells::new().ok());
         Tracer {
-            programs: Vec::new(),
+            programs: Programs::default(),
             globals: Globals::new(cells.as_mut()),
             cells,
             sign,
@@ -195,7 +195,7 @@ impl<'a> Tracer<'a> {
 
     /// Whether a program that is inserted waits for room where there is none for a record.
     pub(crate) fn is_lossless(&self) -> bool {
-        self.programs.iter().any(|program| program.options.lossless)
+        self.programs.values().any(|program| program.options.lossless)
     }
 
     /// Answers events until every followed thread has ended or `control` says to stop.

@@ -208,6 +208,7 @@ impl Sinks {
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
         let places = self.places(program);
         self.programs.remove(&program);
+        self.refused.forget(program);
         for place in places {
             let is_shared = self.programs.values().any(|program| program.places.contains(&place));
             let Some(filled) = &mut self.targets[place] else { continue };

@@ -45,7 +45,7 @@ impl Tracer<'_> {
             spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
         let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
         for domain in all.into_iter().filter(|domain| !used.contains(domain)) {
-            for program in &mut self.programs {
+            for program in self.programs.values_mut() {
                 let definitions = &program.versions.main().probes;
                 let probes = program.probes.iter_mut().zip(definitions);
                 probes.for_each(|(probe, definition)| probe.leave(definition, domain));

@@ -202,7 +202,7 @@ impl Tracer<'_> {
         let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
-        let by_jump_alone: Vec<usize> = self.programs.iter().enumerate().filter_map(is_strict).collect();
+        let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
         let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
         if strict {
             for group in &mut groups {

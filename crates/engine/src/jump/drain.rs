@@ -306,7 +306,7 @@ impl Tracer<'_> {
     /// A thread is about to end. What its records show of it is remembered; and if it was killed in a handler, what it had is
     /// given back.
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
-        let items = |wanted| self.programs.iter().any(|program| program.options.items.contains(wanted));
+        let items = |wanted| self.programs.values().any(|program| program.options.items.contains(wanted));
         let is_named = items(Items::UID) || items(Items::PROCNAME);
         let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let space = number.and_then(|number| self.spaces.get(&number));

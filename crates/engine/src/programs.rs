@@ -1,0 +1,143 @@
+//! The programs of a tracer, by their numbers.
+//!
+//! A number is given once: what comes late of a program that was forgotten is nobody's, not another one's. What is kept is only what is not
+//! forgotten, so a session may see any number of programs come and go.
+
+use std::ops::{Index, IndexMut};
+
+use crate::program::Program;
+
+/// Those that are not forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    /// Their numbers, ascending, and they themselves, in the same order.
+    numbers: Vec<usize>,
+    programs: Vec<Program>,
+    /// The next number.
+    next: usize,
+}
+
+impl Programs {
+    /// Takes a program: its number.
+    pub(crate) fn push(&mut self, program: Program) -> usize {
+        let number = self.next;
+        self.next += 1;
+        self.numbers.push(number);
+        self.programs.push(program);
+        number
+    }
+
+    /// Takes the last one back, which was never used: its number is the next one's.
+    pub(crate) fn pop(&mut self) {
+        if let Some(number) = self.numbers.pop() {
+            self.programs.pop();
+            self.next = number;
+        }
+    }
+
+    /// Forgets one.
+    pub(crate) fn remove(&mut self, number: usize) -> Option<Program> {
+        let place = self.place(number)?;
+        self.numbers.remove(place);
+        Some(self.programs.remove(place))
+    }
+
+    /// Where one is.
+    #[inline]
+    fn place(&self, number: usize) -> Option<usize> {
+        // As long as none was forgotten each is at its number.
+        match self.numbers.get(number) {
+            Some(&there) if there == number => Some(number),
+            _ => self.numbers.binary_search(&number).ok(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> Option<&Program> {
+        self.place(number).map(|place| &self.programs[place])
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Program> {
+        self.place(number).map(|place| &mut self.programs[place])
+    }
+
+    /// Their numbers, ascending.
+    pub(crate) fn numbers(&self) -> &[usize] {
+        &self.numbers
+    }
+
+    /// All, in the order of their numbers.
+    pub(crate) fn values(&self) -> std::slice::Iter<'_, Program> {
+        self.programs.iter()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn values_mut(&mut self) -> std::slice::IterMut<'_, Program> {
+        self.programs.iter_mut()
+    }
+
+    /// All, with their numbers.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, &Program)> {
+        self.numbers.iter().copied().zip(&self.programs)
+    }
+}
+
+impl Index<usize> for Programs {
+    type Output = Program;
+
+    #[inline]
+    fn index(&self, number: usize) -> &Program {
+        self.get(number).expect("a program is asked for as long as something of it is there")
+    }
+}
+
+impl IndexMut<usize> for Programs {
+    #[inline]
+    fn index_mut(&mut self, number: usize) -> &mut Program {
+        self.get_mut(number).expect("a program is asked for as long as something of it is there")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpn::Object;
+
+    use super::*;
+    use crate::program::{Engine, Options};
+    use crate::versions::Versions;
+
+    fn program(name: &str) -> Program {
+        let object = Object { module: name.to_owned(), ..Object::default() };
+        let options = Options {
+            engine: Engine::Trap,
+            verify_opcodes: false,
+            items: trace::Items::default(),
+            lossless: false,
+            symbols: None,
+        };
+        Program::new(Versions::only(object, ""), options, None, None)
+    }
+
+    #[test]
+    fn a_number_is_never_anothers_and_takes_nothing_once_it_is_forgotten() {
+        let mut programs = Programs::default();
+        assert_eq!([programs.push(program("stays")), programs.push(program("looked at"))], [0, 1]);
+        programs.pop();
+        for number in 1..1000 {
+            assert_eq!(programs.push(program("comes")), number);
+            assert_eq!((programs[0].module(), programs[number].module()), ("stays", "comes"));
+            assert!(programs.remove(number).is_some() && programs.remove(number).is_none());
+            assert!(
+                programs.get(number).is_none() && programs.get_mut(number - 1).is_some() == (number == 1)
+            );
+        }
+        assert!(programs.numbers.capacity() < 10 && programs.programs.capacity() < 10);
+        assert_eq!(programs.push(program("last")), 1000);
+        assert_eq!(programs.numbers(), [0, 1000]);
+        let all: Vec<(usize, &str)> = programs.iter().map(|(number, it)| (number, it.module())).collect();
+        assert_eq!(all, [(0, "stays"), (1000, "last")]);
+        programs.remove(0);
+        assert_eq!((programs.get(0).is_none(), programs[1000].module()), (true, "last"));
+    }
+}
