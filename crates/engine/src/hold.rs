@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use process::{Event, Status, Stop};
 
-use crate::signal::SI_KERNEL;
-use crate::site::INT3;
+use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};
 use crate::tracer::Tracer;
 use crate::tracked::Activity;
 
@@ -137,7 +136,8 @@ impl Tracer<'_> {
     }
 
     /// A thread that has just come from an `int3` of ours is put back to it until that is answered: the signal that says so is lost if the
-    /// tracer dies with many threads held.
+    /// tracer dies with many threads held. It is not lost as long as no other event was taken: then it says where the thread is to go on,
+    /// wherever it is.
     fn put_before_its_trap(&mut self, event: Event, number: u32) -> Event {
         let Event::Stopped(mut thread, Stop::Signal(libc::SIGTRAP)) = event else { return event };
         let tid = thread.tid();
@@ -148,11 +148,18 @@ impl Tracer<'_> {
             && let Some(space) = self.spaces.get(&number)
         {
             let site = registers.rip().wrapping_sub(1);
-            let mut byte = [0];
-            if space.has_trapped(site) && space.code.memory.peek(site, &mut byte).is_ok() && byte == [INT3] {
+            if space.has_trapped(site) {
                 registers.set_rip(site);
-                // It fails only if the thread was killed.
-                tracked.before_trap = thread.set_registers(&registers).is_ok();
+                let mut said = info;
+                said.si_code = PUT_BACK;
+                set_fault_address(&mut said, site);
+                // In this order. It fails only if the thread was killed.
+                tracked.before_trap =
+                    thread.set_signal_info(&said).is_ok() && thread.set_registers(&registers).is_ok();
+                // Wherever it is sent from now on, it is there, whatever becomes of the tracer.
+                if let Ok(Some(killed)) = process::take_last_stop() {
+                    return killed;
+                }
             }
         }
         Event::Stopped(thread, Stop::Signal(libc::SIGTRAP))

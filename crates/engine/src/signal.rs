@@ -17,6 +17,10 @@ use crate::tracked::InSlot;
 /// `si_code` of a signal that the kernel raises for an `int3`, among others.
 pub(crate) const SI_KERNEL: i32 = 0x80;
 
+/// `si_code` of the signal of an `int3` of ours whose thread was put back to it: the signal's address says where that is. The kernel uses
+/// no such code.
+pub(crate) const PUT_BACK: i32 = 0xd9b0;
+
 /// The bit of SIGTRAP in a signal set.
 pub(crate) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
@@ -75,7 +79,7 @@ impl Tracer<'_> {
         signal: i32,
         info: &siginfo_t,
     ) -> Result<Option<Stopped>, process::Error> {
-        match signal == libc::SIGTRAP && info.si_code == SI_KERNEL {
+        match signal == libc::SIGTRAP && matches!(info.si_code, SI_KERNEL | PUT_BACK) {
             true => self.trapped(thread),
             false => Ok(Some(thread)),
         }

@@ -294,6 +294,13 @@ impl Stopped {
         ptrace::set_options(self.tid, OPTIONS)
     }
 
+    /// Lets it run until it enters or leaves a system call, or stops before.
+    pub fn resume_to_call(self) -> Running {
+        // As in `resume`.
+        let _ = ptrace::resume_to_syscall(self.tid);
+        Running { tid: self.tid }
+    }
+
     /// Lets it run, delivering `signal` (or none, with 0). A thread that has been killed meanwhile reports
     /// its end.
     pub fn resume(self, signal: c_int) -> Running {
@@ -426,17 +433,24 @@ const EVENT: c_int = 1 << 8;
 
 /// News of one traced thread, or with -1 of any.
 ///
+/// Takes the last stop by a signal from the kernel, if that is still to be done: from now on the signal is lost if the tracer dies. There is
+/// news if the thread has been killed in its stop.
+///
+/// # Errors
+/// The kernel does not say what became of it.
+pub fn take_last_stop() -> Result<Option<Event>, Error> {
+    let Some((tid, stop)) = ptrace::untaken() else { return Ok(None) };
+    let mut status = 0;
+    // SAFETY: `status` is valid for the call.
+    let taken = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
+    if taken == tid && status != stop { event(tid, status).map(Some) } else { Ok(None) }
+}
+
 /// A stop by a signal is not taken from the kernel before the thread goes on, or the next news is asked for: the signal is
 /// delivered then if the tracer dies, where it would be lost.
 fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
-    if let Some((tid, stop)) = ptrace::untaken() {
-        let mut status = 0;
-        // SAFETY: `status` is valid for the call.
-        let taken = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
-        if taken == tid && status != stop {
-            // It has been killed in its stop.
-            return event(tid, status).map(Some);
-        }
+    if let Some(event) = take_last_stop()? {
+        return Ok(Some(event));
     }
     let (kind, id) = if wanted == -1 { (libc::P_ALL, 0) } else { (libc::P_PID, wanted as libc::id_t) };
     let flags = flags | libc::WEXITED | libc::WNOWAIT;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! handler(signal, info, context):
+//!   info says that the tracer has put the thread back: rip = info's address, return
 //!   info is of an int3:
 //!     RF is set                 the tracer has answered it: return
 //!     the table has rip - 1     a slot: rip = slot, return;  none yet: wait until the byte is not int3 any more, rip -= 1, return
@@ -25,6 +26,8 @@ global_asm!(
     "mov r13, rsi",
     "lea r9, [rip + .Lguard + {page}]",
     "mov eax, [rsi + 8]", // si_code
+    "cmp eax, {put_back}",
+    "je 15f",
     "cmp eax, {kernel}",
     "jne 20f",
     "bt dword ptr [rdx + {flags}], {rf}",
@@ -52,6 +55,10 @@ global_asm!(
     "test rcx, rcx",
     "je 40f",
     "mov [rdx + {rip}], rcx",
+    "ret",
+    "15:",
+    "mov rax, [rsi + 16]", // si_addr
+    "mov [rdx + {rip}], rax",
     "ret",
     // A step, or a watched address: of the thread whose fs begins there?
     "20:",
@@ -148,6 +155,7 @@ global_asm!(
     ".popsection",
     page = const super::CODE,
     kernel = const 0x80,
+    put_back = const crate::signal::PUT_BACK,
     trace = const 2,
     watch = const 4,
     rf = const 16,
@@ -184,4 +192,56 @@ pub(super) fn code() -> &'static [u8] {
 /// How far into the code the handler's return to the program is.
 pub(super) fn returns_at() -> u64 {
     ((&raw const dprobes_guard_return).addr() - (&raw const dprobes_guard_start).addr()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::CODE;
+    use crate::signal::PUT_BACK;
+
+    #[test]
+    fn a_thread_that_was_put_back_goes_on_where_its_signal_says() {
+        let mut info = [0u64; 16];
+        info[0] = libc::SIGTRAP as u64;
+        info[1] = PUT_BACK as u64;
+        let mut result = libc::SYS_rt_tgsigqueueinfo;
+        // SAFETY: the code is copied to memory of its own, which is executed only; the handler is there while one signal comes, to this
+        // thread, and sends it to the second of two places in this block. All that the call takes is valid.
+        unsafe {
+            let size = 2 * CODE as usize;
+            let (write, private) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let base = libc::mmap(std::ptr::null_mut(), size, write, private, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            std::ptr::copy_nonoverlapping(code().as_ptr(), base.cast(), code().len());
+            assert_eq!(libc::mprotect(base, CODE as usize, libc::PROT_READ | libc::PROT_EXEC), 0);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = base as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            let mut before: libc::sigaction = std::mem::zeroed();
+            assert_eq!(libc::sigaction(libc::SIGTRAP, &action, &mut before), 0);
+            std::arch::asm!(
+                "lea {place}, [rip + 22f]",
+                "mov [r10 + 16], {place}",
+                "syscall",
+                "mov eax, 1",
+                "jmp 33f",
+                "22:",
+                "mov eax, 2",
+                "33:",
+                place = out(reg) _,
+                inout("rax") result,
+                in("rdi") libc::c_long::from(libc::getpid()),
+                in("rsi") libc::syscall(libc::SYS_gettid),
+                in("rdx") libc::c_long::from(libc::SIGTRAP),
+                in("r10") info.as_mut_ptr(),
+                out("rcx") _,
+                out("r11") _,
+            );
+            libc::sigaction(libc::SIGTRAP, &before, std::ptr::null_mut());
+            libc::munmap(base, size);
+        }
+        assert_eq!(result, 2);
+    }
 }
