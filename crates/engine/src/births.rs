@@ -40,8 +40,9 @@ fn is_its_own_end(registers: &Registers) -> bool {
 
 impl Tracer<'_> {
     /// A thread says that it has created another.
-    pub(crate) fn announced(&mut self, thread: Stopped, child: i32) -> Result<(), process::Error> {
+    pub(crate) fn announced(&mut self, mut thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
+        self.unblock_trap(&mut thread);
         if self.threads.contains_key(&child) {
             // It was found before.
         } else if let Some(status) = process::traced_here(child) {
@@ -109,13 +110,14 @@ impl Tracer<'_> {
     }
 
     /// Follows a new thread in its address space.
-    fn adopt(&mut self, thread: Stopped, announced: Announced) {
+    fn adopt(&mut self, mut thread: Stopped, announced: Announced) {
         let tid = thread.tid();
         let Announced { space, pid, inner_id } = announced;
         thread.note_inner_id(inner_id);
         self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
         self.identify(&thread);
         self.note_thread(tid);
+        self.unblock_trap(&mut thread);
         if self.is_leaving(tid) {
             // It is in its first stop, in which it can be let go.
             let left = self.leave(thread, Stop::Interrupt);

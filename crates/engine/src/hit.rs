@@ -320,10 +320,10 @@ impl Tracer<'_> {
         mut waiting: InSlot,
         segments: &Registers,
     ) -> Result<(), process::Error> {
-        let tid = thread.tid();
+        let (tid, address) = (thread.tid(), waiting.site);
         let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(()) };
-        let Some(site) = space.site(waiting.site) else { return Ok(()) };
+        let Some(site) = space.site(address) else { return Ok(()) };
         let own = site.own_uses();
         let mut registers = waiting.registers;
         let mut memory = ThreadMemory { tid };
@@ -345,10 +345,11 @@ impl Tracer<'_> {
         }
         registers.set_rflags(registers.rflags() | ANSWERED);
         set(&mut thread, &mut registers, segments)?;
+        let before = self.met(tid, address);
         let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
         let trap = Stop::Signal(libc::SIGTRAP);
         let (thread, stop) = match number {
-            Some(number) => self.guard_again(number, thread, trap)?,
+            Some(number) => self.guard_again(number, thread, trap, before)?,
             None => (thread, trap),
         };
         self.after(thread, stop, own, &registers)

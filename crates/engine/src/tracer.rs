@@ -326,7 +326,11 @@ impl<'a> Tracer<'a> {
             Stop::Clone { child, .. } => self.announced(thread, child),
             Stop::Exec { former } => self.replaced(thread, former),
             Stop::Exit => self.exiting(thread),
-            Stop::SystemCall | Stop::Other => {
+            Stop::SystemCall => {
+                self.called(thread);
+                Ok(())
+            }
+            Stop::Other => {
                 self.resume(thread, 0);
                 Ok(())
             }
@@ -382,7 +386,8 @@ impl<'a> Tracer<'a> {
     /// Lets a thread run; one that is leaving, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
-        let running = thread.resume(signal);
+        let looks_at_calls = signal == 0 && self.threads.get(&tid).is_some_and(|tracked| tracked.calls > 0);
+        let running = if looks_at_calls { thread.resume_to_call() } else { thread.resume(signal) };
         let asked = self.is_leaving(tid) && running.interrupt().is_ok();
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.asked = asked;

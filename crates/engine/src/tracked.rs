@@ -25,6 +25,10 @@ pub(crate) struct Tracked {
     pub(crate) before_trap: bool,
     /// Whether it is on its way to its end, and will stop no more.
     pub(crate) exiting: bool,
+    /// The last trap that it has met.
+    pub(crate) last_trap: u64,
+    /// In how many more of its system calls, entered or left, it is looked at.
+    pub(crate) calls: u32,
 }
 
 /// Whether a followed thread runs.
@@ -77,6 +81,8 @@ impl Tracked {
             asked: false,
             before_trap: false,
             exiting: false,
+            last_trap: 0,
+            calls: 0,
         }
     }
 

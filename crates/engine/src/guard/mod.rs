@@ -10,7 +10,8 @@
 //! and does not ignore SIGTRAP. What a tracer that was killed has left is none of the program's own: it is replaced once it has no trap to answer.
 //! A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
 //! program's own, and does then what the kernel would have done. A thread that blocks SIGTRAP takes it away by each trap (the kernel
-//! sets the default action then); the tracer sets it again before it lets the thread go on.
+//! sets the default action then); the tracer sets it again before it lets the thread go on. Where a libc blocks everything for a moment,
+//! that is kept from happening (`moment`).
 //!
 //! ```text
 //! +0      code, which can be executed
@@ -20,10 +21,12 @@
 //! ```
 
 mod code;
+mod moment;
 mod table;
 
 use std::io;
 
+use moment::Preludes;
 use process::{Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
 
@@ -81,6 +84,8 @@ pub(crate) struct Guard {
     handles: bool,
     /// Signal masks with which threads have come to traps.
     masks: Masks,
+    /// After which traps they have come so with everything blocked.
+    preludes: Preludes,
 }
 
 /// Signal masks after a trap, which has unblocked SIGTRAP: does a thread that has one of them block SIGTRAP otherwise?
@@ -98,7 +103,7 @@ const MASKS: usize = 16;
 impl Masks {
     /// Whether there is no need to look for the handler. All threads that block SIGTRAP in earnest block others too.
     fn is_harmless(&self, mask: u64) -> bool {
-        mask == 0 || self.harmless.contains(&mask)
+        mask == 0 || !moment::is_of_one(mask) && self.harmless.contains(&mask)
     }
 
     /// Notes whether the handler was there after a trap with a mask.
@@ -113,6 +118,12 @@ impl Masks {
 }
 
 impl Guard {
+    /// One of which nothing is in its process yet.
+    fn new(base: u64, table: Table) -> Guard {
+        let (masks, preludes) = (Masks::default(), Preludes::default());
+        Guard { base, table, former: Vec::new(), handles: false, masks, preludes }
+    }
+
     /// Where its threads make calls, and find back from.
     pub(crate) fn refuge(&self) -> Refuge {
         Refuge { stub: self.base + (CODE - 64), end: self.base + TABLE }
@@ -239,7 +250,7 @@ impl Tracer<'_> {
         let Ok(base) = base else { return caller.end() };
         let (caller, protected) = caller.protect(base, CODE, libc::PROT_READ | libc::PROT_EXEC)?;
         let table = Table::new(base + TABLE, FIRST_TABLE);
-        let mut guard = Guard { base, table, former: Vec::new(), handles: false, masks: Masks::default() };
+        let mut guard = Guard::new(base, table);
         let Some(space) = self.spaces.get_mut(&number) else { return caller.end() };
         if protected.is_err() || guard.write(&space.code.memory).is_err() {
             return caller.unmap(base, SIZE)?.0.end();
@@ -269,12 +280,14 @@ impl Tracer<'_> {
     }
 
     /// The handler is the kernel's default again if the thread, which has just come to a trap, blocked SIGTRAP: then it is set
-    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have.
+    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have. `before`: the
+    /// trap that it has met before.
     pub(crate) fn guard_again(
         &mut self,
         number: u32,
         thread: Stopped,
         stop: Stop,
+        before: u64,
     ) -> Result<(Stopped, Stop), Error> {
         let guard = self.spaces.get_mut(&number).and_then(|space| space.guard.as_mut());
         let Some(guard) = guard.filter(|guard| guard.handles) else { return Ok((thread, stop)) };
@@ -286,6 +299,9 @@ impl Tracer<'_> {
         guard.masks.note(mask, is_there);
         if is_there {
             return Ok((thread, stop));
+        }
+        if moment::is_of_one(mask) {
+            guard.preludes.note(before);
         }
         let action = [libc::SIGTRAP as u64, guard.base + WORDS + Words::ACTION, 0, SET, 0, 0];
         let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |caller| {
