@@ -19,6 +19,7 @@
 struct control {
     _Alignas(64) uint64_t head;
     _Alignas(64) uint64_t tail;
+    _Alignas(64) uint64_t lost;
 };
 
 struct header {
@@ -59,6 +60,7 @@ __attribute__((noinline, noclone)) long forger_work(long a) {
 /* Fills a ring that is empty. */
 static void forge(struct control *control, uint8_t *ring) {
     uint64_t tail = __atomic_load_n(&control->tail, __ATOMIC_ACQUIRE), at = tail;
+    control->lost = random_word() >> random_word() % 64;
     if (is("heads")) {
         control->head = random_word() % 3 ? control->head + (random_word() % ring_size & ~7ull) : random_word();
         return;

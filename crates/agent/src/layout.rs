@@ -107,7 +107,8 @@ pub struct Context {
     pub site: AtomicU64,
     /// Bytes that were ever put into its ring. Written by the thread that has the context.
     pub head: AtomicU64,
-    /// The value of [`Control::tail`] when the thread looked last: the reader's own is not touched while there is room.
+    /// The value of [`Control::tail`] when the thread looked last: the reader's own is not touched while there is room. Behind a record that
+    /// was lost the ring looks full here, so that the next one looks again, and leaves a mark.
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
@@ -115,6 +116,8 @@ pub struct Context {
     pub ring_size: AtomicU64,
     /// The address of its ring's [`Control`].
     pub control: AtomicU64,
+    /// Of [`Control::lost`], those that marks in the ring tell ([`state::LOST`]).
+    pub marked: AtomicU64,
     /// The program's registers, for handlers that leave compiled code: see [`Registers`].
     pub registers: Registers,
 }
@@ -137,6 +140,8 @@ pub struct Control {
     pub head: Line,
     /// Bytes that were ever taken out of the ring, or [`ABANDONED`]. Written by the reader.
     pub tail: Line,
+    /// Records that were ever dropped since the ring had no room for them. Written by the thread that has the context.
+    pub lost: Line,
 }
 
 /// Bytes of a [`Control`].
@@ -350,7 +355,7 @@ pub struct Entries {
 
 /// The header of a record in a ring. The bytes that the handler logged follow, up to a multiple of 8, then a [`More`] if there is one, then its
 /// stack traces, up to a multiple of 8. A record never wraps: one that does not fit before the end of the ring begins at its start, behind
-/// the word [`state::SKIP`].
+/// the word [`state::SKIP`]. Where records were lost, a [`MARK`] stands.
 ///
 /// What is the same in all records of a handler at a site is not here: the tracer knows it by the site's number. Nor is the process: a ring
 /// belongs to one address space.
@@ -403,6 +408,10 @@ pub const fn status(state: u32, flags: u32, log: usize) -> u32 {
     state | flags | (log as u32) << LOG_SHIFT
 }
 
+/// Bytes that say, between two records, that others were lost there: [`state::LOST`] in 4 bytes, and how many in 4. It is written before
+/// the next record that has room.
+pub const MARK: usize = 8;
+
 /// Where the number of logged bytes begins in a [`status`].
 pub const LOG_SHIFT: u32 = 16;
 
@@ -435,6 +444,8 @@ pub mod state {
     pub const DROPPED: u32 = 3;
     /// Nothing is here: the next record is at the start of the ring.
     pub const SKIP: u32 = 4;
+    /// No record, but a [`MARK`](super::MARK).
+    pub const LOST: u32 = 5;
 }
 
 /// Bytes of a ring where nothing else is asked for: a sixth of a second of two million small records a second.
@@ -467,7 +478,8 @@ mod tests {
     fn the_fields_are_where_compiled_code_expects_them() {
         assert_eq!((HEADER, MORE), (32, 16));
         assert_eq!((offset_of!(Control, head), offset_of!(Control, tail)), (0, 64));
-        assert!(offset_of!(Context, control) + 8 <= 64);
+        assert_eq!(offset_of!(Control, lost), 128);
+        assert!(offset_of!(Context, marked) + 8 <= 64);
         assert_eq!(offset_of!(Context, registers) % 64, 0);
     }
 

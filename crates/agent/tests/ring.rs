@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cases::assemble;
 use common::{Bench, identity};
 use dprobes_agent::image::{Entry, image};
-use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, MORE, More, RING_SIZE, UNSET, state};
+use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, MARK, MORE, More, RING_SIZE, UNSET, state};
 use vm::{Call, Element, Program, Word};
 
 fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {
@@ -104,13 +104,23 @@ const SIZE: u64 = HEADER as u64 + 8 + 3000;
 
 /// Takes all records out: their numbers.
 fn take(bench: &Bench) -> Vec<u64> {
-    let mut numbers = Vec::new();
+    take_with_losses(bench).0
+}
+
+/// The same, and the losses that are marked: before which of the records, and how many.
+fn take_with_losses(bench: &Bench) -> (Vec<u64>, Vec<(usize, u32)>) {
+    let (mut numbers, mut losses) = (Vec::new(), Vec::new());
     let mut tail = bench.control().tail.0.load(Ordering::Relaxed);
     while tail < bench.control().head.0.load(Ordering::Acquire) {
         // SAFETY: the first 8 bytes of what is in the ring are always there.
         let kind = unsafe { ((bench.ring + tail % RING_SIZE) as *const u32).read() };
         let size = if kind == state::SKIP {
             RING_SIZE - tail % RING_SIZE
+        } else if kind == state::LOST {
+            // SAFETY: likewise.
+            let count = unsafe { ((bench.ring + tail % RING_SIZE + 4) as *const u32).read() };
+            losses.push((numbers.len(), count));
+            MARK as u64
         } else {
             let record = bench.record(tail);
             assert_eq!((record.state, record.size), (state::COMMITTED, SIZE));
@@ -121,7 +131,7 @@ fn take(bench: &Bench) -> Vec<u64> {
         tail += size;
     }
     bench.control().tail.0.store(tail, Ordering::Release);
-    numbers
+    (numbers, losses)
 }
 
 #[test]
@@ -130,7 +140,7 @@ fn a_full_ring_drops_and_counts_and_what_is_in_it_stays() {
     let info = describe(&bench, LOGS, 20_000);
     let fits = RING_SIZE / SIZE;
     let mut next = 0;
-    let mut dropped = 0;
+    let (mut dropped, mut before) = (0, 0);
     for round in 0..5 {
         let from = next;
         for _ in 0..fits + 10 {
@@ -139,8 +149,12 @@ fn a_full_ring_drops_and_counts_and_what_is_in_it_stays() {
             next += 1;
         }
         let now = bench.dropped.load(Ordering::Relaxed);
-        let numbers = take(&bench);
+        let (numbers, losses) = take_with_losses(&bench);
         assert_eq!(numbers.len() as u64 + (now - dropped), fits + 10, "round {round}");
+        // Those of the round before are marked before its first record.
+        let expected = if round == 0 { vec![] } else { vec![(0, before as u32)] };
+        assert_eq!(losses, expected, "round {round}");
+        before = now - dropped;
         // The end of the ring may have no room for one.
         assert!((fits - 1..=fits).contains(&(numbers.len() as u64)), "{}", numbers.len());
         assert!(numbers.iter().copied().eq(from..from + numbers.len() as u64));

@@ -13,7 +13,7 @@ use crate::sheet::Sheet;
 #[derive(Debug)]
 pub struct Ctf {
     writer: Writer,
-    /// Losses that are not told yet, the latest first: when they were known, and how many.
+    /// Losses that are not told yet, the latest first: when they were over, and how many.
     losses: Vec<(u64, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl Ctf {
             let items = lookup.program(probe.program).map(|program| program.items).unwrap_or_default();
             writer.probe(probe.program, probe.number, &lookup.probe_name(probe), items);
         }
-        let mut losses: Vec<(u64, u64)> = info.losses.iter().map(|loss| (loss.time, loss.dropped)).collect();
+        let mut losses: Vec<(u64, u64)> = info.gaps().iter().map(|gap| (gap.to, gap.dropped)).collect();
         losses.sort_unstable_by(|one, other| other.cmp(one));
         Ok(Ctf { writer, losses })
     }

@@ -1,7 +1,7 @@
 //! What a trace says of the places that its records are from.
 
 use trace::Items;
-use trace::store::{Info, Loss, Site, Variables, point_name};
+use trace::store::{Gap, Info, Site, Variables, point_name};
 
 use crate::map::Map;
 
@@ -88,8 +88,8 @@ pub struct Known {
     pub times: Option<(u64, u64)>,
     /// How far a record may be behind one that stands before it, in nanoseconds.
     pub disorder: u64,
-    /// Records that were dropped, and when.
-    pub losses: Vec<Loss>,
+    /// Between which moments records were lost.
+    pub gaps: Vec<Gap>,
     /// The names of processes, those of their first threads: as they were last.
     pub processes: Map<u32, String>,
     /// The variables at the end.
@@ -109,7 +109,7 @@ impl Known {
             monotonic: info.about.monotonic,
             times: info.times,
             disorder: info.disorder,
-            losses: info.losses.clone(),
+            gaps: info.gaps(),
             variables: info.variables.clone(),
             ..Known::default()
         };

@@ -7,10 +7,9 @@
 //! entry whose place on the stack another entry has taken.
 //!
 //! Where records were lost meanwhile, a return may be another call's, even with the same stack pointer: its own entry, and the return of the entry that
-//! is there, may be among those. So nothing is put together across a loss. A loss is known when the writer has looked at its counts, which it
-//! does every second; [`KNOWN_WITHIN`] before that is the time in which it may have been.
+//! is there, may be among those. So nothing is put together across a loss: whatever thread it was of, since the trace does not say.
 
-use trace::store::Loss;
+use trace::store::Gap;
 
 use crate::map::Map;
 
@@ -21,24 +20,19 @@ const MOST_FRAMES: usize = 1 << 12;
 /// The same for all threads together.
 const MOST_ALL: usize = 1 << 20;
 
-/// How long before it was noted a record may have been lost, in nanoseconds.
-const KNOWN_WITHIN: u64 = 2_000_000_000;
-
 /// The times in which records may have been lost: apart from each other, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Vec<(u64, u64)>);
 
 impl Losses {
-    /// Of the losses that a trace tells.
-    pub(crate) fn of(losses: &[Loss]) -> Losses {
-        let mut times: Vec<u64> =
-            losses.iter().filter(|loss| loss.dropped > 0).map(|loss| loss.time).collect();
+    /// Of those that a trace tells.
+    pub(crate) fn of(gaps: &[Gap]) -> Losses {
+        let mut times: Vec<(u64, u64)> = gaps.iter().map(|gap| (gap.from, gap.to.max(gap.from))).collect();
         times.sort_unstable();
         let mut all: Vec<(u64, u64)> = Vec::new();
-        for end in times {
-            let start = end.saturating_sub(KNOWN_WITHIN);
+        for (start, end) in times {
             match all.last_mut() {
-                Some((_, last)) if *last >= start => *last = end,
+                Some((_, last)) if *last >= start => *last = end.max(*last),
                 _ => all.push((start, end)),
             }
         }
@@ -334,8 +328,8 @@ mod tests {
     #[test]
     fn nothing_is_put_together_across_a_loss() {
         let at = |seconds: u64| seconds * 1_000_000_000;
-        let loss = |seconds| Loss { time: at(seconds), dropped: 1, ..Loss::default() };
-        let losses = Losses::of(&[loss(11), loss(10), loss(20), Loss { dropped: 0, ..loss(30) }]);
+        let gap = |from, to| Gap { from: at(from), to: at(to), dropped: 1, pid: 0 };
+        let losses = Losses::of(&[gap(9, 11), gap(18, 20), gap(8, 10)]);
         assert_eq!(losses.0, [(at(8), at(11)), (at(18), at(20))]);
         let mut spans = Spans::with(losses);
         // The return of this call and the entry of the next were lost.

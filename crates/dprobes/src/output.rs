@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use engine::{Note, Observer, Placed, Report};
+use engine::{Lost, Note, Observer, Placed, Report};
 use trace::sink::{Target, View};
 use trace::{Items, Record};
 
@@ -88,6 +88,10 @@ impl Observer for Output {
 
     fn placed(&mut self, placed: &Placed<'_>) {
         self.targets.iter_mut().for_each(|target| target.recording.placed(placed));
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        self.targets.iter_mut().for_each(|target| target.recording.gap(lost));
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {

@@ -4,9 +4,9 @@ use std::ffi::CStr;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::{Counts, Placed, Report, State};
+use engine::{Counts, Lost, Placed, Report, State};
 use trace::sink::{Sink, View};
-use trace::store::{self, About, Fact, Loss, Note, Probe, Program, Site, Variables};
+use trace::store::{self, About, Fact, Gap, Loss, Note, Probe, Program, Site, Variables};
 use trace::template::Templates;
 use trace::{Items, Record};
 
@@ -125,6 +125,12 @@ impl Recording {
         if let Err(error) = self.sink.loss(&loss, refused) {
             self.failure.get_or_insert(error);
         }
+    }
+
+    /// Takes when records were lost.
+    pub(crate) fn gap(&mut self, lost: &Lost) {
+        let pid = lost.pid.unwrap_or(0) as u32;
+        self.keep(Gap { from: lost.from, to: lost.to, pid, dropped: lost.count });
     }
 
     /// Takes a message.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
-use trace::store::{Info, Item, Reader};
+use trace::store::{Filter, Gap, Info, Item, Reader};
 use trace::template::{Kept, Problem, Template};
 use trace::{Form, Items, Text};
 
@@ -38,11 +38,15 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     let (mut text, kept) = text(&arguments.shown, reader.info())?;
     reader.select(filter).map_err(failed)?;
     let mut damaged = false;
+    let mut lost = Lost::new(&path, reader.info(), &arguments.selection.filter(reader.info())?);
     while let Some(item) = reader.next().map_err(failed)? {
         match item {
             Item::Record(entry) => {
                 text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
                 let record = entry.record;
+                if let Err(error) = lost.tell(record.time, &mut out) {
+                    return ended(error);
+                }
                 let written = match &kept {
                     Some(kept) => {
                         let template = kept.get(entry.program, record.major, record.minor);
@@ -65,6 +69,9 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
             Item::Fact(_) => {}
         }
     }
+    if let Err(error) = lost.tell(u64::MAX, &mut out) {
+        return ended(error);
+    }
     if !reader.info().complete {
         if let Err(error) = out.flush() {
             return ended(error);
@@ -76,6 +83,50 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         Ok(()) if damaged => Ok(ExitCode::FAILURE),
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => ended(error),
+    }
+}
+
+/// Losses that are told, at most, each where it was.
+const MOST_LOSSES: usize = 100;
+
+/// What was lost, to be told where it was.
+struct Lost {
+    /// When each was over, and what is said of it: the latest first.
+    left: Vec<(u64, String)>,
+    /// More, of which nothing is said but how many they are.
+    more: usize,
+}
+
+impl Lost {
+    /// Those of a store in the times that are wanted.
+    fn new(path: &impl std::fmt::Display, info: &Info, wanted: &Filter) -> Lost {
+        let mut gaps = info.gaps();
+        gaps.retain(|gap| {
+            gap.dropped > 0
+                && wanted.from.is_none_or(|from| gap.to >= from)
+                && wanted.to.is_none_or(|to| gap.from <= to)
+        });
+        let more = gaps.len().saturating_sub(MOST_LOSSES);
+        gaps.truncate(MOST_LOSSES);
+        let text = |gap: &Gap| {
+            let count = crate::summary::count(gap.dropped, "record");
+            let process = if gap.pid == 0 { String::new() } else { format!(" of process {}", gap.pid) };
+            format!("warning: {path}: {count}{process} lost, {}", info::between(info, gap))
+        };
+        Lost { left: gaps.iter().rev().map(|gap| (gap.to, text(gap))).collect(), more }
+    }
+
+    /// Tells those that were over at a time, behind the records that were written.
+    fn tell(&mut self, until: u64, out: &mut impl Write) -> io::Result<()> {
+        while let Some((_, text)) = self.left.pop_if(|(time, _)| *time <= until) {
+            out.flush()?;
+            tell(&text);
+            if self.left.is_empty() && self.more > 0 {
+                let more = crate::summary::count(self.more as u64, "more loss");
+                tell(&format!("warning: and {more}: `dprobes show --info` has their sums"));
+            }
+        }
+        Ok(())
     }
 }
 

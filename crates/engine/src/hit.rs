@@ -400,7 +400,10 @@ impl Tracer<'_> {
                 match written {
                     _ if !pending.counted => {}
                     Ok(()) => counts.logged += 1,
-                    Err(_) => counts.dropped += 1,
+                    Err(_) => {
+                        counts.dropped += 1;
+                        self.losses.note(pending.record.time);
+                    }
                 }
             }
         }
@@ -414,6 +417,7 @@ impl Tracer<'_> {
                 && let Some(program) = self.programs.get_mut(program)
             {
                 program.probes[probe].counts.dropped += 1;
+                self.losses.note(pending.record.time);
             }
         }
     }

@@ -106,7 +106,7 @@ pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use jump::Pulse;
 pub use ledger::{Ledger, Left, Restored};
-pub use observer::{Callk, Note, Observer, Placed};
+pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use places::PlaceReport;
 pub use process::Surroundings;
 pub use program::{Counts, Engine, Options, SiteCounts, State};

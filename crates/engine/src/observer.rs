@@ -34,6 +34,10 @@ pub trait Observer {
     /// the end. Records that [`Observer::record`] did not take are among them.
     fn dropped(&mut self, _program: usize, _probe: usize, _count: u64) {}
 
+    /// Takes between which two moments records were lost; of which probes, [`Observer::dropped`] is told. Each that is counted there has been told
+    /// here before the end, but for one whose handler was given up in the middle.
+    fn lost(&mut self, _lost: &Lost) {}
+
     /// Called when there is nothing to do: a buffer may be written out.
     fn idle(&mut self) {}
 
@@ -56,6 +60,19 @@ pub trait Observer {
     fn waits(&self) -> bool {
         false
     }
+}
+
+/// Records that were lost, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The process that had no room for them; none: it had, and they were dropped later, or they are of several.
+    pub pid: Option<i32>,
+    /// None of them is of before this time: nanoseconds since 1970. 0: nothing is known of that.
+    pub from: u64,
+    /// None of them is of after this time.
+    pub to: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// An instruction at which a probe was armed, in one process. A child that is forked has it, too, without its being told.

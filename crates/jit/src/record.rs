@@ -5,7 +5,7 @@
 //!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
 //!             cmp   $(size - most), %rax ; ja full
 //!             and   $(size - 1), %record ; cmp $(size - most), %record ; ja wrap
-//!             add   ring(%context), %record
+//!             add   ring(%context), %record                   a record that is lost goes to the scratch record
 //!     begin:  processor, time, tid, rsp, number -> record
 //!     ...
 //!     end:    lea   SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
@@ -21,8 +21,8 @@ use crate::frame::{Cell, registers};
 use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
 use agent::layout::{
-    Context, Control, HEADER, Header, Identity, LOG_SHIFT, More, SCRATCH, UNSET, claim, flag, record_size,
-    state, status,
+    Context, Control, HEADER, Header, Identity, LOG_SHIFT, MARK, More, SCRATCH, UNSET, claim, flag,
+    record_size, state, status,
 };
 use core::mem::offset_of;
 
@@ -191,15 +191,28 @@ impl Compiler<'_> {
         self.emitter.alu(Alu::Add, record, ring);
         self.emitter.bind(begin);
         let stream = self.emitter.aside(Stream::Cold);
-        self.look_again(look, enough, room, begin);
-        self.wrap(wrap, room, begin);
+        let again = self.look_again(look, enough, room, begin);
+        self.wrap(wrap, again, begin);
         self.emitter.back(stream);
     }
 
-    /// Asks the reader's own count, where the one seen last leaves no room. The record's register is the head.
-    fn look_again(&mut self, look: Label, enough: Label, room: Label, begin: Label) {
+    /// Asks the reader's own count, where the one seen last leaves no room. At `look` the record's register is the head; at the label that it
+    /// gives it need not be. Where records were lost before, it leaves a mark.
+    ///
+    /// ```text
+    ///     again: mov   head(%context), %record
+    ///     look:  control->tail -> seen_tail ; if head - tail > limit, go to full
+    ///            mov   control(%context), %rax ; mov LOST(%rax), %rax
+    ///            sub   marked(%context), %rax ; je enough
+    ///            mov   %record, %rdx ; and $(size - 1), %edx ; add ring(%context), %rdx
+    ///            movl  $LOST, (%rdx) ; mov %eax, 4(%rdx)
+    ///            add   %rax, marked(%context) ; addq $8, head(%context) ; jmp room
+    /// ```
+    fn look_again(&mut self, look: Label, enough: Label, room: Label, begin: Label) -> Label {
         let full = self.emitter.label();
         let limit = self.environment.ring_size as i32 - self.most();
+        let again = self.emitter.here_label();
+        self.emitter.load(self.record, of_context(self.context, offset_of!(Context, head)));
         self.emitter.bind(look);
         self.emitter.load(RAX, of_context(self.context, offset_of!(Context, control)));
         self.emitter.load(RAX, of_control(RAX, offset_of!(Control, tail)));
@@ -208,15 +221,28 @@ impl Compiler<'_> {
         self.emitter.alu(Alu::Sub, RDX, RAX);
         self.emitter.alu_number(Alu::Cmp, RDX, limit);
         self.emitter.jump_if(Condition::Above, full);
-        self.emitter.jump(enough);
+        let marked = of_context(self.context, offset_of!(Context, marked));
+        self.emitter.load(RAX, of_context(self.context, offset_of!(Context, control)));
+        self.emitter.load(RAX, of_control(RAX, offset_of!(Control, lost)));
+        self.emitter.alu(Alu::Sub, RAX, marked);
+        self.emitter.jump_if(Condition::Equal, enough);
+        self.emitter.load(RDX, self.record);
+        self.emitter.alu32_number(Alu::And, RDX, self.environment.ring_size as i32 - 1);
+        self.emitter.alu(Alu::Add, RDX, of_context(self.context, offset_of!(Context, ring)));
+        self.emitter.store32_number(Rm::At(RDX, 0), state::LOST);
+        self.emitter.store32(Rm::At(RDX, 4), RAX);
+        self.emitter.alu_store(Alu::Add, marked, RAX);
+        self.emitter.alu_number(Alu::Add, of_context(self.context, offset_of!(Context, head)), MARK as i32);
+        self.emitter.jump(room);
         self.emitter.bind(full);
         self.emitter.number(RAX, self.most() as u64);
-        self.no_room(room, begin);
+        self.no_room(again, begin);
+        again
     }
 
     /// Passes over what is left of the ring's end, where that is too little. The record's register is the place in the
     /// ring. Both what is left and the record must be free.
-    fn wrap(&mut self, wrap: Label, room: Label, begin: Label) {
+    fn wrap(&mut self, wrap: Label, again: Label, begin: Label) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
         let ring = of_context(context, offset_of!(Context, ring));
@@ -241,18 +267,24 @@ impl Compiler<'_> {
         self.emitter.jump(begin);
         self.emitter.bind(full);
         self.emitter.address(RAX, Rm::At(RAX, self.most()));
-        self.no_room(room, begin);
+        self.no_room(again, begin);
     }
 
-    /// What is done where a ring has not the bytes in rax free: they are waited for, or the record is written where it
-    /// will be dropped from.
-    fn no_room(&mut self, room: Label, begin: Label) {
-        let scratch = Rm::At(self.context, SCRATCH as i32);
-        if self.environment.lossless.is_none() {
-            self.emitter.address(self.record, scratch);
-            self.emitter.jump(begin);
-            return;
+    /// What is done where a ring has not the bytes in rax free: they are waited for, and looked for again; or the record is written where it
+    /// will be dropped from, and the ring looks full to the next one.
+    fn no_room(&mut self, again: Label, begin: Label) {
+        if self.environment.lossless.is_some() {
+            self.wait_for_room(again);
         }
+        self.emitter.load(RAX, of_context(self.context, offset_of!(Context, head)));
+        self.emitter.alu_number(Alu::Sub, RAX, self.environment.ring_size as i32);
+        self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
+        self.emitter.address(self.record, Rm::At(self.context, SCRATCH as i32));
+        self.emitter.jump(begin);
+    }
+
+    /// Has the agent wait for the bytes in rax.
+    fn wait_for_room(&mut self, again: Label) {
         // What a function may change.
         let kept: Vec<Reg> = registers(0b0000_1111_1100_0110).collect();
         kept.iter().for_each(|register| self.emitter.push(*register));
@@ -265,9 +297,7 @@ impl Compiler<'_> {
         self.emitter.call(RAX);
         kept.iter().rev().for_each(|register| self.emitter.pop(*register));
         self.emitter.test32(RAX);
-        self.emitter.jump_if(Condition::NotEqual, room);
-        self.emitter.address(self.record, scratch);
-        self.emitter.jump(begin);
+        self.emitter.jump_if(Condition::NotEqual, again);
     }
 
     /// Fills in what of the header is known. Changes rax and rdx.
@@ -347,6 +377,8 @@ impl Compiler<'_> {
         let stream = self.emitter.aside(Stream::Cold);
         self.emitter.bind(dropped);
         self.emitter.step(true, false, Rm::Absolute(self.environment.dropped));
+        self.emitter.load(RAX, of_context(context, offset_of!(Context, control)));
+        self.emitter.step(false, false, of_control(RAX, offset_of!(Control, lost)));
         self.end_without_record();
         self.emitter.back(stream);
     }

@@ -242,6 +242,12 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
         assert!(records.iter().all(|record| record.log.len() == 16 && record.number == 77));
     }
     assert_eq!(site.value(site.environment.dropped), before);
+    // All are told where they were lost, but for those behind which their ring has had no record.
+    let sum = |of: &dyn Fn(u32) -> u64| (0..CONTEXTS).map(of).sum::<u64>();
+    let marked = sum(&|number| site.arena.context(number).marked.load(Relaxed));
+    assert_eq!(sum(&|number| site.arena.control(number).lost.0.load(Relaxed)), before);
+    assert_eq!(site.arena.lost.load(Relaxed), marked);
+    assert!(marked > 0);
 }
 
 #[test]
@@ -262,6 +268,14 @@ fn without_loss_a_full_ring_is_waited_for() {
     assert!((1..hits).contains(&dropped), "{dropped}");
     let after: u64 = (0..CONTEXTS).map(|number| site.arena.context(number).head.load(Relaxed)).sum();
     assert!(after - head <= (hits - dropped) * RECORD + u64::from(CONTEXTS) * RECORD, "{head} {after}");
+    // When it lives again, what was lost is marked, as it is without waiting.
+    site.arena.records();
+    let lost: u64 = (0..CONTEXTS).map(|number| site.arena.control(number).lost.0.load(Relaxed)).sum();
+    assert_eq!(lost, dropped);
+    let before = site.arena.lost.load(Relaxed);
+    (0..3_000).for_each(|_| site.hit());
+    site.arena.records();
+    assert!(site.arena.lost.load(Relaxed) > before);
     assert!(site.arena.all_free());
 }
 

@@ -19,7 +19,7 @@
 use std::fmt;
 use std::mem::offset_of;
 
-use agent::layout::{HEADER, Header, LOG_SHIFT, MORE, More, flag, record_size, state};
+use agent::layout::{HEADER, Header, LOG_SHIFT, MARK, MORE, More, flag, record_size, state};
 
 /// The memory that a ring is in. Others may write to it at any moment.
 pub trait Source {
@@ -71,6 +71,8 @@ pub enum Next<'a> {
     Nothing,
     /// A record: what was handed in for it.
     Record(&'a Head),
+    /// So many records were lost here: between the record before, and the next one. It is passed over already.
+    Lost(u32),
     /// What no handler writes.
     Nonsense(Nonsense),
 }
@@ -195,6 +197,7 @@ impl Cursor {
                 state::DROPPED => true,
                 state::TENTATIVE if all => true,
                 state::TENTATIVE => return Next::Nothing,
+                state::LOST => return self.lost(source, place),
                 _ => return Next::Nonsense(Nonsense::State),
             };
             head.dropped = dropped;
@@ -203,6 +206,17 @@ impl Cursor {
                 Err(nonsense) => Next::Nonsense(nonsense),
             };
         }
+    }
+
+    /// Passes over the mark of a loss. There is room for one: all places are multiples of 8.
+    #[cold]
+    fn lost(&mut self, source: &(impl Source + ?Sized), place: usize) -> Next<'static> {
+        let mut count = [0; 4];
+        if !source.copy(place + 4, &mut count) {
+            return Next::Nonsense(Nonsense::Size);
+        }
+        self.tail = self.tail.wrapping_add(MARK as u64);
+        Next::Lost(u32::from_le_bytes(count))
     }
 
     /// The record that was next is done with.
@@ -298,7 +312,16 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
     let mut records = 0;
     let mut head = Head::default();
     let bounds_of = |number| (number < 4).then_some(bounds);
-    while let Next::Record(record) = cursor.next(bytes, ring, bounds_of, all, &mut head) {
+    loop {
+        let before = cursor.filled();
+        let record = match cursor.next(bytes, ring, bounds_of, all, &mut head) {
+            Next::Record(record) => record,
+            Next::Lost(_) => {
+                assert!(cursor.filled() < before);
+                continue;
+            }
+            Next::Nothing | Next::Nonsense(_) => return,
+        };
         let log = record.log.unwrap_or(0);
         assert!(log <= bounds.log && record.traces <= bounds.traces && record.number < 4);
         assert!(record.data() + log <= end);
@@ -341,7 +364,7 @@ mod tests {
         match (Cursor { head, tail }).next(&memory[..], RING, bounds, false, &mut Head::default()) {
             Next::Record(record) => Ok(*record),
             Next::Nonsense(nonsense) => Err(Some(nonsense)),
-            Next::Nothing => Err(None),
+            Next::Nothing | Next::Lost(_) => Err(None),
         }
     }
 
@@ -400,6 +423,33 @@ mod tests {
             cursor.pass(record);
         }
         assert_eq!(read, [(Some(13), false), (Some(8), true), (Some(0), false)]);
+        assert_eq!(cursor.filled(), 0);
+    }
+
+    #[test]
+    fn the_mark_of_a_loss_stands_between_two_records() {
+        let mark = [state::LOST.to_le_bytes(), 7u32.to_le_bytes()].concat();
+        let parts =
+            [record(state::COMMITTED, 0, 0, None), mark.clone(), record(state::COMMITTED, 0, 8, None)];
+        let memory: Vec<u8> = [&[0; 8][..], &parts.concat(), &[0; 1024]].concat();
+        let mut cursor = Cursor { head: parts.concat().len() as u64, tail: 0 };
+        let (mut read, mut head) = (Vec::new(), Head::default());
+        loop {
+            match cursor.next(&memory[..], RING, |_| Some(BOUNDS), false, &mut head) {
+                Next::Record(record) => {
+                    read.push(record.log.ok_or(0));
+                    cursor.pass(record);
+                }
+                Next::Lost(count) => read.push(Err(count)),
+                other => break assert_eq!(other, Next::Nothing),
+            }
+        }
+        assert_eq!(read, [Ok(0), Err(7), Ok(8)]);
+        // In the last bytes of the ring.
+        let mut memory = vec![0; 8 + 1024];
+        memory[8 + 1016..].copy_from_slice(&mark);
+        let mut cursor = Cursor { head: 1024, tail: 1016 };
+        assert_eq!(cursor.next(&memory[..], RING, |_| None, false, &mut head), Next::Lost(7));
         assert_eq!(cursor.filled(), 0);
     }
 

@@ -152,6 +152,7 @@ impl Record<'_> {
         let Some((place, head)) = ring.room(size, handler.lossless != 0) else {
             if log.is_some() {
                 count(handler.dropped);
+                ring.lose();
             }
             return None;
         };

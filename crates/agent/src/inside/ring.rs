@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{kernel, settings};
-use crate::layout::{ABANDONED, Context, Control, Header, state};
+use crate::layout::{ABANDONED, Context, Control, Header, MARK, state};
 
 /// Looks at the reader's progress that a thread takes before it sleeps.
 const LOOKS: u32 = 200;
@@ -43,26 +43,45 @@ impl Ring<'_> {
         self.control.head.0.store(head, Ordering::Release);
     }
 
-    /// Finds room for a record of `size` bytes, a multiple of 8: its place, and the value of `head` behind it. `None`: there is
-    /// no room, or nobody reads any more.
+    /// Finds room for a record of `size` bytes, a multiple of 8: its place, and the value of `head` behind it. What was lost before it is
+    /// marked. `None`: there is no room, or nobody reads any more.
     pub(super) fn room(&self, size: u64, lossless: bool) -> Option<(*mut u8, u64)> {
         let ring = self.context.ring.load(Ordering::Relaxed) as *mut u8;
-        let place = self.head & self.size.wrapping_sub(1);
+        let lost = self.control.lost.0.load(Ordering::Relaxed);
+        let owed = lost.wrapping_sub(self.context.marked.load(Ordering::Relaxed));
+        let marked = if owed == 0 { 0 } else { MARK as u64 };
+        let begin = self.head + marked;
+        let place = begin & self.size.wrapping_sub(1);
         let left = self.size.wrapping_sub(place);
         let skipped = if left < size { left } else { 0 };
-        let has_room = self.has(skipped + size) || (lossless && self.wait(skipped + size));
+        let wanted = marked + skipped + size;
+        let has_room = self.has(wanted) || (lossless && self.wait(wanted));
         if !has_room {
+            // It looks full: who comes next looks again.
+            self.context.seen_tail.store(self.head.wrapping_sub(self.size), Ordering::Relaxed);
             return None;
         }
+        if marked > 0 {
+            let mark = ring.wrapping_add((self.head & self.size.wrapping_sub(1)) as usize).cast::<[u32; 2]>();
+            // SAFETY: these bytes are free, and this thread's; all places are multiples of 8.
+            unsafe { mark.write([state::LOST, u32::try_from(owed).unwrap_or(u32::MAX)]) };
+            self.context.marked.store(lost, Ordering::Relaxed);
+        }
         if skipped == 0 {
-            return Some((ring.wrapping_add(place as usize), self.head + size));
+            return Some((ring.wrapping_add(place as usize), begin + size));
         }
         let header = ring.wrapping_add(place as usize).cast::<Header>();
         // SAFETY: the rest of the ring is at least 8 bytes long, free, and this thread's.
         unsafe {
             (*header).status.store(state::SKIP, Ordering::Release);
         }
-        Some((ring, self.head + skipped + size))
+        Some((ring, begin + skipped + size))
+    }
+
+    /// A record had no room.
+    pub(super) fn lose(&self) {
+        let lost = &self.control.lost.0;
+        lost.store(lost.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
     /// Whether so many bytes are free.

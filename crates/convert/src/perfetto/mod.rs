@@ -86,7 +86,7 @@ impl<W: Write> Perfetto<W> {
             functions: known.function_names().to_vec(),
             tracks: Tracks::new(known.processes.clone()),
             names: Names::default(),
-            spans: Spans::with(Losses::of(&known.losses)),
+            spans: Spans::with(Losses::of(&known.gaps)),
             counters,
             counted: Map::default(),
             cleared: true,
@@ -222,13 +222,12 @@ fn name(name: &str, module: &str, names: &mut Names, out: &mut Vec<u8>) {
 fn totals(known: &Known) -> Vec<Total> {
     let mut totals = Vec::new();
     let mut dropped = 0_u64;
-    let mut losses: Vec<_> = known.losses.iter().map(|loss| (loss.time, loss.dropped)).collect();
-    losses.sort_unstable();
-    let points: Vec<(Option<u64>, u64)> = losses
-        .into_iter()
-        .map(|(time, more)| {
-            dropped = dropped.saturating_add(more);
-            (Some(time), dropped)
+    // They are in the order of time.
+    let gaps = known.gaps.iter().filter(|gap| gap.dropped > 0);
+    let points: Vec<(Option<u64>, u64)> = gaps
+        .map(|gap| {
+            dropped = dropped.saturating_add(gap.dropped);
+            (Some(gap.to), dropped)
         })
         .collect();
     if !points.is_empty() {

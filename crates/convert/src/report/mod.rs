@@ -155,7 +155,7 @@ impl Report {
             functions: known.function_names().to_vec(),
             numbers,
             places: Vec::new(),
-            latencies: Latencies::new(between, Losses::of(&info.losses)),
+            latencies: Latencies::new(between, Losses::of(&info.gaps())),
             talkers: Talkers::default(),
         }
     }

@@ -13,7 +13,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::rc::Rc;
 
-use engine::{Note, Observer, Placed};
+use engine::{Lost, Note, Observer, Placed};
 use hooks::plugin::Event;
 use trace::{Items, Record, raw};
 
@@ -185,6 +185,10 @@ impl<O: Observer> Observer for Hooked<O> {
 
     fn placed(&mut self, placed: &Placed<'_>) {
         self.inner.placed(placed);
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        self.inner.lost(lost);
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use engine::{Note, Observer, Placed};
+use engine::{Lost, Note, Observer, Placed};
 use trace::Record;
 use trace::sink::Target;
 
@@ -266,6 +266,11 @@ impl Observer for Shared {
 
     fn placed(&mut self, placed: &Placed<'_>) {
         self.0.borrow_mut().each_of(placed.program, |recording| recording.placed(placed));
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        let mut sinks = self.0.borrow_mut();
+        sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.gap(lost));
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {

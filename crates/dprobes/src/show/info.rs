@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use printable::text as clean;
-use trace::store::{Counts, Info, Lookup, Probe};
+use trace::store::{Counts, Gap, Info, Lookup, Probe};
 
 use crate::summary;
 
@@ -148,6 +148,18 @@ fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
         let point = lookup.probe(loss.program, loss.probe).map_or("?", |probe| probe.point.as_str());
         format!("{}  {} at {}", since(info, loss.time), summary::count(loss.dropped, "record"), clean(point))
     });
+    some(text, "gap", &info.gaps_told, |gap| {
+        let process = if gap.pid == 0 { String::new() } else { format!(" of process {}", gap.pid) };
+        format!("{}  {}{process}", between(info, gap), summary::count(gap.dropped, "record"))
+    });
+}
+
+/// The times between which something was lost.
+pub(super) fn between(info: &Info, gap: &Gap) -> String {
+    match gap.from {
+        0 => format!("before {}", since(info, gap.to)),
+        from => format!("between {} and {}", since(info, from), since(info, gap.to)),
+    }
 }
 
 /// Who has logged.

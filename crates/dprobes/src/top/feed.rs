@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use engine::{Note, Observer, Placed, ProbeReport, Report};
+use engine::{Lost, Note, Observer, Placed, ProbeReport, Report};
 use serde::{Deserialize, Serialize};
 use trace::Record;
 
@@ -147,6 +147,12 @@ impl Observer for Feed {
     fn placed(&mut self, placed: &Placed<'_>) {
         if let Some(output) = &mut self.output {
             output.placed(placed);
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        if let Some(output) = &mut self.output {
+            output.lost(lost);
         }
     }
 

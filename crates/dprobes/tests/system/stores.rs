@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use trace::store::{Item, Reader};
+
 use crate::support::{Scratch, Session, dprobes, find_program, need, run, start_server, variant};
 
 /// Calls of the probed function.
@@ -259,6 +261,58 @@ fn programs_of_a_session_share_a_store() {
         session.fails(&["insert", "-f", &first, "-o", path]).contains("--unformatted-output is for text")
     );
     session.done(&["session", "stop"]);
+}
+
+#[test]
+fn what_was_lost_is_told_where_it_was_lost() {
+    let module = need!("stores", server(), "gcc");
+    let scratch = Scratch::new();
+    // It calls with numbers that count down; no reader keeps up with it through the smallest buffer.
+    let calls = 400_000_u64;
+    let text = format!(
+        "name = \"{}\"\nmodtype = user\nmajor = 3\noffset = server_work\nminor = 1\npush r, rdi\nlog 1\nexit\n",
+        module.display()
+    );
+    let program = scratch.file("program.rpn", &text);
+    let mut command = dprobes();
+    command.args(["run", "--engine=jump", "--buffer=256K", "-o", "trace.dpt"]).arg(program).arg("--");
+    command.arg(&module).args(["leaf", &calls.to_string()]).current_dir(scratch.path());
+    let (status, _, stderr) = run(&mut command);
+    assert_eq!(status.code(), Some(5), "{stderr}");
+
+    let mut reader = Reader::open(&scratch.path().join("trace.dpt")).expect("it is a store");
+    let info = reader.info().clone();
+    let mut records = vec![(0, calls)];
+    while let Some(item) = reader.next().expect("it can be read") {
+        if let Item::Record(entry) = item {
+            let data = entry.record.data.as_slice().try_into().expect("a word");
+            records.push((entry.record.time, u64::from_le_bytes(data)));
+        }
+    }
+    let lost = calls + 1 - records.len() as u64;
+    assert!(lost > 0 && records.len() > 1000, "{lost}");
+    let told: u64 = info.gaps_told.iter().map(|gap| gap.dropped).sum();
+    assert_eq!((told, info.dropped()), (lost, lost), "{:?}", info.gaps_told);
+    // Wherever a number is missing, the times of its neighbours are those of a loss, or within.
+    // Two may have the same time.
+    records.sort_unstable_by_key(|&(time, number)| (time, std::cmp::Reverse(number)));
+    records.push((records.last().expect("there are some").0, u64::MAX));
+    let mut places = 0;
+    for pair in records.windows(2) {
+        let [(before, number), (after, next)] = pair else { continue };
+        if next.wrapping_add(1) == *number {
+            continue;
+        }
+        places += 1;
+        let is_told = info.gaps_told.iter().any(|gap| gap.from <= *before && gap.to >= *after);
+        assert!(is_told, "{number} at {before} to {next} at {after}: {:?}", info.gaps_told);
+    }
+    assert!(places > 0);
+    let (status, _, stderr) = show(&scratch, &["trace.dpt"]);
+    assert!(status == Some(0) && stderr.contains(" lost, between +"), "{stderr}");
+    let process = format!("of process {} lost, ", info.gaps_told[0].pid);
+    assert!(stderr.contains(&process), "{stderr}");
+    assert!(shown(&scratch, &["--info", "trace.dpt"]).contains(&process.replace(" lost, ", "")));
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Moment {
 pub(crate) struct Clock {
     /// When it was made.
     first: (u64, Instant),
+    /// Nanoseconds of a count before the first moment, as a number of 2^-32. It stays, so that a time is told the same way twice.
+    early: u64,
     /// Those that were taken, the last at the end.
     moments: VecDeque<Moment>,
     /// The moment that was looked up last, and counts from there to the next one: 0 where nothing was looked up since one was added.
@@ -44,7 +46,17 @@ pub(crate) struct Clock {
 impl Clock {
     /// Begins to measure.
     pub(crate) fn new() -> Clock {
-        Clock { first: (counter(), Instant::now()), moments: VecDeque::new(), recent: Default::default() }
+        Clock {
+            first: (counter(), Instant::now()),
+            early: 0,
+            moments: VecDeque::new(),
+            recent: Default::default(),
+        }
+    }
+
+    /// Whether no moment was taken: no time is known then.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.moments.is_empty()
     }
 
     /// Takes the present moment as that up to which times are told. Those of hits before it are exact to less than a
@@ -70,6 +82,9 @@ impl Clock {
         }
         if self.moments.len() == MOMENTS {
             self.moments.pop_front();
+        }
+        if self.moments.is_empty() {
+            self.early = next.rate;
         }
         self.moments.push_back(next);
         // The one before has another rate now, and an end.
@@ -99,7 +114,7 @@ impl Clock {
                 self.recent = (*before, end - before.count);
                 before.time.saturating_add(length(value - before.count, before.rate))
             }
-            (None, Some(first)) => first.time.saturating_sub(length(first.count - value, first.rate)),
+            (None, Some(first)) => first.time.saturating_sub(length(first.count - value, self.early)),
             (None, None) => 0,
         }
     }
@@ -201,6 +216,20 @@ mod tests {
         clock.time(late);
         clock.set();
         assert_eq!(clock.time(late), fresh(&mut clock, late));
+    }
+
+    #[test]
+    fn a_time_before_the_first_moment_stays_what_it_was() {
+        let value = counter();
+        let mut clock = Clock::new();
+        clock.set();
+        let time = clock.time(value);
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_micros(300));
+            clock.set();
+            clock.recent.1 = 0;
+            assert_eq!(clock.time(value), time);
+        }
     }
 
     #[test]

@@ -11,10 +11,10 @@ use trace::{Items, Record};
 use super::clock::Clock;
 use super::mark::Mark;
 use super::numbers::{Common, Numbers};
-use super::ring::Reader;
+use super::ring::{Gap, Reader};
 use super::rings::Rings;
 use super::who::Who;
-use crate::observer::Note;
+use crate::observer::{Lost, Note, Observer};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
@@ -54,6 +54,8 @@ pub(crate) struct Drain {
     /// How often a ring was emptied since it made no sense; and the processes to be told of, with the reason.
     nonsense: u64,
     liars: Vec<(i32, Nonsense)>,
+    /// What was lost in the rings of which processes, and is not told yet.
+    gaps: Vec<(i32, Gap)>,
 }
 
 /// The rings of one address space.
@@ -90,6 +92,7 @@ impl Drain {
             named: None,
             nonsense: 0,
             liars: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 
@@ -145,7 +148,11 @@ impl Drain {
                         self.busy |= reader.filled() >= BUSY;
                         self.next.push(Front { source: number, ring, head });
                     }
-                    Next::Nothing => reader.stands(&source.rings, ring, self.last),
+                    Next::Nothing | Next::Lost(_) => {
+                        reader.stands(&source.rings, ring, self.last);
+                        self.gaps
+                            .extend(reader.gap(&source.rings, ring).map(|gap| (source.rings.pid(), gap)));
+                    }
                     Next::Nonsense(why) => {
                         empty(reader, &source.rings, ring);
                         self.nonsense += 1;
@@ -155,6 +162,21 @@ impl Drain {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells what was lost for want of room.
+    fn tell_gaps(&mut self, observer: &mut dyn Observer) {
+        if self.gaps.is_empty() {
+            return;
+        }
+        // Times of records stay what they were told as: no other moment is taken.
+        if self.clock.is_unset() {
+            self.clock.set();
+        }
+        for (pid, Gap { from, to, count }) in self.gaps.drain(..) {
+            let from = if from == 0 { 0 } else { self.clock.time(from) };
+            observer.lost(&Lost { pid: Some(pid), from, to: self.clock.time(to), count });
         }
     }
 
@@ -213,6 +235,7 @@ impl Tracer<'_> {
             drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
         let liars = std::mem::take(&mut drain.liars);
+        drain.tell_gaps(self.observer);
         self.drain = drain;
         for (pid, why) in liars {
             self.tell_once(Note::Other(format!(
@@ -231,7 +254,7 @@ impl Tracer<'_> {
     /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.
     /// Says how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
-        let Drain { sources, next, clock, record, named, nonsense, liars, last, .. } = drain;
+        let Drain { sources, next, clock, record, named, nonsense, liars, last, gaps, .. } = drain;
         *named = None;
         let front = &mut next[place];
         let source = &mut sources[front.source];
@@ -259,6 +282,7 @@ impl Tracer<'_> {
         }
         // Who waits for room need not wait for all of it.
         reader.tell(rings, front.ring);
+        gaps.extend(reader.gap(rings, front.ring).map(|gap| (rings.pid(), gap)));
         if is_empty {
             next.swap_remove(place);
         }
@@ -282,7 +306,10 @@ impl Tracer<'_> {
         let Some(probe) = program.probes.get_mut(common.probe) else { return };
         let counts = &mut probe.counts;
         if head.dropped {
-            counts.dropped += u64::from(head.log.is_some());
+            if head.log.is_some() {
+                counts.dropped += 1;
+                self.losses.note(clock.time(head.time));
+            }
             return;
         }
         fill(record, head, common, program.options.items, clock, names);
@@ -291,7 +318,10 @@ impl Tracer<'_> {
             rings.shared().copy(head.data(), &mut record.data);
             match self.observer.record(common.program, record) {
                 Ok(()) => counts.logged += 1,
-                Err(_) => counts.dropped += 1,
+                Err(_) => {
+                    counts.dropped += 1;
+                    self.losses.note(clock.time(head.time));
+                }
             }
         }
         if head.traces > 0 {

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use agent::layout::{ABANDONED, HEADER};
-use rings::{Bounds, Cursor, Head, Next, Ring, Source};
+use rings::{Bounds, Cursor, Head, Next, Nonsense, Ring, Source};
 
+use super::clock::counter;
 use super::rings::Rings;
 use super::shared::Shared;
 
@@ -23,6 +24,32 @@ pub(crate) struct Reader {
     provided: u64,
     /// Since when the ring has been full behind a record that waits for its instruction.
     full: Option<Instant>,
+    /// The time stamp counter of the record that was read last.
+    last: u64,
+    /// Lost records that marks have told, and those that were told by [`Reader::gap`].
+    marked: u64,
+    told: u64,
+    /// Between which two records something was lost since [`Reader::gap`] was asked.
+    between: Option<(u64, u64)>,
+}
+
+/// What stands behind a mark.
+enum Behind {
+    Lost(u32),
+    Record,
+    Nothing,
+    Nonsense(Nonsense),
+}
+
+/// Records that were lost in a ring, for want of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The time stamp counter of the last record before: 0 if there is none.
+    pub(crate) from: u64,
+    /// Of the first record after, or of a moment when they were lost already.
+    pub(crate) to: u64,
+    /// How many.
+    pub(crate) count: u64,
 }
 
 /// How long a ring may be full behind a record that waits for its instruction. An instruction takes that long only if its thread is
@@ -80,7 +107,63 @@ impl Reader {
         head: &'a mut Head,
     ) -> Next<'a> {
         let ring = Ring { place: rings.offset(number), size: rings.size() };
-        self.cursor.next(rings.shared(), ring, bounds, all, head)
+        let lost = match self.cursor.next(rings.shared(), ring, &bounds, all, head) {
+            Next::Lost(count) => count,
+            Next::Record(_) => return Next::Record(head),
+            Next::Nothing => return Next::Nothing,
+            Next::Nonsense(why) => return Next::Nonsense(why),
+        };
+        self.next_behind(lost, head, |cursor, head| {
+            match cursor.next(rings.shared(), ring, &bounds, all, head) {
+                Next::Lost(count) => Behind::Lost(count),
+                Next::Record(_) => Behind::Record,
+                Next::Nothing => Behind::Nothing,
+                Next::Nonsense(why) => Behind::Nonsense(why),
+            }
+        })
+    }
+
+    /// What is next behind the mark of a loss.
+    #[cold]
+    fn next_behind<'a>(
+        &mut self,
+        lost: u32,
+        head: &'a mut Head,
+        next: impl Fn(&mut Cursor, &mut Head) -> Behind,
+    ) -> Next<'a> {
+        self.marked = self.marked.wrapping_add(lost.into());
+        let found = loop {
+            match next(&mut self.cursor, head) {
+                Behind::Lost(more) => self.marked = self.marked.wrapping_add(more.into()),
+                found => break found,
+            }
+        };
+        let from = self.between.map_or(self.last, |(from, _)| from);
+        let (to, found) = match found {
+            Behind::Record => (head.time, Next::Record(head)),
+            // They were lost before they were marked.
+            Behind::Nonsense(why) => (counter(), Next::Nonsense(why)),
+            Behind::Nothing | Behind::Lost(_) => (counter(), Next::Nothing),
+        };
+        self.between = Some((from, to));
+        found
+    }
+
+    /// What was lost since this was asked last, if anything was: as marks have told it, and, if the ring is empty, what no record has come after.
+    pub(crate) fn gap(&mut self, rings: &Rings, number: u32) -> Option<Gap> {
+        let mut lost = self.marked;
+        if self.filled() == 0 {
+            lost = lost.max(rings.lost(number));
+        }
+        let count = lost.wrapping_sub(self.told);
+        if count == 0 || count > u64::MAX / 2 {
+            self.between = None;
+            return None;
+        }
+        let behind = lost != self.marked;
+        let (from, to) = self.between.take().unwrap_or((self.last, 0));
+        self.told = lost;
+        Some(Gap { from, to: if behind { counter() } else { to }, count })
     }
 
     /// Nothing is next at this moment. If that is since a record waits for its instruction, and the ring has been full behind it
@@ -100,6 +183,7 @@ impl Reader {
     #[inline]
     pub(crate) fn pass(&mut self, record: &Head) {
         self.full = None;
+        self.last = record.time;
         let before = self.cursor.tail;
         self.cursor.pass(record);
         self.read = self.read.saturating_add(self.cursor.tail.wrapping_sub(before));
@@ -167,7 +251,7 @@ mod tests {
         match reader.next(rings, 0, bounds, all, &mut Head::default()) {
             Next::Record(record) => Some(*record),
             Next::Nothing => None,
-            Next::Nonsense(why) => panic!("{why}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -223,6 +307,62 @@ mod tests {
         assert_eq!(read(&mut reader, false), Some((3, true, Some(16))));
         assert_eq!(read(&mut reader, false), Some((4, false, None)));
         assert_eq!(read(&mut reader, false), None);
+    }
+
+    #[test]
+    fn what_was_lost_is_told_with_the_times_of_its_neighbours() {
+        let mut ring = Filled::new();
+        let mark = |ring: &mut Filled, count: u32| {
+            let bytes = [state::LOST.to_le_bytes(), count.to_le_bytes()].concat();
+            ring.0.shared().write(ring.0.offset(0) + ring.1 as usize, &bytes);
+            ring.head(ring.1 + 8);
+        };
+        let at = |ring: &mut Filled, time: u64| {
+            let place = ring.0.offset(0) + ring.1 as usize + offset_of!(Header, time);
+            ring.put(state::COMMITTED, 0, 1);
+            ring.0.shared().write(place, &time.to_le_bytes());
+        };
+        let mut reader = Reader::default();
+        let read = |reader: &mut Reader, ring: &Filled| {
+            reader.look(&ring.0, 0);
+            let mut count = 0;
+            while let Some(record) = next(reader, &ring.0, false) {
+                reader.pass(&record);
+                count += 1;
+            }
+            (count, reader.gap(&ring.0, 0))
+        };
+        at(&mut ring, 10);
+        assert_eq!(read(&mut reader, &ring), (1, None));
+        at(&mut ring, 20);
+        mark(&mut ring, 7);
+        at(&mut ring, 30);
+        at(&mut ring, 40);
+        ring.0.set_lost(0, 7);
+        assert_eq!(read(&mut reader, &ring), (3, Some(Gap { from: 20, to: 30, count: 7 })));
+        // Two in one look are one that spans both.
+        at(&mut ring, 50);
+        mark(&mut ring, 1);
+        mark(&mut ring, 2);
+        at(&mut ring, 60);
+        mark(&mut ring, 3);
+        at(&mut ring, 70);
+        ring.0.set_lost(0, 13);
+        assert_eq!(read(&mut reader, &ring), (3, Some(Gap { from: 50, to: 70, count: 6 })));
+        // No record comes after them, so far: they are told, and not again when they are marked.
+        ring.0.set_lost(0, 18);
+        let (_, gap) = read(&mut reader, &ring);
+        let gap = gap.expect("it is told");
+        assert_eq!((gap.from, gap.count), (70, 5));
+        assert!(gap.to > 70);
+        ring.0.set_lost(0, 19);
+        mark(&mut ring, 6);
+        at(&mut ring, gap.to + 9);
+        assert_eq!(read(&mut reader, &ring), (1, Some(Gap { from: 70, to: gap.to + 9, count: 1 })));
+        assert_eq!(read(&mut reader, &ring), (0, None));
+        // What a process says of itself may be anything.
+        ring.0.set_lost(0, 3);
+        assert_eq!(read(&mut reader, &ring), (0, None));
     }
 
     #[test]

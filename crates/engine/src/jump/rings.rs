@@ -107,6 +107,11 @@ impl Rings {
         self.word(number, offset_of!(Control, head)).map_or(0, |head| head.load(Ordering::Acquire))
     }
 
+    /// Records that were ever lost in a ring for want of room, as the process says.
+    pub(crate) fn lost(&self, number: u32) -> u64 {
+        self.word(number, offset_of!(Control, lost)).map_or(0, |lost| lost.load(Ordering::Acquire))
+    }
+
     /// Tells the process how many bytes were ever taken out of a ring, or that none will be: ABANDONED.
     pub(crate) fn tell(&self, number: u32, tail: u64) {
         if let Some(word) = self.word(number, offset_of!(Control, tail)) {
@@ -143,6 +148,12 @@ impl Rings {
     pub(crate) fn set_head(&self, number: u32, head: u64) {
         let word = self.word(number, offset_of!(Control, head)).expect("it is there");
         word.store(head, Ordering::Release);
+    }
+
+    /// Has a process lost so many records in a ring.
+    #[cfg(test)]
+    pub(crate) fn set_lost(&self, number: u32, lost: u64) {
+        self.word(number, offset_of!(Control, lost)).expect("it is there").store(lost, Ordering::Release);
     }
 
     /// What the process was told.

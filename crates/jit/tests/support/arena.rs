@@ -46,6 +46,8 @@ pub(crate) struct Arena {
     base: u64,
     cell: u64,
     code: u64,
+    /// Lost records that marks have told of, in what was taken out.
+    pub(crate) lost: AtomicU64,
 }
 
 /// A record as it is in a ring.
@@ -107,7 +109,12 @@ impl Arena {
         // SAFETY: MAP_FIXED_NOREPLACE maps over nothing that is there.
         let at = unsafe { libc::mmap(base as *mut _, SIZE as usize, all, flags, -1, 0) };
         assert_eq!(at as u64, base, "{}", std::io::Error::last_os_error());
-        let arena = Arena { base, cell: base + CELLS + 2 * 8 * VARIABLES, code: base + CODE };
+        let arena = Arena {
+            base,
+            cell: base + CELLS + 2 * 8 * VARIABLES,
+            code: base + CODE,
+            lost: AtomicU64::new(0),
+        };
         for number in 0..CONTEXTS {
             let ring = base + RINGS + u64::from(number) * RING_SIZE;
             arena.context(number).ring.store(ring, Relaxed);
@@ -338,6 +345,13 @@ impl Arena {
             let state = status & state::BITS;
             if state == state::SKIP {
                 tail += left;
+                continue;
+            }
+            if state == state::LOST {
+                // SAFETY: likewise.
+                let count = unsafe { *((at + 4) as *const u32) };
+                self.lost.fetch_add(count.into(), Relaxed);
+                tail += agent::layout::MARK as u64;
                 continue;
             }
             let log = (status >> LOG_SHIFT) as usize;

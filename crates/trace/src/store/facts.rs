@@ -346,6 +346,18 @@ facts! {
         /// The line, from 1 on.
         line: u32,
     }
+
+    /// Between which two moments records were lost, for want of room or since they could not be written. Of which probes they were, [`Loss`] says.
+    13 Gap {
+        /// None of them is of before this time: nanoseconds since 1970. 0: nothing is known of that.
+        from: u64,
+        /// None of them is of after this time.
+        to: u64,
+        /// The process that had no room for them; 0: it had, and they were lost later, or they are of several.
+        pid: u32,
+        /// How many.
+        dropped: u64,
+    }
 }
 
 impl Fact {

@@ -2,12 +2,15 @@
 
 use super::block::{Header, Kind};
 use super::facts::{
-    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
+    About, Counts, Fact, Gap, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
 };
 use super::index::Index;
 
 /// Bytes of memory that facts take, about and at most. What is beyond is counted and passed over.
 const MOST_MEMORY: usize = 64 << 20;
+
+/// How long before it was noted a record may have been lost, in nanoseconds: the writer looks at its counts every second.
+const KNOWN_WITHIN: u64 = 2_000_000_000;
 
 /// What is known of a store: its facts, and sums over its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct Info {
     pub threads: Vec<Thread>,
     /// The losses as they were told.
     pub losses: Vec<Loss>,
+    /// Between which moments records were lost. [`Info::gaps`] knows more.
+    pub gaps_told: Vec<Gap>,
     /// What was counted; empty unless the trace came to a clean end.
     pub counts: Vec<Counts>,
     /// The variables; empty unless the trace came to a clean end.
@@ -60,6 +65,25 @@ impl Info {
         counted.max(told)
     }
 
+    /// Between which moments records were lost, in the order in which these times end. Where not all that were lost have such a time, as in a
+    /// store of version 1, it is all the time before the loss of a probe was known in which it may have been.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let told: u64 = self.gaps_told.iter().fold(0, |sum, gap| sum.saturating_add(gap.dropped));
+        let mut gaps = self.gaps_told.clone();
+        if told < self.dropped() {
+            // These are among the others.
+            gaps.iter_mut().for_each(|gap| gap.dropped = 0);
+            gaps.extend(self.losses.iter().filter(|loss| loss.dropped > 0).map(|loss| Gap {
+                from: loss.time.saturating_sub(KNOWN_WITHIN),
+                to: loss.time,
+                pid: 0,
+                dropped: loss.dropped,
+            }));
+        }
+        gaps.sort_by_key(|gap| (gap.to, gap.from));
+        gaps
+    }
+
     /// Takes a fact.
     pub(super) fn take(&mut self, fact: Fact) {
         let memory = self.memory.saturating_add(fact.memory());
@@ -80,6 +104,7 @@ impl Info {
             Fact::Variables(variables) => self.variables.push(variables),
             Fact::Note(note) => self.notes.push(note),
             Fact::Template(template) => self.templates.push(template),
+            Fact::Gap(gap) => self.gaps_told.push(gap),
             Fact::Source(source) => self.sources.push(source),
         }
     }

@@ -66,7 +66,7 @@ mod writer;
 pub use block::{MARK, VERSION, is_store};
 pub use damage::{Damage, Error};
 pub use facts::{
-    About, Counts, Fact, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
+    About, Counts, Fact, Gap, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
 };
 pub use filter::Filter;
 pub use info::Info;
