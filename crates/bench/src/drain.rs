@@ -1,7 +1,8 @@
-//! How fast records come from a process to a file, as text.
+//! How fast records come from a process to a file.
 //!
 //! A process calls a function again and again, whose probe logs two arguments; `dprobes attach` writes the records, with process, time and
-//! processor, to a file. In the end the file is read back: it has every record that the tracer says it has, in their order.
+//! processor, to a file, as text or into a trace store. In the end the file is read back: it has every record that the tracer says it has, in
+//! their order.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -21,13 +22,15 @@ const FUNCTION: &str = "work";
 #[derive(Clone, Debug)]
 pub struct Task {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Nanoseconds from one call to the next; 0: as fast as can be.
     pub gap: u64,
     /// Threads that call.
     pub threads: u32,
     /// Calls, of all threads.
     pub calls: u64,
+    /// Whether they go into a trace store; else they are written as text.
+    pub store: bool,
     /// Options of dprobes.
     pub options: Vec<String>,
 }
@@ -56,7 +59,7 @@ pub struct Drained {
 /// # Errors
 /// A process does not do what it should, or what it says is not what is in the file.
 pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task) -> io::Result<Drained> {
-    let files = Files::new(directory);
+    let files = Files::new(directory, task.store);
     files.remove()?;
     let text = format!(
         "name = \"{}\"\nmodtype = user\nmajor = 7\nmaxhits = 0xffffffffffffffff\noffset = {FUNCTION}\nminor = 5\n\
@@ -95,9 +98,19 @@ pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task)
     subject.end()?;
     let stats: Value = serde_json::from_reader(BufReader::new(File::open(&files.stats)?))?;
     let number = |name: &str| stats["probes"][0][name].as_u64().unwrap_or(0);
-    let file = File::open(&files.records)?;
-    let bytes = file.metadata()?.len();
-    let found = jump::records_of(BufReader::with_capacity(1 << 20, file))?;
+    let bytes = std::fs::metadata(&files.records)?.len();
+    let found = if task.store {
+        let mut show = Command::new(dprobes);
+        show.args(["show", "--log", "PID,TSC"])
+            .arg(&files.records)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut started = Started::new(show.spawn()?);
+        let text = started.child().stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        jump::records_of(BufReader::with_capacity(1 << 20, text))?
+    } else {
+        jump::records_of(BufReader::with_capacity(1 << 20, File::open(&files.records)?))?
+    };
     files.remove()?;
     let (hits, logged, lost) = (number("hits"), number("logged"), number("dropped") + number("missed"));
     if hits != round.calls || logged + lost != hits || found.records != logged {
@@ -129,9 +142,10 @@ struct Files {
 }
 
 impl Files {
-    fn new(directory: &Path) -> Files {
+    fn new(directory: &Path, store: bool) -> Files {
+        let records = if store { "drain.dpt" } else { "drain.records" };
         let [program, stats, records] =
-            ["drain.rpn", "drain.stats", "drain.records"].map(|name| directory.join(name));
+            ["drain.rpn", "drain.stats", records].map(|name| directory.join(name));
         Files { program, stats, records }
     }
 
@@ -148,7 +162,7 @@ impl Files {
 }
 
 /// The processor time of all processes that were waited for, and of those that they waited for.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     // SAFETY: all zeros are a rusage, and it is valid for the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -2,13 +2,14 @@
 //!
 //!     cargo run --release -p dprobes-bench --bin drain -- [REPETITIONS] [--only NAME]... [--option OPTION]... [--seconds N]
 //!
-//! A probe logs two words, and each record is written as text with process, time and processor. `paced` calls two million times
-//! a second for ten seconds (once), `short` for two seconds, `flat` as fast as can be, with `--lossless`, `threads` the same on eight
-//! threads. It prints the median, least and most of the repetitions (5 unless told; `paced` has one). `--option` is handed to
+//! A probe logs two words, and each record is written with process, time and processor: as text, or into a trace store. `paced` calls two
+//! million times a second for ten seconds (once), `short` for two seconds, `flat` as fast as can be, with `--lossless`, `threads` the same on
+//! eight threads. Beside them, LTTng-UST and uftrace, if they are installed, see the same calls. It prints the median, least and most of
+//! the repetitions (5 unless told; `paced` has one), which take turns. `--only` selects the rows whose names contain NAME; `--option` is handed to
 //! dprobes. The status is 0 even where records are lost: that depends on the machine. It is 1 where the counts do not agree.
 
 use dprobes_bench::drain::{Drained, Task, drained};
-use dprobes_bench::jump::{Program, directory};
+use dprobes_bench::jump::{Program, Row, Setting, Shape, directory, measure, rows};
 use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
@@ -41,20 +42,91 @@ fn options() -> io::Result<Options> {
     Ok(options)
 }
 
-fn tasks(options: &Options) -> Vec<(Task, u64)> {
-    let task = |name, gap, threads, calls, lossless: bool| {
+/// What is measured.
+enum What {
+    /// dprobes.
+    Ours(Task),
+    /// Another tracer.
+    Other(Box<Row>),
+}
+
+impl What {
+    fn name(&self) -> &str {
+        match self {
+            What::Ours(task) => &task.name,
+            What::Other(row) => &row.name,
+        }
+    }
+}
+
+/// Calls of those who do as many as they can.
+const CALLS: u64 = 10_000_000;
+/// Threads, where there are more than one.
+const THREADS: u32 = 8;
+
+/// Our rows, with how often each is measured.
+fn ours(options: &Options) -> Vec<(What, u64)> {
+    let task = |name: &str, gap, threads, calls, lossless: bool, store: bool| {
         let more = lossless.then(|| "--lossless".to_owned());
-        Task { name, gap, threads, calls, options: options.options.iter().cloned().chain(more).collect() }
+        let options = options.options.iter().cloned().chain(more).collect();
+        What::Ours(Task { name: name.to_owned(), gap, threads, calls, store, options })
     };
     let second = 1_000_000_000 / GAP;
-    let all = [
-        (task("paced", GAP, 1, options.seconds * second, false), 1),
-        (task("short", GAP, 1, 2 * second, false), options.repetitions),
-        (task("flat", 0, 1, 10_000_000, true), options.repetitions),
-        (task("threads", 0, 8, 10_000_000, true), options.repetitions),
+    let times = options.repetitions;
+    vec![
+        (task("paced, text", GAP, 1, options.seconds * second, false, false), 1),
+        (task("short, text", GAP, 1, 2 * second, false, false), times),
+        (task("short, store", GAP, 1, 2 * second, false, true), times),
+        (task("flat, text", 0, 1, CALLS, true, false), times),
+        (task("flat, store", 0, 1, CALLS, true, true), times),
+        (task("threads, text", 0, THREADS, CALLS, true, false), times),
+        (task("threads, store", 0, THREADS, CALLS, true, true), times),
+    ]
+}
+
+/// The rows of others: each at the pace of `short`, flat, and on as many threads as ours. They lose what they have no room for.
+fn others(options: &Options, setting: &Setting) -> io::Result<Vec<(What, u64)>> {
+    let shapes = [
+        ("short", Shape { threads: 1, gap: GAP, burst: 0, pause: 0 }),
+        ("flat", Shape::flat(1)),
+        ("threads", Shape::flat(THREADS)),
     ];
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    all.into_iter().filter(|(task, _)| wanted(task.name)).collect()
+    let mut all = Vec::new();
+    let peers = ["uftrace", "LTTng"];
+    for (name, shape) in shapes {
+        let (rows, missing) = rows(setting, &peers.map(str::to_owned))?;
+        let missing = missing.iter().filter(|text| peers.iter().any(|peer| text.starts_with(peer)));
+        if name == "short" {
+            missing.for_each(|text| println!("skipped: {text}"));
+        }
+        for mut row in rows {
+            let tracer = row.name.split(':').next().unwrap_or_default().to_owned();
+            let calls = if shape.gap > 0 { 2_000_000_000 / GAP } else { CALLS / u64::from(shape.threads) };
+            // As many calls as ours, however long they take.
+            (row.calls, row.seconds) = (calls, f64::from(u16::MAX));
+            (row.name, row.shape) = (format!("{name}, {tracer}"), shape);
+            all.push((What::Other(Box::new(row)), options.repetitions));
+        }
+    }
+    Ok(all)
+}
+
+/// Measures a row of another tracer.
+fn other(row: &Row, setting: &Setting) -> io::Result<Drained> {
+    let sample = measure(row, setting)?;
+    if let Some(wrong) = sample.wrong {
+        return Err(io::Error::other(format!("{}: {wrong}", row.name)));
+    }
+    let records = sample.seen;
+    Ok(Drained {
+        hits: sample.calls,
+        records,
+        lost: sample.calls - records,
+        rate: sample.rate * records as f64 / sample.calls.max(1) as f64,
+        reader: sample.reader.map_or(f64::NAN, |time| time.as_nanos() as f64 / records.max(1) as f64),
+        call: 1e9 * f64::from(row.shape.threads) / sample.rate,
+        bytes: sample.bytes as f64 / records.max(1) as f64,
+    })
 }
 
 fn bench(options: &Options) -> io::Result<()> {
@@ -62,35 +134,64 @@ fn bench(options: &Options) -> io::Result<()> {
     let dprobes = build::dprobes(true)?;
     let directory = directory(&dprobes)?;
     let program = Program::build(&directory, "hits", &[], &[])?;
-    println!(
-        "{:8} {:>10} {:>10} {:>8}  {:>28}  {:>24}  {:>24}  {:>6}",
-        "", "hits", "records", "lost", "million records/s", "dprobes, ns/record", "call, ns", "bytes"
-    );
-    for (task, repetitions) in tasks(options) {
-        let mut all: Vec<Drained> = Vec::new();
-        for _ in 0..repetitions {
-            all.push(drained(&dprobes, &directory, &program, &task)?);
+    let setting = Setting {
+        dprobes,
+        engine: "auto".to_owned(),
+        directory,
+        program,
+        no_uprobes: Some("not wanted here".to_owned()),
+    };
+    let mut all = ours(options);
+    all.extend(others(options, &setting)?);
+    let wanted =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.contains(&**only));
+    all.retain(|(what, _)| wanted(what.name()));
+    let mut found: Vec<Vec<Drained>> = vec![Vec::new(); all.len()];
+    for repetition in 0..options.repetitions {
+        for ((what, repetitions), found) in all.iter().zip(&mut found) {
+            if repetition >= *repetitions {
+                continue;
+            }
+            eprint!("\r\x1b[Krepetition {} of {}: {}", repetition + 1, options.repetitions, what.name());
+            found.push(match what {
+                What::Ours(task) => drained(&setting.dprobes, &setting.directory, &setting.program, task)?,
+                What::Other(row) => other(row, &setting)?,
+            });
         }
-        let show = |of: fn(&Drained) -> f64, places: usize| {
-            let mut figures = Figures::default();
-            all.iter().for_each(|each| figures.add(of(each)));
-            let (median, min, max) = (figures.median(), figures.min(), figures.max());
-            format!("{median:.places$} ({min:.places$} to {max:.places$})")
-        };
-        let sum = |of: fn(&Drained) -> u64| all.iter().map(of).sum::<u64>();
-        println!(
-            "{:8} {:>10} {:>10} {:>8}  {:>28}  {:>24}  {:>24}  {:>6.0}",
-            task.name,
-            sum(|each| each.hits),
-            sum(|each| each.records),
-            sum(|each| each.lost),
-            show(|each| each.rate / 1e6, 2),
-            show(|each| each.reader, 0),
-            show(|each| each.call, 0),
-            all.iter().map(|each| each.bytes).sum::<f64>() / all.len().max(1) as f64,
-        );
+    }
+    eprint!("\r\x1b[K");
+    println!(
+        "{:18} {:>10} {:>10} {:>9}  {:>24}  {:>18}  {:>18}  {:>6}",
+        "", "hits", "records", "lost", "million records/s", "reader, ns/record", "call, ns", "bytes"
+    );
+    for ((what, _), found) in all.iter().zip(&found) {
+        print(what.name(), found);
     }
     Ok(())
+}
+
+fn print(name: &str, all: &[Drained]) {
+    let show = |of: fn(&Drained) -> f64, places: usize| {
+        let mut figures = Figures::default();
+        all.iter().for_each(|each| figures.add(of(each)));
+        let (median, min, max) = (figures.median(), figures.min(), figures.max());
+        if median.is_nan() {
+            "-".to_owned()
+        } else {
+            format!("{median:.places$} ({min:.places$} to {max:.places$})")
+        }
+    };
+    let sum = |of: fn(&Drained) -> u64| all.iter().map(of).sum::<u64>();
+    println!(
+        "{name:18} {:>10} {:>10} {:>9}  {:>24}  {:>18}  {:>18}  {:>6.0}",
+        sum(|each| each.hits),
+        sum(|each| each.records),
+        sum(|each| each.lost),
+        show(|each| each.rate / 1e6, 2),
+        show(|each| each.reader, 0),
+        show(|each| each.call, 0),
+        all.iter().map(|each| each.bytes).sum::<f64>() / all.len().max(1) as f64,
+    );
 }
 
 fn main() -> ExitCode {

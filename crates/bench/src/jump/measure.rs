@@ -3,6 +3,7 @@
 use super::rows::{Row, Setting};
 use super::subject::{Round, Shape, Subject};
 use super::tracer::{Attached, Place};
+use crate::drain::processor_time;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,10 @@ pub struct Sample {
     pub wrong: Option<String>,
     /// How the tracer worked, if it tells.
     pub how: Option<String>,
+    /// The processor time of the tracer itself, where it started the program.
+    pub reader: Option<Duration>,
+    /// Bytes of its files, where that is asked.
+    pub bytes: u64,
 }
 
 /// Runs one.
@@ -55,6 +60,7 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     let own = tracer.launch()?;
     let launched = own.is_some();
     let mut subject = own.unwrap_or(subject);
+    let used = processor_time() + tracer.daemon_time();
     let before = subject.bytes(row.function)?;
     let (_, offset) = subject.program().function(row.function)?;
     let place = Place {
@@ -75,6 +81,9 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     let mut left = None;
     if launched {
         subject.end()?;
+        // What the program has used outside of the rounds, some milliseconds, is in it.
+        let used = (processor_time() + tracer.daemon_time()).saturating_sub(used);
+        sample.reader = Some(used.saturating_sub(Duration::from_nanos(trial.cpu + round.cpu)));
     } else {
         left = Some(subject);
     }
@@ -82,6 +91,7 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     sample.seen = if row.counts { seen.hits } else { seen.records.unwrap_or(seen.hits) };
     sample.how = seen.how;
     sample.wrong = seen.wrong;
+    sample.bytes = seen.bytes;
     if seen.lost + sample.seen < sample.calls {
         let silent = sample.calls - seen.lost - sample.seen;
         sample.wrong.get_or_insert(format!("{silent} lost silently"));

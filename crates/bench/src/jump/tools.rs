@@ -6,6 +6,7 @@ use crate::cleanup::{Guard, Started};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn number_after(text: &str, prefix: &str) -> Option<u64> {
     let after = &text[text.find(prefix)? + prefix.len()..];
@@ -27,6 +28,33 @@ fn said(command: &mut Command) -> io::Result<String> {
             Err(io::Error::other(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())))
         }
     }
+}
+
+/// Bytes of all files below a directory.
+fn bytes_in(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() { bytes_in(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(bytes)
+}
+
+/// The numbers of the processes with a name.
+fn processes(name: &'static str) -> impl Iterator<Item = String> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().into_string().ok());
+    pids.filter(move |pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    })
+}
+
+/// The processor time of a process, in hundredths of a second.
+fn ticks(pid: &str) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// bpftrace: a count, or a line of text for each hit.
@@ -120,8 +148,9 @@ impl Attached for Recorded {
         let text = said(Command::new("uftrace").args(["report", "-f", "call", "-d"]).arg(&self.0))?;
         let line = text.lines().find(|line| line.split_whitespace().last() == Some("work"));
         let hits = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+        let bytes = bytes_in(&self.0)?;
         let _ = std::fs::remove_dir_all(&self.0);
-        Ok(Seen { hits, records: Some(hits), ..Seen::default() })
+        Ok(Seen { hits, records: Some(hits), bytes, ..Seen::default() })
     }
 }
 
@@ -195,6 +224,11 @@ impl Tracer for Lttng {
         false
     }
 
+    fn daemon_time(&self) -> Duration {
+        let ticks: u64 = processes("lttng-consumerd").filter_map(|pid| ticks(&pid)).sum();
+        Duration::from_millis(ticks * 10)
+    }
+
     fn launch(&self) -> io::Result<Option<Subject>> {
         let session = &*self.session;
         let _ = std::fs::remove_dir_all(&self.output);
@@ -217,7 +251,7 @@ impl Attached for LttngRunning {
         let text = said(Command::new("lttng").args(["--no-sessiond", "list", session]))?;
         let lost = number_after(&text, "Discarded events: ").unwrap_or(0);
         said(Command::new("lttng").args(["--no-sessiond", "destroy", session]))?;
-        let mut seen = Seen { lost, ..Seen::default() };
+        let mut seen = Seen { lost, bytes: bytes_in(&self.output)?, ..Seen::default() };
         if needs::find_program("babeltrace2").is_some() {
             let mut command = Command::new("babeltrace2");
             let counter = ["--component=sink.utils.counter", "--params=step=+0"];

@@ -39,6 +39,8 @@ pub(super) struct Seen {
     pub(super) wrong: Option<String>,
     /// How it worked, if it tells: an engine, a tactic.
     pub(super) how: Option<String>,
+    /// Bytes of its files, where that is asked.
+    pub(super) bytes: u64,
 }
 
 /// A way to see calls.
@@ -58,6 +60,11 @@ pub(super) trait Tracer: Debug {
     /// Whether it is dprobes.
     fn is_ours(&self) -> bool {
         false
+    }
+
+    /// The processor time that its daemons have used so far, if it has some.
+    fn daemon_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// A subject of its own, for a tracer that cannot attach to one that runs.
