@@ -12,6 +12,9 @@
 //! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
 //! of modules has changed. At the start of a program that is after relocation, when resolvers have run.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Register};
 use process::{Image, Machine, Module};
 
@@ -26,7 +29,7 @@ const ERRORS_32: std::ops::RangeInclusive<u32> = 0xffff_f000..=0xffff_f001;
 const BETWEEN: usize = 8;
 
 /// The addresses, in the file's own numbering, of the instructions after mmap's system calls in an image.
-pub(crate) fn after_mmap(image: &Image) -> Vec<u64> {
+fn after_mmap(image: &Image) -> Vec<u64> {
     let mut found = Vec::new();
     let bits = if image.machine() == Machine::I386 { 32 } else { 64 };
     let wanted = if bits == 32 { MOV_EAX_MMAP2 } else { MOV_EAX_MMAP };
@@ -84,16 +87,42 @@ pub(crate) fn debug_state(image: &Image) -> Option<u64> {
     image.lookup("_dl_debug_state").matches.first().map(|function| function.vaddr)
 }
 
-/// Whether a module is the dynamic linker of a process whose main program is `main`.
-pub(crate) fn is_loader(module: &Module, main: Option<&Module>) -> bool {
-    let interpreter = main.and_then(|main| main.image.interpreter());
-    match interpreter {
-        Some(interpreter) => {
-            module.path == interpreter
-                || interpreter.file_name().is_some_and(|name| module.path.file_name() == Some(name))
-                || std::fs::canonicalize(interpreter).is_ok_and(|path| path == module.path)
+/// The dynamic linker among the modules of a process whose main program is `main`, once for each time that it is loaded.
+pub(crate) fn loaders<'a>(modules: &'a [Module], main: Option<&Module>) -> Vec<&'a Module> {
+    let Some(interpreter) = main.and_then(|main| main.image.interpreter()) else { return Vec::new() };
+    let has_its_name = |module: &&Module| {
+        module.path == interpreter
+            || interpreter.file_name().is_some_and(|name| module.path.file_name() == Some(name))
+    };
+    let named: Vec<&Module> = modules.iter().filter(has_its_name).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let path = std::fs::canonicalize(interpreter);
+    modules.iter().filter(|module| path.as_ref().is_ok_and(|path| *path == module.path)).collect()
+}
+
+/// Where the dynamic linkers that were seen call mmap, which takes a look at all of their code.
+#[derive(Debug, Default)]
+pub(crate) struct Loaders {
+    known: Vec<(Arc<Image>, Rc<[u64]>)>,
+}
+
+impl Loaders {
+    /// Dynamic linkers that are kept.
+    const KEPT: usize = 16;
+
+    /// As [`after_mmap`].
+    pub(crate) fn after_mmap(&mut self, image: &Arc<Image>) -> Rc<[u64]> {
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, image)) {
+            return Rc::clone(known);
         }
-        None => false,
+        let found: Rc<[u64]> = after_mmap(image).into();
+        if self.known.len() >= Loaders::KEPT {
+            self.known.clear();
+        }
+        self.known.push((Arc::clone(image), Rc::clone(&found)));
+        found
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memory that is mapped in a process for its probes, by a system call of its own.
 
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use process::{Caller, Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
 
@@ -249,10 +250,13 @@ pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The mappings that the kernel allows a process.
+/// The mappings that the kernel allows a process: when it was asked first. Where it allows less by now, it refuses what is too much.
 fn most_mappings() -> usize {
-    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
-    most.and_then(|text| text.trim().parse().ok()).unwrap_or(MAP_COUNT)
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        most.and_then(|text| text.trim().parse().ok()).unwrap_or(MAP_COUNT)
+    })
 }
 
 /// How many mappings landing pads may have in a process that has so many: the program keeps half of what the kernel allows.

@@ -7,7 +7,7 @@ use process::{Error as ProcessError, Module, Status, Stop, Stopped};
 use crate::error::{Error, Refused};
 use crate::foresee::Foreseen;
 use crate::jump::Domain;
-use crate::loader;
+use crate::loader::{self, Loaders};
 use crate::named::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
@@ -229,7 +229,7 @@ impl Tracer<'_> {
         match self.spaces.get_mut(&number) {
             Some(space) if !space.watched => {
                 space.watched = true;
-                own_sites(tid, modules, &space.text(), space.starting, checks)
+                own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.loaders)
             }
             _ => Vec::new(),
         }
@@ -309,13 +309,20 @@ impl Tracer<'_> {
 
 /// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
 /// at its first instruction.
-fn own_sites(tid: i32, modules: &[Module], text: &Text<'_>, starting: bool, checks: Checks) -> Vec<Work> {
+fn own_sites(
+    tid: i32,
+    modules: &[Module],
+    text: &Text<'_>,
+    starting: bool,
+    checks: Checks,
+    loaders: &mut Loaders,
+) -> Vec<Work> {
     let checks = Checks { opcodes: false, ..checks };
     let main = main_module(tid, modules);
     let mut works = Vec::new();
-    for module in modules.iter().filter(|module| loader::is_loader(module, main)) {
+    for module in loader::loaders(modules, main) {
         let mut plan = Plan::default();
-        for vaddr in loader::after_mmap(&module.image) {
+        for &vaddr in &*loaders.after_mmap(&module.image) {
             plan.planned.extend(place::site(Expected::default(), vaddr, Use::Mapped, module, text, checks));
         }
         if plan.planned.is_empty() {

@@ -18,6 +18,7 @@ use crate::hold::Holds;
 use crate::jump::{Cells, Drain, Entries, NextLook, Numbers, Sign};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
+use crate::loader::Loaders;
 use crate::losses::Losses;
 use crate::observer::{Note, Observer};
 use crate::pace::Pace;
@@ -91,6 +92,7 @@ pub struct Tracer<'a> {
     /// still to be waited for; until then they stay as they are.
     pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
+    pub(crate) loaders: Loaders,
     /// What is not needed any more, and is given back when no thread waits for the tracer.
     pub(crate) spent: Vec<Box<dyn std::any::Any>>,
     /// What was planned to see whether something is refused, by program and module.
@@ -162,6 +164,7 @@ impl<'a> Tracer<'a> {
             announced: HashMap::new(),
             held: VecDeque::new(),
             images: ImageCache::default(),
+            loaders: Loaders::default(),
             spent: Vec::new(),
             checked: Vec::new(),
             entered: Entries::default(),

@@ -68,7 +68,7 @@ pub use share::{read_only_for_others, shared_memory};
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, blocked_at, check_proc, children, heap_start, memory_sharers, name, processor, same_memory,
-    same_pid_namespace, stack_limit, threads, traced_here,
+    Status, auxiliary, blocked_at, check_proc, children, heap_start, memory_sharers, name, processor,
+    same_memory, same_pid_namespace, stack_limit, threads, traced_here,
 };
 pub use thread::{Birth, Event, Running, Stop, Stopped, look_at, take_last_stop, wait};

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::Mapping;
 
@@ -25,8 +26,12 @@ const GROWTH: u64 = 1 << 30;
 /// `heap_start` is where its heap begins ([`crate::heap_start`]). A page stays free on either side of each mapping, 1 GiB above the
 /// heap and below a stack; nothing is below 1 MiB, nor below what the system allows (`vm.mmap_min_addr`).
 pub fn low_gaps(mappings: &[Mapping], heap_start: Option<u64>) -> Vec<Range<u64>> {
-    let allowed = fs::read_to_string("/proc/sys/vm/mmap_min_addr");
-    let allowed = allowed.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    // As it was when it was asked first: a mapping that the system does not allow any more is refused by the kernel.
+    static ALLOWED: OnceLock<u64> = OnceLock::new();
+    let allowed = *ALLOWED.get_or_init(|| {
+        let allowed = fs::read_to_string("/proc/sys/vm/mmap_min_addr");
+        allowed.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    });
     let mut taken: Vec<Range<u64>> = mappings
         .iter()
         .map(|mapping| match mapping.label.as_deref() {

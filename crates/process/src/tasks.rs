@@ -208,6 +208,14 @@ pub fn heap_start(tid: i32) -> Option<u64> {
     stat(tid, 47)?.parse().ok().filter(|&start| start != 0)
 }
 
+/// What the kernel has told a thread's process when it began (getauxval(3)): the value of a kind, if there is one.
+pub fn auxiliary(tid: i32, kind: u64) -> Option<u64> {
+    let vector = read_piece(&format!("/proc/{tid}/auxv")).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let mut entries = vector.chunks_exact(16);
+    entries.find(|entry| word(&entry[..8]) == kind).map(|entry| word(&entry[8..]))
+}
+
 /// A field of a thread's stat file, by its number in proc_pid_stat(5), from 3 on.
 fn stat(tid: i32, field: usize) -> Option<String> {
     let text = read_piece(&format!("/proc/{tid}/stat")).ok()?;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use patch::tactic::Site;
-use process::{Image, Module};
+use process::{Image, Module, auxiliary};
 
 /// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
 const AROUND: u64 = 128 + 2 * LONGEST;
@@ -116,14 +116,6 @@ pub(crate) fn is_first(tid: i32, address: u64) -> bool {
         }
         None => false,
     }
-}
-
-/// What the kernel has told a thread's process when it began.
-fn auxiliary(tid: i32, kind: u64) -> Option<u64> {
-    let vector = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-    let mut entries = vector.chunks_exact(16);
-    entries.find(|entry| word(&entry[..8]) == kind).map(|entry| word(&entry[8..]))
 }
 
 #[cfg(test)]
