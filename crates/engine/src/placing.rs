@@ -204,11 +204,11 @@ impl Tracer<'_> {
 
     /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
     fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
-        let guarded: Vec<&Site> = sites.iter().map(|site| &site.0).collect();
+        let guarded: Vec<&Site> = sites.iter().map(|site| &*site.0).collect();
         let (thread, stop) = self.guard_sites(number, thread, stop, &guarded)?;
         let space = self.spaces.get_mut(&number);
         let has_slot = |site: &Site| space.as_deref().is_some_and(|space| space.slot_of(site).is_some());
-        let missing: Vec<&Site> = sites.iter().map(|site| &site.0).filter(|site| !has_slot(site)).collect();
+        let missing: Vec<&Site> = sites.iter().map(|site| &*site.0).filter(|site| !has_slot(site)).collect();
         if missing.is_empty() {
             return Ok((thread, stop, Ok(Area::new(0, 0))));
         }

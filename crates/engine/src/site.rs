@@ -109,12 +109,13 @@ pub(crate) struct Jump {
 
 /// Checked, and nothing changed.
 #[derive(Debug)]
-pub(crate) struct Planned(pub(crate) Site);
+pub(crate) struct Planned(pub(crate) Box<Site>);
 
 /// Something else than the program's bytes is there, or about to be written, and the ledger says so.
 #[derive(Debug)]
 pub(crate) struct Armed {
-    site: Site,
+    /// Shared with the copies that forked children have.
+    site: Rc<Site>,
     way: Way,
     entered: Vec<Entered>,
 }
@@ -152,18 +153,19 @@ impl Code {
 /// Its bytes are its own again.
 #[derive(Clone, Debug)]
 pub(crate) struct Disarmed {
-    site: Site,
+    site: Rc<Site>,
     way: Way,
 }
 
 impl Planned {
     pub(crate) fn new(module: ModuleKey, displaced: Displaced, wanted: Use) -> Planned {
-        Planned(Site { address: displaced.address(), module, displaced, slot: None, uses: vec![wanted] })
+        let address = displaced.address();
+        Planned(Box::new(Site { address, module, displaced, slot: None, uses: vec![wanted] }))
     }
 
     /// A site whose `int3` is not there any more, before it was ever noted that it was.
     pub(crate) fn unwritten(self) -> Disarmed {
-        Disarmed { site: self.0, way: Way::Trap }
+        Disarmed { site: self.0.into(), way: Way::Trap }
     }
 
     /// Enters the `int3` in the ledger, and in the batch that is about to be written.
@@ -171,14 +173,14 @@ impl Planned {
         let change = self.0.trap();
         let entered = code.enter(&[change])?;
         batch.put_in(change);
-        Ok(Armed { site: self.0, way: Way::Trap, entered })
+        Ok(Armed { site: self.0.into(), way: Way::Trap, entered })
     }
 
     /// Enters the jump in the ledger, which has room for it ([`Code::has_room`]), and in the batch that is about to be written.
-    pub(crate) fn arm_with(self, jump: Jump, code: &Code, batch: &mut Batch) -> Armed {
+    pub(crate) fn arm_with(self, jump: Rc<Jump>, code: &Code, batch: &mut Batch) -> Armed {
         let entered = code.enter_if_room(&jump.changes);
         jump.changes.iter().for_each(|change| batch.put_in(*change));
-        Armed { site: self.0, way: Way::Jump(Rc::new(jump)), entered }
+        Armed { site: self.0.into(), way: Way::Jump(jump), entered }
     }
 }
 
@@ -198,7 +200,7 @@ impl Armed {
     }
 
     pub(crate) fn uses_mut(&mut self) -> &mut Vec<Use> {
-        &mut self.site.uses
+        &mut Rc::make_mut(&mut self.site).uses
     }
 
     /// Its jump, unless it traps.
@@ -240,7 +242,7 @@ impl Armed {
     /// The same site in the memory of a child, which is a copy of this one's.
     pub(crate) fn copy(&self, code: &Code) -> Armed {
         let entered = code.enter_if_room(&self.way.changes(&self.site));
-        Armed { site: self.site.clone(), way: self.way.clone(), entered }
+        Armed { site: Rc::clone(&self.site), way: self.way.clone(), entered }
     }
 
     /// Whether the memory of a child that was copied from this site's process has what is written for it (and with it the slot

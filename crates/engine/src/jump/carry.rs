@@ -168,7 +168,7 @@ impl Tracer<'_> {
         }
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let trap = draft.left.iter().filter(|left| left.can_trap).chain(&draft.demoted);
-        let trap: Vec<&Site> = trap.map(|left| &left.site.0).collect();
+        let trap: Vec<&Site> = trap.map(|left| &*left.site.0).collect();
         let (thread, stop, mapped) = self.map_spare(number, thread, stop, &trap)?;
         if mapped.is_err() {
             return Ok((thread, stop, mapped));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::rc::Rc;
 
 use patch::tactic::{Limits, Planner, Write};
 use process::{Mapping, Module, Status};
@@ -71,7 +72,7 @@ impl Basis {
 /// A jump that is to be made.
 pub(crate) struct Drafted {
     pub(crate) planned: Planned,
-    pub(crate) jump: Jump,
+    pub(crate) jump: Rc<Jump>,
     /// Whether it is one of the sites that were to be armed, and not one that was moved for them, or has another jump now.
     pub(crate) asked: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::rc::Rc;
 
 use patch::Displaced;
 use patch::tactic::{Jump as Shape, Plan, Write};
@@ -19,8 +20,8 @@ use crate::site::{Armed, Jump, Planned, Sites, Use};
 #[derive(Default)]
 pub(crate) struct Emitted {
     /// Each with its site, unless that is one of those that are ready.
-    pub(crate) jumps: Vec<(Option<Planned>, Jump)>,
-    pub(crate) trampolines: Vec<Trampoline>,
+    pub(crate) jumps: Vec<(Option<Planned>, Rc<Jump>)>,
+    pub(crate) trampolines: Vec<Rc<Trampoline>>,
     pub(crate) code: Vec<(u64, Vec<u8>)>,
     pub(crate) pads: Vec<Write>,
     /// The jumps on the way: each with its site and its trampoline.
@@ -44,7 +45,7 @@ impl Emitted {
         }
         let place = (trampoline.start(), trampoline.entry());
         self.code.push((trampoline.start(), bytes));
-        self.trampolines.push(trampoline);
+        self.trampolines.push(Rc::new(trampoline));
         Ok(place)
     }
 }
@@ -65,7 +66,14 @@ pub(crate) fn emit(
         return Err(stay);
     }
     let demoted = plan.traps.iter().filter_map(|(address, _)| around.jump_at(*address));
-    emitted.demoted.extend(demoted.map(|(armed, jump)| (Planned(armed.site().clone()), jump.tactic)));
+    emitted
+        .demoted
+        .extend(demoted.map(|(armed, jump)| (Planned(Box::new(armed.site().clone())), jump.tactic)));
+    let count = plan.jumps.len();
+    emitted.jumps.reserve(count);
+    emitted.trampolines.reserve(count);
+    emitted.code.reserve(count);
+    emitted.ways.reserve(count);
     let shapes: HashMap<u64, &Shape> = plan.jumps.iter().map(|shape| (shape.address, shape)).collect();
     let trapped: HashSet<u64> = plan.traps.iter().map(|(address, _)| *address).collect();
     let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
@@ -100,7 +108,7 @@ pub(crate) fn emit(
                 if !shape.followers.is_empty() {
                     followers.clone_from(&jump.followers);
                 }
-                planned = Some(Planned(armed.site().clone()));
+                planned = Some(Planned(Box::new(armed.site().clone())));
                 (trampoline.start(), trampoline.entry())
             }
             (None, None) => {
@@ -122,7 +130,7 @@ pub(crate) fn emit(
             followers,
         };
         emitted.pads.extend(written.pad);
-        emitted.jumps.push((planned, jump));
+        emitted.jumps.push((planned, Rc::new(jump)));
     }
     Ok(emitted)
 }

@@ -134,14 +134,14 @@ impl New {
     /// Adds trampolines, and the jumps on the way to them: each with its site and its trampoline.
     pub(crate) fn add(
         &mut self,
-        trampolines: impl IntoIterator<Item = Trampoline>,
+        trampolines: impl IntoIterator<Item = Rc<Trampoline>>,
         ways: impl IntoIterator<Item = (u64, u64, u64)>,
     ) {
         for trampoline in trampolines {
             for follower in trampoline.tail() {
                 self.followers.entry(follower.address).or_default().push(follower.cut);
             }
-            self.trampolines.insert(trampoline.start(), Rc::new(trampoline));
+            self.trampolines.insert(trampoline.start(), trampoline);
         }
         self.ways.extend(ways.into_iter().map(|(at, site, trampoline)| (at, (site, trampoline))));
     }

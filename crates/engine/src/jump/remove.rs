@@ -59,11 +59,11 @@ impl Space {
             let Some((trampoline, written)) = self.without_handler(&jump, &displaced) else { continue };
             let start = trampoline.start();
             let mut new = New::default();
-            new.add([trampoline], ways(address, &written).map(|at| (at, address, start)));
+            new.add([Rc::new(trampoline)], ways(address, &written).map(|at| (at, address, start)));
             self.jumps.add(new);
             self.jumps.retire(jump.trampoline);
             let Some(old) = self.sites.remove(&address) else { continue };
-            let planned = Planned(old.site().clone());
+            let planned = Planned(Box::new(old.site().clone()));
             before.push(old);
             let jump = Jump {
                 changes: written.changes,
@@ -72,7 +72,7 @@ impl Space {
                 shape: jump.shape.clone(),
                 followers: jump.followers.clone(),
             };
-            self.sites.insert(address, planned.arm_with(jump, &self.code, &mut batch));
+            self.sites.insert(address, planned.arm_with(Rc::new(jump), &self.code, &mut batch));
         }
         let _ = site::write(batch, &self.code, held);
         drop(before);

@@ -88,7 +88,7 @@ impl Writing {
         self.notes.into_iter().filter(|note| note.asked).filter_map(move |note| {
             let mut site = self.armed.remove(&note.address)?.forget().site().clone();
             site.uses = note.new;
-            Some(Planned(site))
+            Some(Planned(Box::new(site)))
         })
     }
 }
