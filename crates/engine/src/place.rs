@@ -275,7 +275,7 @@ pub(crate) fn site(
         return Err(format!("another debugger has a breakpoint at {address:#x}; remove it first"));
     }
     if checks.opcodes {
-        verify_opcode(expected.opcode, bytes, &numbers.place(vaddr))?;
+        verify_opcode(expected.opcode, bytes, || numbers.place(vaddr))?;
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
         return Err(format!(

@@ -111,7 +111,7 @@ fn site(
     let found = bytes.zip(module.offset_of_address(vaddr));
     let (bytes, offset) = found.ok_or_else(|| outside(module))?;
     if verify {
-        verify_opcode(opcode, &bytes, &numbers.place(vaddr))?;
+        verify_opcode(opcode, &bytes, || numbers.place(vaddr))?;
         module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
         check_doubt(module, vaddr)?;
     }
@@ -196,11 +196,16 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
 }
 
 /// Compares the opcode given, if any, with the instruction found at a place.
-pub(crate) fn verify_opcode(opcode: Option<u32>, found: &[u8], place: &str) -> Result<(), String> {
+pub(crate) fn verify_opcode(
+    opcode: Option<u32>,
+    found: &[u8],
+    place: impl FnOnce() -> String,
+) -> Result<(), String> {
     match (opcode, found.first()) {
         (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
-            "opcode {expected:#04x} expected, {found:#04x} found at {place}; correct `opcode =`, or leave it out to \
-             have the place checked by disassembly"
+            "opcode {expected:#04x} expected, {found:#04x} found at {}; correct `opcode =`, or leave it out to \
+             have the place checked by disassembly",
+            place()
         )),
         _ => Ok(()),
     }

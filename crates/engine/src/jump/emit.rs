@@ -114,7 +114,7 @@ pub(crate) fn emit(
             (None, None) => {
                 let neighbour = text.neighbour(around.module, shape).map_err(obstacle)?;
                 let displaced = &neighbour.0.displaced;
-                let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &tail(displaced) };
+                let layout = Layout { displaced, handlers: &[], commit: None, tail: &tail(displaced) };
                 let place = emitted.put(layout, room, within, shape).map_err(obstacle)?;
                 planned = Some(neighbour);
                 place

@@ -24,8 +24,8 @@ impl Ready {
     pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
             displaced: &self.planned.0.displaced,
-            handlers: self.handlers.clone(),
-            commit: self.commit.clone(),
+            handlers: &self.handlers,
+            commit: self.commit.as_ref(),
             tail: &[],
         }
     }
@@ -89,7 +89,6 @@ impl Tracer<'_> {
                 handlers.push((wanted, compiled.code));
             }
         }
-        let text = displaced.text();
         let delta = displaced.stack_delta().and_then(|delta| i32::try_from(delta).ok());
         let commit = match (tentative, delta) {
             (0, _) => None,
@@ -98,12 +97,14 @@ impl Tracer<'_> {
             }
             (1, _) => {
                 return Err(format!(
-                    "`{text}` can fault, and what is behind it cannot be told: a record of it waits"
+                    "`{}` can fault, and what is behind it cannot be told: a record of it waits",
+                    displaced.text()
                 ));
             }
             _ => {
                 return Err(format!(
-                    "`{text}` can fault, and records of more than one probe would wait for it"
+                    "`{}` can fault, and records of more than one probe would wait for it",
+                    displaced.text()
                 ));
             }
         };

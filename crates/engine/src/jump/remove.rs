@@ -80,7 +80,7 @@ impl Space {
 
     /// Writes a trampoline without a handler for a jump that stays, and what leads there but the site.
     fn without_handler(&mut self, jump: &Rc<Jump>, displaced: &Displaced) -> Option<(Trampoline, Written)> {
-        let layout = Layout { displaced, handlers: Vec::new(), commit: None, tail: &jump.followers };
+        let layout = Layout { displaced, handlers: &[], commit: None, tail: &jump.followers };
         let (trampoline, bytes) = layout.put(&mut self.jumps.room, &(0..u64::MAX)).ok()?;
         let memory = &self.code.memory;
         let write = || {

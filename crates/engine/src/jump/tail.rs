@@ -197,7 +197,7 @@ mod tests {
         let text = Text::new(SITE, &FUNCTION);
         let tail = tail(&text, SITE + 1, SITE + 5, &[], &Around::default());
         let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");
-        let layout = Layout { displaced: &displaced, handlers: Vec::new(), commit, tail: &tail };
+        let layout = Layout { displaced: &displaced, handlers: &[], commit: commit.as_ref(), tail: &tail };
         assert!(layout.reach().contains(&START));
         let size = layout.size();
         let (trampoline, bytes) = layout.at(START).expect("in reach");

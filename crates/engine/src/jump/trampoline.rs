@@ -54,9 +54,9 @@ pub(crate) enum Part {
 pub(crate) struct Layout<'a> {
     pub(crate) displaced: &'a Displaced,
     /// The handlers, in their order, each with what it is for.
-    pub(crate) handlers: Vec<(Use, Rc<dyn Code>)>,
+    pub(crate) handlers: &'a [(Use, Rc<dyn Code>)],
     /// What commits the record behind the displaced instruction, if it waits for that.
-    pub(crate) commit: Option<Commit>,
+    pub(crate) commit: Option<&'a Commit>,
     /// The instructions that are executed behind it, in their order: [`tail`](super::tail).
     pub(crate) tail: &'a [Displaced],
 }
@@ -126,8 +126,7 @@ impl Layout<'_> {
     pub(crate) fn size(&self) -> u64 {
         let handlers: usize =
             self.handlers.iter().map(|(_, handler)| handler.length() + JUMP + ALIGNMENT as usize).sum();
-        let commit =
-            self.commit.as_ref().map_or(0, |commit| commit.code.len() + 2 * JUMP + patch::SLOT_CAPACITY);
+        let commit = self.commit.map_or(0, |commit| commit.code.len() + 2 * JUMP + patch::SLOT_CAPACITY);
         let tail = match self.tail.len() {
             0 => 0,
             count => count * (CUT.len() + patch::SLOT_CAPACITY) + JUMP,
@@ -142,7 +141,7 @@ impl Layout<'_> {
     pub(crate) fn at(self, start: u64) -> Result<(Trampoline, Vec<u8>), Refusal> {
         let mut bytes = Vec::with_capacity(self.size() as usize);
         let mut handlers: Vec<(u32, Use, Rc<dyn Code>)> = Vec::with_capacity(self.handlers.len());
-        for (wanted, handler) in &self.handlers {
+        for (wanted, handler) in self.handlers {
             if !handlers.is_empty() {
                 // The one before ends here; this one begins at a multiple of its own, and its entry is not its first byte.
                 let padding =
@@ -160,7 +159,7 @@ impl Layout<'_> {
         bytes.extend_from_slice(&slot.bytes);
         let site = self.displaced.address();
         let next = site.wrapping_add(self.displaced.length() as u64);
-        bytes.extend_from_slice(self.commit.as_ref().map_or(&[], |commit| &commit.code));
+        bytes.extend_from_slice(self.commit.map_or(&[], |commit| &commit.code));
         let behind_commit = bytes.len();
         let mut tail = Vec::with_capacity(self.tail.len());
         for follower in self.tail {
@@ -173,7 +172,7 @@ impl Layout<'_> {
             bytes.push(0xe9);
             bytes.extend_from_slice(&(next.wrapping_sub(behind) as u32).to_le_bytes());
         }
-        let missed = match &self.commit {
+        let missed = match self.commit {
             Some(commit) => {
                 let slot = self.displaced.slot_to(start + bytes.len() as u64, Onward::Behind)?;
                 bytes.extend_from_slice(&slot.bytes);
@@ -394,8 +393,9 @@ mod tests {
     fn trampoline(commit: Option<Commit>) -> (Trampoline, Vec<u8>) {
         let displaced = patch::displace(&[0x48, 0x8b, 0x07], SITE).expect("it can be displaced");
         let handler = |probe: usize| (Use::Probe { program: 0, probe }, Rc::new(Ten) as Rc<dyn Code>);
+        let handlers: Vec<_> = (0..3).map(handler).collect();
         let layout =
-            Layout { displaced: &displaced, handlers: (0..3).map(handler).collect(), commit, tail: &[] };
+            Layout { displaced: &displaced, handlers: &handlers, commit: commit.as_ref(), tail: &[] };
         let size = layout.size();
         let (trampoline, bytes) = layout.at(START).expect("in reach");
         assert!(bytes.len() as u64 <= size);
