@@ -7,7 +7,7 @@
 //!
 //! How long threads are held is measured, from the first that is asked to the last that goes on.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use process::{Event, Status, Stop};
@@ -41,10 +41,16 @@ impl Held {
 pub(crate) struct Holds {
     /// When the first thread was asked, while threads are held.
     since: Option<Instant>,
-    times: Vec<Duration>,
+    /// Of all; but the median is that of the last ones.
+    times: HoldTimes,
+    /// How long the last ones were, of which no more than [`LAST`] are kept.
+    last: VecDeque<Duration>,
 }
 
-/// The times for which address spaces were held: least, median, greatest.
+/// A session that is changed for months holds processes millions of times.
+const LAST: usize = 4096;
+
+/// The times for which address spaces were held: least, median (of the last few thousand), greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldTimes {
     /// How often.
@@ -66,20 +72,26 @@ impl Holds {
     /// All that were held go on.
     pub(crate) fn released(&mut self) {
         if let Some(since) = self.since.take() {
-            self.times.push(since.elapsed());
+            self.note(since.elapsed());
         }
+    }
+
+    fn note(&mut self, time: Duration) {
+        let HoldTimes { count, least, greatest, .. } = &mut self.times;
+        *least = if *count == 0 { time } else { time.min(*least) };
+        *greatest = time.max(*greatest);
+        *count += 1;
+        if self.last.len() == LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(time);
     }
 
     /// The times so far.
     pub(crate) fn times(&self) -> HoldTimes {
-        let mut times = self.times.clone();
-        times.sort_unstable();
-        match (times.first(), times.get(times.len() / 2), times.last()) {
-            (Some(&least), Some(&median), Some(&greatest)) => {
-                HoldTimes { count: times.len(), least, median, greatest }
-            }
-            _ => HoldTimes::default(),
-        }
+        let mut last: Vec<Duration> = self.last.iter().copied().collect();
+        last.sort_unstable();
+        HoldTimes { median: last.get(last.len() / 2).copied().unwrap_or_default(), ..self.times }
     }
 }
 
@@ -241,9 +253,13 @@ mod tests {
     fn times_are_summed_up() {
         let mut holds = Holds::default();
         assert_eq!(holds.times(), HoldTimes::default());
-        holds.times = [5, 1, 3].map(Duration::from_millis).to_vec();
+        [5, 1, 3].into_iter().for_each(|time| holds.note(Duration::from_millis(time)));
         let times = holds.times();
         assert_eq!((times.count, times.least.as_millis(), times.median.as_millis()), (3, 1, 3));
         assert_eq!(times.greatest.as_millis(), 5);
+        (0..3 * LAST).for_each(|_| holds.note(Duration::from_millis(2)));
+        let times = holds.times();
+        assert_eq!((times.count, times.least.as_millis(), times.median.as_millis()), (3 * LAST + 3, 1, 2));
+        assert_eq!((times.greatest.as_millis(), holds.last.len()), (5, LAST));
     }
 }
