@@ -10,7 +10,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
 
 use crate::arguments::Arguments;
+use crate::output;
 use crate::service::classic_name;
+use crate::stdout;
 
 /// The same error, with what can be said beyond it.
 pub(crate) fn explain(error: Error, words: &[OsString]) -> Error {
@@ -30,11 +32,13 @@ pub(crate) fn end(error: &Error) -> ! {
         let text = error.render();
         printable::laid_out(&if is_terminal { text.ansi().to_string() } else { text.to_string() })
     };
-    // There is nobody to tell that it failed.
-    let _ = match error.use_stderr() {
-        true => io::stderr().write_all(styled(io::stderr().is_terminal()).as_bytes()),
-        false => io::stdout().write_all(styled(io::stdout().is_terminal()).as_bytes()),
-    };
+    if error.use_stderr() {
+        // There is nobody to tell that it failed.
+        let _ = io::stderr().write_all(styled(io::stderr().is_terminal()).as_bytes());
+    } else if let Err(failure) = stdout::show(&styled(io::stdout().is_terminal())) {
+        output::say(failure);
+        std::process::exit(1);
+    }
     std::process::exit(error.exit_code())
 }
 

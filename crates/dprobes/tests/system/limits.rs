@@ -162,11 +162,22 @@ fn an_error_that_nobody_reads_is_still_one() {
 #[test]
 fn a_full_disk_is_an_error() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/malloc.rpn");
-    for words in [&["check", program][..], &["man", "lang"], &["completions", "bash"]] {
+    let commands = [
+        &["check", program][..],
+        &["man", "lang"],
+        &["completions", "bash"],
+        &["--help"],
+        &["--version"],
+        &["help", "run"],
+        &["attach", "--help"],
+        &["session", "status", "-h"],
+    ];
+    for words in commands {
         let full = std::fs::File::create("/dev/full").expect("it is there");
         let output = dprobes().args(words).stdout(full).output().expect("dprobes starts");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {error}");
         assert!(error.contains("No space left on device"), "{words:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{words:?}: {error}");
     }
 }
