@@ -147,6 +147,15 @@ impl Caller {
         Ok((caller, result.map(drop)))
     }
 
+    /// Has the kernel leave memory out of core dumps (MADV_DONTDUMP). Where it cannot, they are larger, and that is all.
+    ///
+    /// # Errors
+    /// The thread has been killed.
+    pub fn leave_out_of_dumps(self, place: u64, size: u64) -> Result<Caller, Error> {
+        let arguments = [place, size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
+        Ok(self.call("madvise", libc::SYS_madvise, arguments)?.0)
+    }
+
     /// Maps a page for the process to read and write at `place`, where this tracer has reserved memory.
     pub(crate) fn open_page(self, place: u64, size: u64) -> Result<Step<()>, Error> {
         self.protect(place, size, libc::PROT_READ | libc::PROT_WRITE)

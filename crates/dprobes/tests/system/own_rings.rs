@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Outcome, Run, Server, attach, need, target};
+use crate::support::{Outcome, Run, Server, attach, need, start_server, target};
 
 fn program() -> Option<PathBuf> {
     target("intruder")
@@ -73,6 +73,48 @@ fn a_child_of_another_user_writes_into_nothing_of_its_parents() {
         exact(&attached.end(), CALLS + 1);
         assert_eq!(server.end().0.code(), Some(0));
     }
+}
+
+/// What `smaps` says of mappings: what each is called, its KiB, and whether it is left out of core dumps.
+fn smaps(pid: u32) -> Vec<(String, u64, bool)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it lives");
+    let mut mappings: Vec<(String, u64, bool)> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (words[0], mappings.last_mut()) {
+            ("Size:", Some(last)) => last.1 = words[1].parse().expect("a number"),
+            ("VmFlags:", Some(last)) => last.2 = words.contains(&"dd"),
+            (first, _) if !first.ends_with(':') => {
+                mappings.push((format!("{} {}", words[1], words.get(5).unwrap_or(&"")), 0, false));
+            }
+            _ => {}
+        }
+    }
+    mappings
+}
+
+#[test]
+fn rings_and_contexts_are_left_out_of_core_dumps() {
+    let program = need!("own-rings", target("server"), "gcc");
+    let mut server = start_server(&program);
+    let text = logging(&program).replace("intruder_work", "server_work");
+    let mut attached = attach(server.pid(), &text, &["--engine=jump"]);
+    attached.wait_for(server.pid(), &program, "server_work");
+    let after = smaps(server.pid());
+    // What is large and can be written: the rings, which are shared, and the contexts.
+    let large = |name: &str| {
+        let found = after.iter().filter(|(own, size, _)| own.starts_with(name) && *size > 4 << 10);
+        found.map(|(_, size, left_out)| (*size, *left_out)).collect::<Vec<_>>()
+    };
+    let rings = large("rw-s /memfd:dprobes");
+    assert!(rings.len() == 1 && rings[0].0 >= 256 << 10 && rings[0].1, "{after:?}");
+    assert!(large("rw-p").iter().any(|(_, left_out)| *left_out), "{after:?}");
+    // Code, through which debuggers unwind, stays.
+    let is_code = |name: &str| name.starts_with("r-xp");
+    assert!(after.iter().all(|(name, _, left_out)| !is_code(name) || !left_out), "{after:?}");
+    assert_eq!(server.ask("call 10"), "done 10");
+    assert_eq!(server.end().0.code(), Some(0));
+    exact(&attached.end(), 10);
 }
 
 #[test]

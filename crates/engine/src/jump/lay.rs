@@ -289,7 +289,7 @@ fn lay_contexts(
     mapped.extend([(base, size), texts]);
     let (caller, wiped) = caller.wipe_on_fork(base, size)?;
     match wiped {
-        Ok(()) => lay_rings(caller, ground, owner),
+        Ok(()) => lay_rings(caller.leave_out_of_dumps(base, size)?, ground, owner),
         Err(error) => Ok((caller, Err(error))),
     }
 }
@@ -319,9 +319,10 @@ fn lay_rings(caller: Caller, ground: &Ground, owner: i32) -> Result<Step<Rings>,
     {
         rings = Err(refused(io::Error::from_raw_os_error(libc::EFAULT)));
     }
-    if rings.is_err() {
-        caller = caller.unmap(place, size)?.0;
-    }
+    caller = match rings {
+        Ok(_) => caller.leave_out_of_dumps(place, size)?,
+        Err(_) => caller.unmap(place, size)?.0,
+    };
     Ok((caller, rings))
 }
 
