@@ -188,51 +188,37 @@ impl Tracer<'_> {
 
     /// Plans what is to be armed in modules that were not there before.
     fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
-        let checks = self.checks(tid);
-        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let mut works = self.plan_own(number, tid, modules);
+        let unplaced = self.unplaced(number, tid, modules);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
-        for (program_number, program) in self.programs.iter().filter(|(_, program)| program.is_for(pid)) {
-            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
-            for module in modules {
-                let here = (program_number, module_key(module));
-                if space.placed.contains(&here) || !space.named.is(module, program.module(), tid) {
-                    continue;
+        for (program_number, module, checks) in unplaced {
+            let here = (program_number, module_key(&module));
+            space.placed.insert(here);
+            let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
+            works.push(match foreseen {
+                Some(Foreseen { plan, draft, count, probes, .. }) => {
+                    let draft = Some(Box::new(draft));
+                    Work { module, program: Some(program_number), plan, draft, count, probes }
                 }
-                space.placed.insert(here);
-                let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
-                works.push(match foreseen {
-                    Some(Foreseen { plan, draft, count, probes, .. }) => {
-                        let draft = Some(Box::new(draft));
-                        Work {
-                            module: module.clone(),
-                            program: Some(program_number),
-                            plan,
-                            draft,
-                            count,
-                            probes,
-                        }
-                    }
-                    None => {
-                        let plan = place::plan(program_number, program, module, &space.text(), checks);
-                        Work::new(module, Some(program_number), plan)
-                    }
-                });
-            }
+                None => {
+                    let program = &self.programs[program_number];
+                    let plan = place::plan(program_number, program, &module, &space.text(), checks);
+                    Work::new(&module, Some(program_number), plan)
+                }
+            });
         }
         works
     }
 
     /// Plans the engine's own sites, unless they are there. They trap; they are first, so that probes at the same places do.
     fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
-        let checks = self.checks(tid);
-        match self.spaces.get_mut(&number) {
-            Some(space) if !space.watched => {
-                space.watched = true;
-                own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.loaders)
-            }
-            _ => Vec::new(),
+        if self.spaces.get(&number).is_none_or(|space| space.watched) {
+            return Vec::new();
         }
+        let checks = self.checks(tid);
+        let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
+        space.watched = true;
+        own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.loaders)
     }
 
     /// The modules in which a program is to be placed and is not, with how its probes are checked.
@@ -242,20 +228,26 @@ impl Tracer<'_> {
         tid: i32,
         modules: &[Module],
     ) -> Vec<(usize, Module, Checks)> {
-        let (checks, mut unplaced) = (self.checks(tid), Vec::new());
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(space) = self.spaces.get_mut(&number) else { return unplaced };
-        for (program_number, program) in self.programs.iter() {
-            let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
-            let Space { placed, named, .. } = &mut *space;
-            let named = modules.iter().filter(|module| {
-                program.is_for(pid)
-                    && !placed.contains(&(program_number, module_key(module)))
+        let Some(Space { placed, named, .. }) = self.spaces.get_mut(&number) else { return Vec::new() };
+        let mut unplaced = Vec::new();
+        for (program_number, program) in self.programs.iter().filter(|(_, program)| program.is_for(pid)) {
+            let wanted = modules.iter().filter(|module| {
+                !placed.contains(&(program_number, module_key(module)))
                     && named.is(module, program.module(), tid)
             });
-            unplaced.extend(named.map(|module| (program_number, module.clone(), checks)));
+            unplaced.extend(wanted.map(|module| (program_number, module)));
         }
-        unplaced
+        if unplaced.is_empty() {
+            // Most modules that come are nobody's.
+            return Vec::new();
+        }
+        let checks = self.checks(tid);
+        let with_checks = |(program_number, module): (usize, &Module)| {
+            let opcodes = self.programs[program_number].options.verify_opcodes;
+            (program_number, module.clone(), Checks { opcodes, ..checks })
+        };
+        unplaced.into_iter().map(with_checks).collect()
     }
 
     /// The program of a process begins: what it was linked with is mapped.
