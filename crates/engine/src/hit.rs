@@ -349,7 +349,7 @@ impl Tracer<'_> {
         let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
         let trap = Stop::Signal(libc::SIGTRAP);
         let (thread, stop) = match number {
-            Some(number) => self.guard_again(number, thread, trap, (before, address))?,
+            Some(number) => self.guard_again(number, thread, trap, before)?,
             None => (thread, trap),
         };
         self.after(thread, stop, own, &registers)

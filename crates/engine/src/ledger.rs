@@ -6,16 +6,13 @@
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free
-//! +8   process << 8 | 0x80 if it is urgent | number of bytes, 1 to 15
+//! +8   process << 8 | number of bytes, 1 to 15
 //! +16  the program's bytes
 //! +32  the bytes written in their place
 //! ```
 //!
 //! An entry is complete before its bytes are written and is freed after they are restored, so at any moment every
 //! change in a process has an entry.
-//!
-//! Urgent is a trap to which threads have come with all signals blocked: one that does after the tracer's death kills its process. Such bytes
-//! are put back first.
 //!
 //! The sign of life is in the same case: the page by which probed processes see that their records are read. When the tracer has died, it
 //! says so, and threads that wait for room in a ring go on.
@@ -41,11 +38,6 @@ use crate::orphan;
 /// fewer.
 const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
 
-/// In an entry's origin: the change is urgent.
-const URGENT: u64 = 0x80;
-/// The number of bytes in it.
-const LENGTH: u64 = 0x7f;
-
 /// One change in one process.
 #[repr(C)]
 struct Entry {
@@ -60,7 +52,7 @@ impl Entry {
     fn read(&self) -> Option<(i32, Change)> {
         let address = self.address.load(Ordering::Acquire);
         let origin = self.origin.load(Ordering::Relaxed);
-        let length = (origin & LENGTH) as usize;
+        let length = (origin & 0xff) as usize;
         if address == 0 || !(1..=LONGEST).contains(&length) {
             return None;
         }
@@ -241,40 +233,15 @@ impl Ledger {
         self.free.borrow_mut().0.push(number);
     }
 
-    /// The entries that were used: they are from the first on, and one that was never used has no origin.
-    fn used(&self) -> impl Iterator<Item = &Entry> {
-        self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0)
-    }
-
-    /// Puts back the bytes of the changes that are urgent, of processes in which all are traps: elsewhere a byte may be a neighbour's, too.
-    fn restore_urgent(&self) {
-        let (mut urgent, mut others) = (Vec::new(), Vec::new());
-        for entry in self.used() {
-            let origin = entry.origin.load(Ordering::Relaxed);
-            let process = (origin >> 8) as i32;
-            if origin & LENGTH > 1 && others.last() != Some(&process) {
-                others.push(process);
-            } else if origin & URGENT != 0 {
-                urgent.extend(entry.read());
-            }
-        }
-        urgent.retain(|(process, _)| !others.contains(process));
-        for changes in urgent.chunk_by(|one, other| one.0 == other.0) {
-            // Where it cannot be opened the process is gone, or it is told with all its changes.
-            if let Ok(memory) = Memory::open(changes[0].0) {
-                changes.iter().for_each(|(_, change)| change.restore_byte(&memory));
-            }
-        }
-    }
-
-    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died: first those that are urgent, then where all are
-    /// traps, which is done at once. Nobody waits any more for it to read.
+    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died: first where all are traps, which is done at once.
+    /// Before that, nobody waits any more for it to read.
     pub fn restore(&self) -> Restored {
-        self.restore_urgent();
         self.sign.iter().for_each(|sign| sign.abandon());
         let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
         let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
-        for (process, change) in self.used().filter_map(Entry::read) {
+        // Entries are used from the first on; one that was never used has no origin.
+        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        for (process, change) in used.filter_map(Entry::read) {
             all.entry(process).or_default().push(change);
         }
         // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
@@ -319,13 +286,6 @@ pub(crate) struct Entered {
     number: usize,
 }
 
-impl Entered {
-    /// It is put back before others.
-    pub(crate) fn make_urgent(&self) {
-        self.ledger.entries()[self.number].origin.fetch_or(URGENT, Ordering::Relaxed);
-    }
-}
-
 impl Drop for Entered {
     fn drop(&mut self) {
         self.ledger.strike(self.number);
@@ -365,32 +325,6 @@ mod tests {
         assert_eq!(now(&CODE), [0xcc, 0xcc, 0x90]);
         let third = ledger.enter(pid, &int3(3, 0x55)).expect("room");
         assert!(third.number < 2, "a free entry is used again");
-    }
-
-    #[test]
-    fn what_is_urgent_is_put_back_first() {
-        static CODE: [u8; 64] = [0xcc; 64];
-        let int3 = |place: usize| Change::new(std::ptr::from_ref(&CODE[place]) as u64, &[0x55], &[0xcc]);
-        let ledger = Rc::new(Ledger::new().expect("memory"));
-        let entered =
-            [1, 2, 3].map(|place| ledger.enter(std::process::id() as i32, &int3(place)).expect("room"));
-        entered[1].make_urgent();
-        ledger.restore_urgent();
-        assert_eq!(now(&CODE), [0xcc, 0xcc, 0x55, 0xcc]);
-        // Not beside jumps.
-        let pid = std::process::id() as i32;
-        let jump = Change::new(std::ptr::from_ref(&CODE[8]) as u64, &[1, 2], &[0xeb, 2]);
-        let jump = ledger.enter(pid, &jump).expect("room");
-        entered[2].make_urgent();
-        ledger.restore_urgent();
-        assert_eq!(now(&CODE), [0xcc, 0xcc, 0x55, 0xcc]);
-        drop(jump);
-        assert_eq!(ledger.restore().restored, 3);
-        assert_eq!(now(&CODE), [0xcc, 0x55, 0x55, 0x55]);
-        drop(entered);
-        // Whoever has the entry next is not urgent by that.
-        let next = ledger.enter(7, &int3(5)).expect("room");
-        assert_eq!(ledger.entries()[next.number].origin.load(Ordering::Relaxed), 7 << 8 | 1);
     }
 
     #[test]

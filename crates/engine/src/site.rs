@@ -203,11 +203,6 @@ impl Armed {
         &mut Rc::make_mut(&mut self.site).uses
     }
 
-    /// If the tracer dies, it is taken out before others.
-    pub(crate) fn make_urgent(&self) {
-        self.entered.iter().for_each(Entered::make_urgent);
-    }
-
     /// Its jump, unless it traps.
     pub(crate) fn jump(&self) -> Option<&Rc<Jump>> {
         match &self.way {

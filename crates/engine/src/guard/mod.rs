@@ -32,7 +32,7 @@ use table::Table;
 
 use crate::mapping::unmap;
 use crate::signal::SIGTRAP_BIT;
-use crate::site::{Armed, INT3, Site};
+use crate::site::{INT3, Site};
 use crate::tracer::Tracer;
 
 /// Bytes for code.
@@ -280,19 +280,17 @@ impl Tracer<'_> {
     }
 
     /// The handler is the kernel's default again if the thread, which has just come to a trap, blocked SIGTRAP: then it is set
-    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have. `met`: the trap
-    /// that it has met before, and this one.
+    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have. `before`: the
+    /// trap that it has met before.
     pub(crate) fn guard_again(
         &mut self,
         number: u32,
         thread: Stopped,
         stop: Stop,
-        met: (u64, u64),
+        before: u64,
     ) -> Result<(Stopped, Stop), Error> {
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
-        let Some(guard) = space.guard.as_mut().filter(|guard| guard.handles) else {
-            return Ok((thread, stop));
-        };
+        let guard = self.spaces.get_mut(&number).and_then(|space| space.guard.as_mut());
+        let Some(guard) = guard.filter(|guard| guard.handles) else { return Ok((thread, stop)) };
         let mask = thread.signal_mask()?;
         if guard.masks.is_harmless(mask) {
             return Ok((thread, stop));
@@ -303,8 +301,7 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         if moment::is_of_one(mask) {
-            guard.preludes.note(met.0);
-            space.sites.get(&met.1).into_iter().for_each(Armed::make_urgent);
+            guard.preludes.note(before);
         }
         let action = [libc::SIGTRAP as u64, guard.base + WORDS + Words::ACTION, 0, SET, 0, 0];
         let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |caller| {
