@@ -218,8 +218,13 @@ fn begin() -> Result<UnixStream, Failure> {
 /// Sends a request and waits for its answer.
 fn ask(stream: &UnixStream, request: &Request) -> Result<Reply, Failure> {
     let lost = |error: std::io::Error| Failure::new(format!("the session does not answer: {error}"));
-    protocol::write(request, &mut &*stream).map_err(lost)?;
-    protocol::read(&mut BufReader::new(stream)).map_err(lost)
+    // One that is not taken may have been answered all the same: why is what the user is to see.
+    let written = protocol::write(request, &mut &*stream);
+    let answer = protocol::read(&mut BufReader::new(stream));
+    match written {
+        Err(error) if answer.is_err() => Err(lost(error)),
+        _ => answer.map_err(lost),
+    }
 }
 
 /// Shows an answer.
