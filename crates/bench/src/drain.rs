@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::cleanup::Started;
 use crate::jump::{self, Program, Shape};
+use crate::machine::processor_time;
 
 /// The function that is called.
 const FUNCTION: &str = "work";
@@ -159,16 +160,4 @@ impl Files {
         }
         Ok(())
     }
-}
-
-/// The processor time of all processes that were waited for, and of those that they waited for.
-pub(crate) fn processor_time() -> Duration {
-    // SAFETY: all zeros are a rusage, and it is valid for the call.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
 }

@@ -3,7 +3,7 @@
 use super::rows::{Row, Setting};
 use super::subject::{Round, Shape, Subject};
 use super::tracer::{Attached, Place};
-use crate::drain::processor_time;
+use crate::machine::processor_time;
 use std::io;
 use std::time::{Duration, Instant};
 
