@@ -18,8 +18,9 @@ use crate::tracked::InSlot;
 pub(crate) const SI_KERNEL: i32 = 0x80;
 
 /// `si_code` of the signal of an `int3` of ours whose thread was put back to it: the signal's address says where that is. The kernel uses
-/// no such code.
+/// no such code, and no other process can send it: it is not negative (rt_sigqueueinfo(2)).
 pub(crate) const PUT_BACK: i32 = 0xd9b0;
+const _: () = assert!(PUT_BACK > 0, "who may send a signal to a process could send its threads anywhere");
 
 /// The bit of SIGTRAP in a signal set.
 pub(crate) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);

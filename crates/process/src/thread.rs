@@ -431,8 +431,6 @@ pub fn look_at(tid: pid_t) -> Result<Option<Event>, Error> {
 /// The codes of stops from here on are of events, with the event in the second byte.
 const EVENT: c_int = 1 << 8;
 
-/// News of one traced thread, or with -1 of any.
-///
 /// Takes the last stop by a signal from the kernel, if that is still to be done: from now on the signal is lost if the tracer dies. There is
 /// news if the thread has been killed in its stop.
 ///
@@ -446,6 +444,8 @@ pub fn take_last_stop() -> Result<Option<Event>, Error> {
     if taken == tid && status != stop { event(tid, status).map(Some) } else { Ok(None) }
 }
 
+/// News of one traced thread, or with -1 of any.
+///
 /// A stop by a signal is not taken from the kernel before the thread goes on, or the next news is asked for: the signal is
 /// delivered then if the tracer dies, where it would be lost.
 fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
