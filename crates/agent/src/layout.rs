@@ -99,10 +99,10 @@ pub struct PerProcessor {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
+    /// The thread that has it, for when that thread is killed. One store can say who claims it, together with `claim`.
+    pub holder: AtomicU32,
     /// One of [`claim`]. Given back by a plain store of FREE.
     pub claim: AtomicU32,
-    /// The thread that has it, for when that thread is killed.
-    pub holder: AtomicU32,
     /// The address of the displaced instruction that comes after the handler that runs in it.
     pub site: AtomicU64,
     /// Bytes that were ever put into its ring. Written by the thread that has the context.

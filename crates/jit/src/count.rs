@@ -64,8 +64,13 @@ impl Compiler<'_> {
                 offset = instruction.next;
             }
         }
-        // Until the record is begun, its register has the processor, and the context's what is found of the thread here.
-        if self.records {
+        if let Some((last, first)) = counters.split_last()
+            && self.records
+            && self.surely_records(offset)
+        {
+            self.count_and_begin(first, *last);
+        } else if self.records {
+            // Until the record is begun, its register has the processor, and the context's what is found of the thread here.
             let record = self.record;
             self.frame.change(record);
             self.processor(record);
@@ -142,18 +147,29 @@ impl Compiler<'_> {
             return;
         }
         self.frame.change(scratch);
-        let (cpu, section) = (Rm::Thread(scratch, RSEQ_CPU), Rm::Thread(scratch, RSEQ_SECTION));
+        let section = Rm::Thread(scratch, RSEQ_SECTION);
         let (none, done) = (self.emitter.label(), self.emitter.label());
         self.with_rax();
         self.registered(scratch, none);
-        match processor {
-            Some(processor) => self.emitter.load32(RAX, processor),
-            None => self.processor(RAX),
+        self.runs_there(scratch, processor, none);
+        self.count_each(counters, scratch);
+        self.guard(done);
+        self.emitter.store_number(section, 0);
+        self.emitter.bind(done);
+        let before = self.emitter.aside(Stream::Cold);
+        self.emitter.bind(none);
+        for (counter, down) in counters {
+            self.emitter.step(true, *down, Rm::Absolute(counter.spill));
         }
-        self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
-        self.guard(none);
-        self.emitter.alu32(Alu::Cmp, RAX, cpu);
-        self.emitter.jump_if(Condition::NotEqual, none);
+        self.emitter.number(scratch, 0);
+        self.emitter.jump(done);
+        self.emitter.back(before);
+    }
+
+    /// Counts on each of the counters, where the thread's `struct rseq` is at `registered` from fs on, and leaves the last sequence in it.
+    /// Changes rax.
+    pub(crate) fn count_each(&mut self, counters: &[Counted], registered: Reg) {
+        let (cpu, section) = (Rm::Thread(registered, RSEQ_CPU), Rm::Thread(registered, RSEQ_SECTION));
         for (counter, down) in counters {
             let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
             let sequence = self.emitter.sequence(start, end, abort);
@@ -173,17 +189,18 @@ impl Compiler<'_> {
             self.emitter.jump(end);
             self.emitter.back(before);
         }
-        self.guard(done);
-        self.emitter.store_number(section, 0);
-        self.emitter.bind(done);
-        let before = self.emitter.aside(Stream::Cold);
-        self.emitter.bind(none);
-        for (counter, down) in counters {
-            self.emitter.step(true, *down, Rm::Absolute(counter.spill));
+    }
+
+    /// Goes to `none` unless the thread's `struct rseq` has the number of the processor. Changes rax.
+    pub(crate) fn runs_there(&mut self, registered: Reg, processor: Option<Reg>, none: Label) {
+        match processor {
+            Some(processor) => self.emitter.load32(RAX, processor),
+            None => self.processor(RAX),
         }
-        self.emitter.number(scratch, 0);
-        self.emitter.jump(done);
-        self.emitter.back(before);
+        self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
+        self.guard(none);
+        self.emitter.alu32(Alu::Cmp, RAX, Rm::Thread(registered, RSEQ_CPU));
+        self.emitter.jump_if(Condition::NotEqual, none);
     }
 
     /// Sets `to` to where the thread's `struct rseq` is, from fs on, and goes to `none` unless it is one that is known, and in no section.

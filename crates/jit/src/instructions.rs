@@ -324,6 +324,12 @@ impl Emitter {
         self.byte(count);
     }
 
+    /// `bts r64, imm8`: sets a bit.
+    pub(crate) fn set_bit(&mut self, register: Reg, bit: u8) {
+        self.modrm(true, false, &[0x0f, 0xba], 5, Rm::Reg(register));
+        self.byte(bit);
+    }
+
     /// Shifts by cl.
     pub(crate) fn shift_by_cl(&mut self, op: Shift, register: Reg) {
         self.modrm(true, false, &[0xd3], op as u8, register.into());

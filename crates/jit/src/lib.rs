@@ -21,9 +21,10 @@
 //! | `compiler`, `shape` | along every path, and what is known there |
 //! | `registers`, `frame` | where elements are; the stack |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `claim`, `record`, `leave` | the hit, its context, its record, the way out |
+//! | `count`, `claim`, `begin`, `record`, `leave` | the hit, its context, both at once, its record, the way out |
 //! | `emit`, `instructions` | machine code as bytes |
 
+mod begin;
 mod claim;
 mod compiled;
 mod compiler;

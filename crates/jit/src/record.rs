@@ -1,12 +1,12 @@
 //! The record of a run: begun in the ring of the context that was claimed, and ended.
 //!
 //! ```text
-//!             tid -> holder, site
+//!             tid -> holder, %edx ; site
 //!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
 //!             cmp   $(size - most), %rax ; ja full
 //!             and   $(size - 1), %record ; cmp $(size - most), %record ; ja wrap
 //!             add   ring(%context), %record                   a record that is lost goes to the scratch record
-//!     begin:  processor, time, tid, rsp, number -> record
+//!     begin:  processor, tid, time, rsp, number -> record
 //!     ...
 //!     end:    lea   SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
 //!             codes -> behind the log              where the handler may have set one
@@ -74,19 +74,30 @@ impl Compiler<'_> {
         let other = self.emitter.label();
         self.claim_own(processor, context, other);
         self.sign(context, Some(other));
-        self.find_room();
-        self.fill_header(processor);
+        self.begin_in_ring(processor);
         self.unlock(processor);
         self.unlock(RDX);
     }
 
-    fn unlock(&mut self, register: Reg) {
+    /// Begins the record in the ring of the context that was claimed, whose holder is in edx. Changes rax and rdx.
+    pub(crate) fn begin_in_ring(&mut self, processor: Reg) {
+        self.find_room();
+        self.fill_header(processor);
+    }
+
+    pub(crate) fn unlock(&mut self, register: Reg) {
         self.locked &= !(1 << register.0);
     }
 
-    /// Says in the context which thread has it, and at which site. Changes rax. That the thread is the libc's, with fs as it should be, is known
+    /// Says in the context which thread has it, and at which site. Changes rax; edx is the thread's id then. That the thread is the libc's, with fs as it should be, is known
     /// but where it comes from `other`, or everywhere if there is no such place.
     pub(crate) fn sign(&mut self, context: Reg, other: Option<Label>) {
+        self.sign_holder(context, other);
+        self.sign_site(context);
+    }
+
+    /// Says in the context which thread has it, as [`Compiler::sign`] does. The thread's id is in edx then.
+    pub(crate) fn sign_holder(&mut self, context: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
         let rseq = self.identity(offset_of!(Identity, rseq_offset));
@@ -120,9 +131,14 @@ impl Compiler<'_> {
         self.emitter.jump(unknown);
         self.emitter.back(stream);
         self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
+        self.emitter.load32(RDX, RAX);
+        self.system_call(unknown, GETTID, known);
+    }
+
+    /// Says in the context at which site it is used.
+    pub(crate) fn sign_site(&mut self, context: Reg) {
         let site = self.environment.site;
         self.emitter.store_number(of_context(context, offset_of!(Context, site)), site);
-        self.system_call(unknown, GETTID, known);
     }
 
     /// Sets eax and edx to the halves of the time stamp counter, or of what stands for it.
@@ -169,7 +185,7 @@ impl Compiler<'_> {
         self.system_call(unknown, GETPID, known);
     }
 
-    /// Finds room for a record; where there is none, the scratch record. Changes rax and rdx.
+    /// Finds room for a record; where there is none, the scratch record. Changes rax; edx has the context's holder, and keeps it.
     fn find_room(&mut self) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
@@ -225,6 +241,7 @@ impl Compiler<'_> {
         self.emitter.load(RAX, of_context(self.context, offset_of!(Context, control)));
         self.emitter.load(RAX, of_control(RAX, offset_of!(Control, lost)));
         self.emitter.alu(Alu::Sub, RAX, marked);
+        self.load_holder();
         self.emitter.jump_if(Condition::Equal, enough);
         self.emitter.load(RDX, self.record);
         self.emitter.alu32_number(Alu::And, RDX, self.environment.ring_size as i32 - 1);
@@ -233,6 +250,7 @@ impl Compiler<'_> {
         self.emitter.store32(Rm::At(RDX, 4), RAX);
         self.emitter.alu_store(Alu::Add, marked, RAX);
         self.emitter.alu_number(Alu::Add, of_context(self.context, offset_of!(Context, head)), MARK as i32);
+        self.load_holder();
         self.emitter.jump(room);
         self.emitter.bind(full);
         self.emitter.number(RAX, self.most() as u64);
@@ -264,6 +282,7 @@ impl Compiler<'_> {
         self.emitter.store32_number(Rm::At(record, offset_of!(Header, status) as i32), state::SKIP);
         self.emitter.alu_store(Alu::Add, head, RAX);
         self.emitter.load(record, ring);
+        self.load_holder();
         self.emitter.jump(begin);
         self.emitter.bind(full);
         self.emitter.address(RAX, Rm::At(RAX, self.most()));
@@ -280,7 +299,13 @@ impl Compiler<'_> {
         self.emitter.alu_number(Alu::Sub, RAX, self.environment.ring_size as i32);
         self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
         self.emitter.address(self.record, Rm::At(self.context, SCRATCH as i32));
+        self.load_holder();
         self.emitter.jump(begin);
+    }
+
+    /// Sets edx to the holder again. Changes no flags.
+    fn load_holder(&mut self) {
+        self.emitter.load32(RDX, of_context(self.context, offset_of!(Context, holder)));
     }
 
     /// Has the agent wait for the bytes in rax.
@@ -300,7 +325,7 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, again);
     }
 
-    /// Fills in what of the header is known. Changes rax and rdx.
+    /// Fills in what of the header is known, where edx has the thread's id. Changes rax and rdx.
     fn fill_header(&mut self, processor: Reg) {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
@@ -309,12 +334,10 @@ impl Compiler<'_> {
         // map it alone. So each page is read first, behind the most that the record can be.
         self.emitter.load32(RAX, field(self.most() as usize - 8));
         self.emitter.store32(field(offset_of!(Header, processor)), processor);
+        self.emitter.store32(field(offset_of!(Header, tid)), RDX);
         self.time();
         self.emitter.store32(field(offset_of!(Header, time)), RAX);
         self.emitter.store32(shifted(field(offset_of!(Header, time)), 4), RDX);
-        let holder = of_context(self.context, offset_of!(Context, holder));
-        self.emitter.load32(RAX, holder);
-        self.emitter.store32(field(offset_of!(Header, tid)), RAX);
         self.site_rsp(RAX);
         self.emitter.store(field(offset_of!(Header, rsp)), RAX);
         self.emitter.store32_number(field(offset_of!(Header, number)), self.environment.number);
@@ -372,8 +395,6 @@ impl Compiler<'_> {
         self.emitter.load(record, of_context(context, offset_of!(Context, control)));
         self.emitter.store(of_control(record, offset_of!(Control, head)), RAX);
         self.emitter.store32_number(of_context(context, offset_of!(Context, claim)), claim::FREE);
-        let epilogue = self.epilogue;
-        self.emitter.jump(epilogue);
         let stream = self.emitter.aside(Stream::Cold);
         self.emitter.bind(dropped);
         self.emitter.step(true, false, Rm::Absolute(self.environment.dropped));
@@ -381,6 +402,9 @@ impl Compiler<'_> {
         self.emitter.step(false, false, of_control(RAX, offset_of!(Control, lost)));
         self.end_without_record();
         self.emitter.back(stream);
+        // Last, so that it can be left out where the epilogue follows.
+        let epilogue = self.epilogue;
+        self.emitter.jump(epilogue);
     }
 
     /// Writes a [`More`] with the record's codes. Changes rax.

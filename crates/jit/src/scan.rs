@@ -36,6 +36,11 @@ impl Instruction {
         (target < code.len() as u64).then_some(target as usize)
     }
 
+    /// Whether it logs.
+    pub(crate) fn logs(&self) -> bool {
+        matches!(self.op, Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv)
+    }
+
     /// The register in the operand, if there is one of that index.
     pub(crate) fn register(&self) -> Option<Register> {
         Register::from_index(self.operand as u16)
@@ -271,9 +276,7 @@ impl Facts {
         let count = instruction.operand as i32;
         // Numbers that the manual allows but no one writes are not worth following.
         let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
-        let logs =
-            matches!(instruction.op, Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv);
-        self.records |= logs;
+        self.records |= instruction.logs();
         Some(match instruction.op {
             Op::LogImm | Op::Ros => (count.min(4096), 0),
             Op::Log => (number(pushed)? + 1, 0),

@@ -94,13 +94,13 @@ impl Contexts {
 
     /// A context's claim, its holder and its site.
     fn look(&self, memory: &Memory, number: u32) -> Option<(u32, u32, u64)> {
-        const _: () = assert!(offset_of!(Context, claim) == 0 && offset_of!(Context, holder) == 4);
+        const _: () = assert!(offset_of!(Context, holder) == 0 && offset_of!(Context, claim) == 4);
         const _: () = assert!(offset_of!(Context, site) == 8);
         let mut bytes = [0; 16];
         memory.peek(self.address(number, 0), &mut bytes).ok()?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let site = u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 + byte]));
-        Some((half(0), half(4), site))
+        Some((half(4), half(0), site))
     }
 
     /// The address of the displaced instruction before which the agent works with this stack pointer, if it is on the stack
@@ -185,10 +185,10 @@ mod tests {
     fn a_killed_threads_context_is_given_back() {
         let own = Own::new();
         let (contexts, memory) = (own.0, &own.1);
-        let taken = |tid: u64| u64::from(claim::TAKEN) | tid << 32;
+        let taken = |tid: u64| u64::from(claim::TAKEN) << 32 | tid;
         own.poke(0, 0, taken(5));
         own.poke(3, 0, taken(7));
-        own.poke(2, 0, u64::from(claim::UNUSABLE) | 7 << 32);
+        own.poke(2, 0, u64::from(claim::UNUSABLE) << 32 | 7);
         contexts.give_back(memory, 7);
         let claims: Vec<u32> = (0..4).filter_map(|it| contexts.look(memory, it)).map(|it| it.0).collect();
         assert_eq!(claims, [claim::TAKEN, claim::UNUSABLE, claim::UNUSABLE, claim::FREE]);

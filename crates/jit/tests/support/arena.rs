@@ -72,13 +72,31 @@ unsafe extern "C" {
 /// What marks this process's threads.
 pub(crate) const MARK: Mark = Mark { at: RSEQ_UNUSED as i32, value: 0x4d41_524b };
 
-/// Where the mark of the calling thread is.
-fn own_mark() -> *mut u32 {
+/// Where the calling thread's fs begins.
+fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
     // SAFETY: the word at fs:0 is the thread pointer itself.
     unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly)) };
+    pointer
+}
+
+/// Where the mark of the calling thread is.
+fn own_mark() -> *mut u32 {
     // SAFETY: glibc's own struct rseq is there, of 32 bytes at least.
-    unsafe { pointer.offset(__rseq_offset).offset(MARK.at as isize).cast() }
+    unsafe { thread_pointer().offset(__rseq_offset).offset(MARK.at as isize).cast() }
+}
+
+/// Where glibc keeps a thread's id, from its thread pointer on.
+fn tid_offset() -> u64 {
+    /// Bytes of a `struct pthread` that come before its struct rseq, in which the id is.
+    const LOOKED_AT: usize = 0x900;
+    // SAFETY: takes no pointers.
+    let own = unsafe { libc::gettid() };
+    (0..LOOKED_AT)
+        .step_by(4)
+        // SAFETY: a `struct pthread` is longer.
+        .find(|&offset| unsafe { thread_pointer().add(offset).cast::<i32>().read() } == own)
+        .expect("glibc has the id in its struct pthread") as u64
 }
 
 /// Marks the calling thread as known.
@@ -126,6 +144,7 @@ impl Arena {
         arena.identity().pid.store(std::process::id(), Relaxed);
         // SAFETY: glibc sets it before main and never again.
         arena.identity().rseq_offset.store(unsafe { __rseq_offset } as u64, Relaxed);
+        arena.identity().tid_offset.store(tid_offset(), Relaxed);
         mark_thread();
         arena
     }
