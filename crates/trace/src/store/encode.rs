@@ -158,9 +158,17 @@ impl Encoder {
         set(shape::CPU, moved);
         set(shape::LENGTH, resized);
         let out = &mut self.bytes;
+        let passed = fold(record.time.wrapping_sub(std::mem::replace(&mut self.last, record.time)) as i64);
+        self.count += 1;
+        if shape == 0
+            && let Some(short) = Short::of(passed, point_number, thread_number, fold(step))
+        {
+            short.push(out, &record.data);
+            return None;
+        }
         let mut head = Head::begin(out);
         head.put(out, shape.into());
-        head.put(out, fold(record.time.wrapping_sub(std::mem::replace(&mut self.last, record.time)) as i64));
+        head.put(out, passed);
         match new_point {
             false => head.put(out, point_number.into()),
             true => {
@@ -196,7 +204,6 @@ impl Encoder {
         }
         head.end(out);
         push_data(out, &record.data);
-        self.count += 1;
         new_thread.then(|| &self.threads[thread_number as usize].thread)
     }
 
@@ -239,6 +246,51 @@ impl Encoder {
         (number, number == next)
     }
 }
+
+/// The numbers of a record like most: its thread and point are known, it is on the same processor and as long as the one before, and soon after it.
+/// All of them together are 8 bytes at most, which are computed without a branch.
+#[derive(Clone, Copy)]
+struct Short {
+    bytes: u64,
+    size: usize,
+}
+
+impl Short {
+    /// Numbers less than this take up to three bytes, ...
+    const THREE: u64 = 1 << 21;
+    /// ... up to two, ...
+    const TWO: u64 = 1 << 14;
+    /// ... and one.
+    const ONE: u32 = 1 << 7;
+
+    /// `None`: they take more.
+    #[inline]
+    fn of(passed: u64, point: u32, thread: u32, step: u64) -> Option<Short> {
+        if passed >= Short::THREE || step >= Short::TWO || (point | thread) >= Short::ONE {
+            return None;
+        }
+        // The shape is 0, in the lowest byte. Behind it are seven bits in each byte, and the eighth where another one follows.
+        let groups = |number: u64| number & 0x7f | (number & 0x3f80) << 1 | (number & 0x1f_c000) << 2;
+        let more = |number: u64| u64::from(number >= 1 << 7) << 7 | u64::from(number >= Short::TWO) << 15;
+        let size = |number: u64| 1 + usize::from(number >= 1 << 7) + usize::from(number >= Short::TWO);
+        let both = u64::from(point) | u64::from(thread) << 8 | (groups(step) | more(step)) << 16;
+        let bytes = ((groups(passed) | more(passed)) | both << (8 * size(passed))) << 8;
+        Some(Short { bytes, size: 1 + size(passed) + 2 + size(step) })
+    }
+
+    /// Appends them, and what was logged.
+    #[inline]
+    fn push(self, out: &mut Vec<u8>, data: &[u8]) {
+        out.reserve(size_of::<u64>() + 8 * FEW);
+        let end = out.len() + self.size;
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.truncate(end);
+        push_data(out, data);
+    }
+}
+
+/// Words that are appended one by one.
+const FEW: usize = 4;
 
 /// The numbers of a record, which are written where they stay: room for all is made first, and what is too much taken off.
 struct Head {
@@ -295,7 +347,6 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 /// Appends what was logged: mostly a few words, which are appended one by one, since a call costs more than they do.
 #[inline]
 fn push_data(out: &mut Vec<u8>, data: &[u8]) {
-    const FEW: usize = 4;
     match data.as_chunks::<8>() {
         (words, []) if words.len() <= FEW => {
             out.reserve(8 * FEW);
@@ -308,6 +359,35 @@ fn push_data(out: &mut Vec<u8>, data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_record_has_the_bytes_of_its_numbers() {
+        let edges = [0, 1, 0x7f, 0x80, 0x81, 0x3fff, 0x4000, 0x4001, 0x1f_ffff, 0x20_0000, u64::MAX];
+        let mut shorts = 0;
+        for passed in edges {
+            for step in edges {
+                for (point, thread) in [(0, 0), (0x7f, 1), (3, 0x7f), (0x80, 0), (0, 0x80), (u32::MAX, 0)] {
+                    let mut expected = vec![0];
+                    [passed, point.into(), thread.into(), step]
+                        .iter()
+                        .for_each(|number| push_number(&mut expected, *number));
+                    let Some(short) = Short::of(passed, point, thread, step) else {
+                        assert!(
+                            passed >= Short::THREE || step >= Short::TWO || point.max(thread) >= Short::ONE
+                        );
+                        continue;
+                    };
+                    shorts += 1;
+                    for data in [&b""[..], b"12345678", b"123", &[7; 100]] {
+                        let mut out = vec![9, 9];
+                        short.push(&mut out, data);
+                        assert_eq!(out, [&[9, 9], &expected[..], data].concat(), "{passed:#x} {step:#x}");
+                    }
+                }
+            }
+        }
+        assert_eq!(shorts, 9 * 6 * 3);
+    }
 
     #[test]
     fn names_are_the_same_only_if_every_byte_is() {
