@@ -24,6 +24,7 @@ const PIECE: u64 = 1 << 16;
 pub(crate) struct Change {
     address: u64,
     length: u8,
+    last: bool,
     original: [u8; LONGEST],
     written: [u8; LONGEST],
 }
@@ -44,11 +45,21 @@ impl Change {
             original.len() == written.len() && (1..=LONGEST).contains(&original.len()),
             "the lengths of a change"
         );
-        let mut change =
-            Change { address, length: original.len() as u8, original: [0; LONGEST], written: [0; LONGEST] };
+        let (length, all) = (original.len() as u8, [0; LONGEST]);
+        let mut change = Change { address, length, last: false, original: all, written: all };
         change.original[..original.len()].copy_from_slice(original);
         change.written[..written.len()].copy_from_slice(written);
         change
+    }
+
+    /// The same, to be undone after all that is not.
+    pub(crate) fn last(self, last: bool) -> Change {
+        Change { last, ..self }
+    }
+
+    /// Whether it is undone after all others.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -156,13 +167,11 @@ impl Batch {
             self.0.iter().all(|(change, _)| change.length == 1),
             "one byte is written while threads run"
         );
-        let (fixed, others): (Vec<_>, Vec<_>) =
-            self.0.into_iter().partition(|(change, _)| fixed.holds(change.address));
-        let result = Batch(fixed).write_pieces(memory);
-        others.into_iter().fold(result, |result, one| {
-            let written = write_piece(memory, one.0.address, &mut [0], std::slice::from_ref(&one));
-            result.and(written)
-        })
+        let is_last = |(change, direction): &(Change, Direction)| change.last && *direction == Direction::Out;
+        let (last, first): (Vec<_>, Vec<_>) = self.0.into_iter().partition(is_last);
+        let result = write_bytes_together(first, memory, fixed);
+        let rest = write_bytes_together(last, memory, fixed);
+        result.and(rest)
     }
 
     fn write_pieces(mut self, memory: &Memory) -> io::Result<()> {
@@ -219,6 +228,17 @@ impl Fixed {
         let behind = self.0.partition_point(|&(start, _)| start <= address);
         behind.checked_sub(1).is_some_and(|place| address < self.0[place].1)
     }
+}
+
+/// Makes changes of one byte each while threads run.
+fn write_bytes_together(changes: Vec<(Change, Direction)>, memory: &Memory, fixed: &Fixed) -> io::Result<()> {
+    let (fixed, others): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|(change, _)| fixed.holds(change.address));
+    let result = Batch(fixed).write_pieces(memory);
+    others.into_iter().fold(result, |result, one| {
+        let written = write_piece(memory, one.0.address, &mut [0], std::slice::from_ref(&one));
+        result.and(written)
+    })
 }
 
 /// Makes changes that lie in one piece of memory.

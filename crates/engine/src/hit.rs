@@ -292,6 +292,9 @@ impl Tracer<'_> {
                     list.push((number, address));
                 }
             }
+            let lending = space.blocks_for_nobody().into_iter().map(|address| (number, address));
+            let list = if planned { &mut jumps } else { &mut empty };
+            list.extend(lending);
             for &(_, address) in &empty {
                 space.disarm(address);
             }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free
-//! +8   process << 8 | number of bytes, 1 to 15
+//! +8   process << 8 | last << 7 | number of bytes, 1 to 15; what is last is put back after all others of its process
 //! +16  the program's bytes
 //! +32  the bytes written in their place
 //! ```
@@ -38,6 +38,9 @@ use crate::orphan;
 /// fewer.
 const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
 
+/// In an entry's origin: the change is put back last.
+const LAST: u64 = 0x80;
+
 /// One change in one process.
 #[repr(C)]
 struct Entry {
@@ -52,7 +55,7 @@ impl Entry {
     fn read(&self) -> Option<(i32, Change)> {
         let address = self.address.load(Ordering::Acquire);
         let origin = self.origin.load(Ordering::Relaxed);
-        let length = (origin & 0xff) as usize;
+        let length = (origin & 0x7f) as usize;
         if address == 0 || !(1..=LONGEST).contains(&length) {
             return None;
         }
@@ -61,7 +64,8 @@ impl Entry {
             (low | high << 64).to_le_bytes()
         };
         let (original, written) = (bytes(&self.original), bytes(&self.written));
-        Some(((origin >> 8) as i32, Change::new(address, &original[..length], &written[..length])))
+        let change = Change::new(address, &original[..length], &written[..length]);
+        Some(((origin >> 8) as i32, change.last(origin & LAST != 0)))
     }
 }
 
@@ -223,7 +227,9 @@ impl Ledger {
         };
         store(&entry.original, change.original());
         store(&entry.written, change.written());
-        entry.origin.store((process as u32 as u64) << 8 | change.written().len() as u64, Ordering::Relaxed);
+        let last = if change.is_last() { LAST } else { 0 };
+        let origin = (process as u32 as u64) << 8 | last | change.written().len() as u64;
+        entry.origin.store(origin, Ordering::Relaxed);
         entry.address.store(change.address(), Ordering::Release);
         Ok(Entered { ledger: Rc::clone(self), number })
     }

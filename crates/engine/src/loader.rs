@@ -44,7 +44,7 @@ fn after_mmap(image: &Image) -> Vec<u64> {
 }
 
 /// Follows straight-line code that leaves eax alone from a `mov eax` to a system call: the address after it.
-fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
+pub(crate) fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(bits, code, address, DecoderOptions::NONE);
     let mut information = InstructionInfoFactory::new();
     let mut instruction = Instruction::default();

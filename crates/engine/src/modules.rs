@@ -125,7 +125,7 @@ impl Tracer<'_> {
     }
 
     /// How the probes of a process are checked; each program says whether opcodes are.
-    fn checks(&self, tid: i32) -> Checks {
+    pub(crate) fn checks(&self, tid: i32) -> Checks {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
         Checks {
             opcodes: true,
@@ -158,6 +158,7 @@ impl Tracer<'_> {
             modules.iter().map(|module| (module_key(module), module)).collect();
         space.placed.retain(|(_, placed)| by_key.contains_key(placed));
         space.named.retain(|key| by_key.contains_key(key));
+        space.blocking.retain(|key| by_key.contains_key(key));
         let window = Window::new(&space.code.memory);
         let is_gone = |(address, armed): &(&u64, &Armed)| {
             let module = by_key.get(&armed.site().module);

@@ -92,6 +92,12 @@ impl Tracer<'_> {
                 return Ok((thread, stop));
             }
         }
+        let lends = traps.iter().any(|site| site.0.is_probed());
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        if lends && !planned {
+            // Nothing is to trap before.
+            (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
+        }
         if !traps.is_empty() {
             let (stopped, now, area) = self.slot_area(number, thread, stop, &traps)?;
             (thread, stop) = (stopped, now);
@@ -104,6 +110,10 @@ impl Tracer<'_> {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.trapping.clear();
             }
+            if lends && planned {
+                // What the plan for jumps has as a trap is one already.
+                (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
+            }
         }
         if work.program.is_some() {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
@@ -114,7 +124,7 @@ impl Tracer<'_> {
     }
 
     /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.
-    fn settle_left(&mut self, tid: i32, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
+    pub(crate) fn settle_left(&mut self, tid: i32, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
         let mut traps = Vec::with_capacity(left.len());
         let mut demoted = Vec::new();
         for Left { site, reason, can_trap, was } in left {
@@ -162,7 +172,7 @@ impl Tracer<'_> {
     }
 
     /// Sites that were to trap will not: their bytes are the program's again, where a plan for jumps has changed them already.
-    fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
+    pub(crate) fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
         if self.spaces.get(&number).is_some_and(|space| space.planner.is_some()) {
             self.take_out_jumps(number, addresses);
         }
@@ -203,7 +213,7 @@ impl Tracer<'_> {
     }
 
     /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
-    fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
+    pub(crate) fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
         let guarded: Vec<&Site> = sites.iter().map(|site| &*site.0).collect();
         let (thread, stop) = self.guard_sites(number, thread, stop, &guarded)?;
         let space = self.spaces.get_mut(&number);
@@ -256,7 +266,7 @@ impl Tracer<'_> {
     }
 
     /// Writes the slots of planned sites into their area, then the `int3`s.
-    fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
+    pub(crate) fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
         let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
         space.code.has_room(planned.len()).map_err(|full| full.to_string())?;

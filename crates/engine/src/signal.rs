@@ -121,7 +121,7 @@ impl Tracer<'_> {
         }
         show(place, site, registers);
         if let Some(mut waiting) = waiting {
-            if let Place::After { .. } = place {
+            if place.is_after() {
                 self.commit(waiting.records);
             } else {
                 // A string instruction may have done a part.
@@ -184,7 +184,7 @@ impl Tracer<'_> {
         let registers = thread.registers()?;
         let space = tracked.space.and_then(|space| self.spaces.get(&space));
         let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
-        if !matches!(place, Some(Place::Before | Place::Pushed { .. }))
+        if !place.is_some_and(Place::is_before)
             && let Some(waiting) = tracked.in_slot.take()
         {
             self.commit(waiting.records);

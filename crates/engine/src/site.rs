@@ -41,6 +41,8 @@ pub(crate) enum Use {
     Listed,
     /// The program's own first instruction: all it was linked with is mapped.
     Entry,
+    /// The libc blocks all signals there.
+    Blocks,
     /// Nobody: the jump of another site needs its bytes as they are.
     Neighbour,
 }
@@ -77,9 +79,15 @@ impl Site {
         OwnUses { mapped: has(Use::Mapped), listed: has(Use::Listed), entry: has(Use::Entry) }
     }
 
-    /// The change that makes it trap.
+    /// The change that makes it trap. As long as anything traps, signals are blocked by what is lent.
     pub(crate) fn trap(&self) -> Change {
-        Change::new(self.address, &self.displaced.original()[..1], &[INT3])
+        let change = Change::new(self.address, &self.displaced.original()[..1], &[INT3]);
+        change.last(self.displaced.lent().is_some())
+    }
+
+    /// Whether it is a probe's.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.uses.iter().any(|wanted| matches!(wanted, Use::Probe { .. }))
     }
 }
 

@@ -108,6 +108,8 @@ pub(crate) struct Space {
     pub(crate) guard_tried: bool,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
+    /// The modules whose calls that block all signals are sites, as far as they can be.
+    pub(crate) blocking: HashSet<ModuleKey>,
     /// Whether the names that programs give their modules mean the modules that are mapped.
     pub(crate) named: Named,
     /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
@@ -161,6 +163,7 @@ impl Space {
             guard: None,
             guard_tried: false,
             placed: HashSet::new(),
+            blocking: HashSet::new(),
             named: Named::default(),
             anchor: None,
             watched: false,
@@ -225,6 +228,7 @@ impl Space {
             guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
             guard,
             placed: self.placed.clone(),
+            blocking: self.blocking.clone(),
             named: Named::default(),
             anchor: None,
             watched: self.watched,
@@ -260,6 +264,7 @@ impl Space {
             copy.jumps.retain_pads(&mappings);
             (copy.groundless, copy.known) = (None, None);
             copy.placed.clear();
+            copy.blocking.clear();
             copy.watched = false;
             copy.stale = true;
         }
@@ -268,8 +273,7 @@ impl Space {
 
     /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
     pub(crate) fn is_probed(&self) -> bool {
-        let probe = |wanted: &Use| matches!(wanted, Use::Probe { .. });
-        self.starting || self.stale || self.sites.values().any(|armed| armed.site().uses.iter().any(probe))
+        self.starting || self.stale || self.sites.values().any(|armed| armed.site().is_probed())
     }
 
     /// The code as the program wrote it.
@@ -334,7 +338,8 @@ impl Space {
         let before = self.disarmed.get(&site.address)?.site();
         let slot = before.slot.as_ref()?;
         let is_its = |area: &Area| area.slot_at(slot.address) == Some((site.address, 0));
-        let is_same = before.displaced.original() == site.displaced.original();
+        let is_same = before.displaced.original() == site.displaced.original()
+            && before.displaced.lent() == site.displaced.lent();
         (is_same && self.areas.iter().any(is_its)).then_some(slot)
     }
 
@@ -428,6 +433,19 @@ impl Space {
     /// The addresses of the sites that trap in some code, ascending.
     pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
         self.sites.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
+    }
+
+    /// The sites that are there only for others that trap, in modules where none does any more.
+    pub(crate) fn blocks_for_nobody(&mut self) -> Vec<u64> {
+        if self.blocking.is_empty() {
+            return Vec::new();
+        }
+        let traps = self.sites.values().filter(|armed| armed.jump().is_none()).map(Armed::site);
+        let probed: HashSet<ModuleKey> = traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
+        self.blocking.retain(|module| probed.contains(module));
+        let is_one = |site: &Site| site.uses == [Use::Blocks] && !probed.contains(&site.module);
+        let sites = self.sites.iter().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
+        sites.map(|(&address, _)| address).collect()
     }
 
     /// The addresses of the sites that trap.

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use agent::layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
-use patch::Place;
 use process::{Event, ImageCache, Status, Stop, Stopped};
 use vm::State as Machine;
 
 use crate::births::{Announced, Newborn};
 use crate::error::Error;
 use crate::forget::Forgotten;
+use crate::guard::Blocks;
 use crate::hold::Holds;
 use crate::jump::{Cells, Drain, Entries, NextLook, Numbers, Sign};
 use crate::leave::Leaving;
@@ -93,6 +93,7 @@ pub struct Tracer<'a> {
     pub(crate) held: VecDeque<Event>,
     pub(crate) images: ImageCache,
     pub(crate) loaders: Loaders,
+    pub(crate) blocks: Blocks,
     /// What is not needed any more, and is given back when no thread waits for the tracer.
     pub(crate) spent: Vec<Box<dyn std::any::Any>>,
     /// What was planned to see whether something is refused, by program and module.
@@ -165,6 +166,7 @@ impl<'a> Tracer<'a> {
             held: VecDeque::new(),
             images: ImageCache::default(),
             loaders: Loaders::default(),
+            blocks: Blocks::default(),
             spent: Vec::new(),
             checked: Vec::new(),
             entered: Entries::default(),
@@ -514,7 +516,7 @@ impl<'a> Tracer<'a> {
         match process::blocked_at(tid) {
             Ok(Some(rip)) => {
                 let still = space.and_then(|space| space.in_slot(rip));
-                if !still.is_some_and(|(_, place)| matches!(place, Place::Before | Place::Pushed { .. }))
+                if !still.is_some_and(|(_, place)| place.is_before())
                     && let Some(waiting) = tracked.in_slot.take()
                 {
                     self.commit(waiting.records);

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify, disassemble};
+use crate::lent::Lent;
 use crate::machine::{Access, Memory, Registers};
 use crate::slot::{Onward, Slot, Template};
 use crate::{Mode, Refusal, emulate, harmless, stack};
@@ -14,6 +15,7 @@ use crate::{Mode, Refusal, emulate, harmless, stack};
 pub struct Displaced {
     decoded: Decoded,
     original: [u8; INSTRUCTION_LIMIT],
+    lent: Option<Lent>,
     /// Written when it is asked for: most instructions are displaced without a word.
     text: OnceLock<String>,
 }
@@ -40,10 +42,25 @@ pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, 
     let length = decoded.instruction.len();
     let mut original = [0; INSTRUCTION_LIMIT];
     original[..length].copy_from_slice(&bytes[..length]);
-    Ok(Displaced { decoded, original, text: OnceLock::new() })
+    Ok(Displaced { decoded, original, lent: None, text: OnceLock::new() })
 }
 
 impl Displaced {
+    /// The same instruction, a `syscall`, with a second argument that is lent to it: its slot is another one.
+    ///
+    /// # Panics
+    /// It is no `syscall`.
+    #[must_use]
+    pub fn lending(self, lent: Lent) -> Displaced {
+        assert!(self.enters_kernel(), "only a system call has arguments");
+        Displaced { lent: Some(lent), ..self }
+    }
+
+    /// What is lent to it.
+    pub fn lent(&self) -> Option<Lent> {
+        self.lent
+    }
+
     /// The mode in which the instruction is executed.
     pub fn mode(&self) -> Mode {
         self.decoded.mode
@@ -244,7 +261,7 @@ impl Displaced {
     ///
     /// [`Refusal::OutOfReach`] if `slot` is not in [`Displaced::reach_to`].
     pub fn slot_to(&self, slot: u64, onward: Onward) -> Result<Slot, Refusal> {
-        Template::of(&self.decoded, self.original(), onward).at(slot).ok_or_else(|| Refusal::OutOfReach {
+        self.template(onward).at(slot).ok_or_else(|| Refusal::OutOfReach {
             address: self.address(),
             text: self.text().to_owned(),
             slot,
@@ -261,7 +278,11 @@ impl Displaced {
 
     /// The addresses at which the slot of [`Displaced::slot_to`] can be put; none where `onward` is too far from the rest.
     pub fn reach_to(&self, onward: Onward) -> RangeInclusive<u64> {
-        Template::of(&self.decoded, self.original(), onward).reach()
+        self.template(onward).reach()
+    }
+
+    fn template(&self, onward: Onward) -> Template {
+        Template::of(&self.decoded, self.original(), onward, self.lent)
     }
 }
 

@@ -67,6 +67,7 @@ mod displaced;
 mod emulate;
 mod flow;
 mod harmless;
+mod lent;
 mod liveness;
 mod machine;
 mod mode;
@@ -80,6 +81,7 @@ pub mod tactic;
 
 pub use displaced::{Displaced, displace, displace_in};
 pub use flow::entered_anywhere;
+pub use lent::{Argument, Lent};
 pub use liveness::{dead_registers, flags_are_dead};
 pub use machine::{Access, Memory, Registers};
 pub use mode::Mode;

@@ -31,6 +31,8 @@ pub(crate) const IDENTIFICATION: u64 = 1 << 21;
 pub(crate) const RCX: usize = 1;
 /// Number of rsp in [`Registers::gpr`].
 pub(crate) const RSP: usize = 4;
+/// Number of rsi in [`Registers::gpr`].
+pub(crate) const RSI: usize = 6;
 
 /// The registers of a stopped thread that an emulation reads or writes.
 ///

@@ -1,6 +1,7 @@
 //! Where a thread inside a slot is, in the program's terms.
 
-use crate::machine::{RCX, RSP, Registers};
+use crate::lent::Argument;
+use crate::machine::{RCX, RSI, RSP, Registers};
 
 /// Where a thread is whose rip is somewhere in a slot, in the program's terms: what must be shown to a signal handler, a
 /// debugger, or the program itself once the slot is gone.
@@ -16,6 +17,21 @@ pub enum Place {
         /// How many bytes rsp must be raised by.
         bytes: u64,
     },
+    /// A system call whose second argument is [lent](crate::Lent) has not been executed: rip is the site, rsi is the program's own
+    /// argument.
+    Prepared {
+        /// What rsi must be set to.
+        argument: Argument,
+    },
+    /// A system call whose second argument was [lent](crate::Lent) has been executed, and rsi is not the program's own yet.
+    Done {
+        /// Where the program goes on.
+        rip: u64,
+        /// What rcx must be set to, as in [`Place::After`].
+        rcx: u64,
+        /// What rsi must be set to.
+        argument: Argument,
+    },
     /// The instruction has been executed.
     After {
         /// Where the program goes on.
@@ -29,6 +45,16 @@ pub enum Place {
 }
 
 impl Place {
+    /// Whether the instruction is still to be executed, all of it.
+    pub fn is_before(self) -> bool {
+        matches!(self, Place::Before | Place::Pushed { .. } | Place::Prepared { .. })
+    }
+
+    /// Whether the instruction has been executed.
+    pub fn is_after(self) -> bool {
+        matches!(self, Place::After { .. } | Place::Done { .. })
+    }
+
     /// Sets the registers to what the program would see, `site` being the address of the original instruction. False, and
     /// nothing changed, for [`Place::Inside`].
     pub fn mend(self, site: u64, registers: &mut Registers) -> bool {
@@ -37,6 +63,15 @@ impl Place {
             Place::Pushed { bytes } => {
                 registers.rip = site;
                 registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(bytes);
+            }
+            Place::Prepared { argument } => {
+                registers.rip = site;
+                registers.gpr[RSI] = argument.value(registers);
+            }
+            Place::Done { rip, rcx, argument } => {
+                registers.rip = rip;
+                registers.gpr[RCX] = rcx;
+                registers.gpr[RSI] = argument.value(registers);
             }
             Place::After { rip, rcx } => {
                 registers.rip = rip;

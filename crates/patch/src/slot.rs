@@ -9,6 +9,7 @@ use iced_x86::{ConditionCode, Register};
 
 use crate::Mode;
 use crate::classify::{Class, Count, Decoded};
+use crate::lent::{Argument, Lent};
 use crate::machine::Registers;
 use crate::place::Place;
 
@@ -121,7 +122,7 @@ impl Fixup {
 
 impl Template {
     /// The slot of an instruction, `original` being its bytes.
-    pub(crate) fn of(decoded: &Decoded, original: &[u8], onward: Onward) -> Template {
+    pub(crate) fn of(decoded: &Decoded, original: &[u8], onward: Onward, lent: Option<Lent>) -> Template {
         let site = decoded.instruction.ip();
         let mut template = Template {
             mode: decoded.mode,
@@ -134,7 +135,10 @@ impl Template {
             instruction_length: 0,
         };
         match decoded.class {
-            Class::SystemCall => template.system_call(original),
+            Class::SystemCall => match lent {
+                Some(lent) => template.lending(original, lent),
+                None => template.system_call(original),
+            },
             Class::Transaction { target } => template.transaction(decoded, original, target),
             Class::Jump { target } => template.jump(target),
             Class::Branch { condition, target } => template.branch(condition, target),
@@ -209,6 +213,41 @@ impl Template {
         self.bytes.extend_from_slice(&[0x48, 0xb9]);
         self.bytes.extend_from_slice(&self.next.to_le_bytes());
         self.go_on();
+    }
+
+    /// A `syscall` to which its second argument is lent, a pointer to eight bytes:
+    /// ```text
+    ///   48 8d 35 rel32         lea rsi, [rip+data]    the eight bytes at the end
+    ///   0f 05                  syscall
+    ///   48 8d 35 rel32         lea rsi, [rip+...]     the program's own argument, as it has computed it
+    ///   48 b9 imm64            mov rcx, next
+    ///   e9 rel32               jmp next
+    ///   <8 bytes>              what the call reads
+    /// ```
+    fn lending(&mut self, original: &[u8], lent: Lent) {
+        let argument = lent.argument;
+        self.bytes.extend_from_slice(&[0x48, 0x8d, 0x35]);
+        let data = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.instruction_length = self.bytes.len();
+        self.places.push((self.bytes.len(), Place::Prepared { argument }));
+        self.bytes.extend_from_slice(original);
+        self.places.push((self.bytes.len() - 2, Place::Prepared { argument }));
+        self.places.push((self.bytes.len(), Place::Done { rip: self.next, rcx: self.next, argument }));
+        match argument {
+            Argument::Address(address) => {
+                self.bytes.extend_from_slice(&[0x48, 0x8d, 0x35]);
+                self.field(self.to(address));
+            }
+            Argument::Sum { .. } => self.bytes.extend_from_slice(&argument.load()),
+        }
+        self.after(self.next, Some(self.next));
+        self.bytes.extend_from_slice(&[0x48, 0xb9]);
+        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.go_on();
+        let target = Target::Own(self.bytes.len());
+        self.fixups.push(Fixup { at: data, end: data + 4, target });
+        self.bytes.extend_from_slice(&lent.bytes.to_le_bytes());
     }
 
     /// ```text

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dprobes_patch::{Mode, Place, SLOT_CAPACITY, Slot, displace, displace_in};
+use dprobes_patch::{Argument, Lent, Mode, Place, Registers, SLOT_CAPACITY, Slot, displace, displace_in};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 const SITE: u64 = 0x40_1000;
@@ -95,6 +95,54 @@ fn rewritten() {
         &[0x48, 0x0f, 0x05],          // syscall, with a prefix that says nothing
         &[0xc7, 0xf8, 0x10, 0, 0, 0], // xbegin
     ]));
+}
+
+/// A set of signals that lacks one.
+const SET: u64 = 0xffff_ffff_ffff_ffef;
+
+fn lent(argument: Argument) -> Slot {
+    let displaced = displace(&[0x0f, 0x05], SITE).expect("a system call");
+    displaced.lending(Lent { bytes: SET, argument }).slot(SLOT).expect("the slot is near")
+}
+
+#[test]
+fn lending() {
+    let arguments = [
+        Argument::Address(0x41_2345),
+        Argument::Sum { register: 3, displacement: 0x8f0 },
+        Argument::Sum { register: 4, displacement: 8 },
+        Argument::Sum { register: 13, displacement: -16 },
+    ];
+    let listings: Vec<String> =
+        arguments.map(|argument| format!("{argument:x?}\n{}", listing(Mode::Bits64, &lent(argument)))).into();
+    insta::assert_snapshot!(listings.concat());
+}
+
+#[test]
+fn what_is_lent_is_never_seen() {
+    for (argument, own) in
+        [(Argument::Address(0x41_2345), 0x41_2345), (Argument::Sum { register: 3, displacement: -8 }, 0x6ff8)]
+    {
+        let slot = lent(argument);
+        let mut registers = Registers::default();
+        registers.gpr[3] = 0x7000;
+        // On its way in and out rsi is the slot's, else the program's: it is shown as the program's everywhere.
+        let mut shown = Vec::new();
+        for offset in 0..slot.bytes.len() {
+            registers.rip = SLOT + offset as u64;
+            registers.gpr[6] = if [7, 9].contains(&offset) { 0xbad } else { own };
+            let mut mended = registers;
+            if slot.mend(&mut mended) {
+                assert_eq!(mended.gpr[6], own, "{argument:?}, {offset}");
+                shown.push((offset, mended.rip, slot.place(offset).is_before(), slot.place(offset).is_after()));
+            }
+        }
+        let (before, after) = (SITE, SITE + 2);
+        let rests = slot.bytes.len() - 8 - 5 - 10;
+        let expected = [(0, before, true, false), (7, before, true, false), (9, after, false, true)];
+        assert_eq!(shown[..3], expected);
+        assert_eq!(shown[3..], [(rests, after, false, true), (rests + 10, after, false, true)]);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
 //! program's own, and does then what the kernel would have done. A thread that blocks SIGTRAP takes it away by each trap (the kernel
 //! sets the default action then); the tracer sets it again before it lets the thread go on. Where a libc blocks everything for a moment,
-//! that is kept from happening (`moment`).
+//! that is kept from happening: in its calls themselves, where they are recognised (`blocks`, `lend`), and by the tracer elsewhere (`moment`).
 //!
 //! ```text
 //! +0      code, which can be executed
@@ -20,12 +20,15 @@
 //! ...     the table of slots, until it is moved to greater memory
 //! ```
 
+mod blocks;
 mod code;
+mod lend;
 mod moment;
 mod table;
 
 use std::io;
 
+pub(crate) use blocks::Blocks;
 use moment::Preludes;
 use process::{Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
@@ -122,6 +125,11 @@ impl Guard {
     fn new(base: u64, table: Table) -> Guard {
         let (masks, preludes) = (Masks::default(), Preludes::default());
         Guard { base, table, former: Vec::new(), handles: false, masks, preludes }
+    }
+
+    /// Whether the kernel knows its handler.
+    fn answers(&self) -> bool {
+        self.handles
     }
 
     /// Where its threads make calls, and find back from.

@@ -34,6 +34,7 @@ impl Tracer<'_> {
                         return Err("the function is left there only if the jump is taken".to_owned());
                     }
                 }
+                Use::Blocks => return Err("the libc blocks all signals there".to_owned()),
                 _ => return Err("it tells of modules that are mapped".to_owned()),
             }
         }

@@ -239,6 +239,15 @@ impl Image {
         self.source.read("data", segment.offset_of_address(vaddr)?, len, len).ok()
     }
 
+    /// The number of eight bytes at an address that the program can only read, as it stands in the file; nothing unless one segment
+    /// holds it all.
+    pub fn constant(&self, vaddr: u64) -> Option<u64> {
+        let segments = &self.headers.segments;
+        let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
+        let bytes = self.data(vaddr, 8).filter(|_| !segment.writable)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
     /// All named places in the code, by address: `.symtab`, `.dynsym`, `.gnu_debugdata` and an installed debug file
     /// together. Of several names for one address the one people mean comes first.
     pub fn functions(&self) -> &[Function] {

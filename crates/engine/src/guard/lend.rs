@@ -1,0 +1,86 @@
+//! A libc's calls that block all signals become sites, before the first probe traps in the same code.
+//!
+//! They cost a stop for each thread that begins or ends, so they are there only where a probe traps in the module: it is the libc's own code
+//! that runs while everything is blocked.
+
+use process::{Error, Module, Stop, Stopped};
+
+use super::Guard;
+use crate::jump::Sites;
+use crate::place::{self, Checks, Expected};
+use crate::placing::Work;
+use crate::site::{Planned, Use};
+use crate::space::module_key;
+use crate::tracer::Tracer;
+use patch::Argument;
+
+impl Tracer<'_> {
+    /// Arms the calls of a module that block all signals, if a probe is to trap in it, the process answers traps itself, and it is not
+    /// done yet. Where that is refused, threads block all as they did.
+    pub(crate) fn lend_sets(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        work: &mut Work,
+    ) -> Result<(Stopped, Stop), Error> {
+        let key = module_key(&work.module);
+        if self.spaces.get(&number).is_none_or(|space| space.blocking.contains(&key))
+            || self.blocks.of(&work.module.image).is_empty()
+        {
+            return Ok((thread, stop));
+        }
+        // The guard comes with the first call.
+        let (mut thread, mut stop, _) = self.with_calls(number, thread, stop, &[], Ok)?;
+        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        if !space.guard.as_ref().is_some_and(Guard::answers) {
+            return Ok((thread, stop));
+        }
+        space.blocking.insert(key);
+        let is_planned = space.planner.is_some();
+        let mut sites = self.plan_blocks(number, thread.tid(), &work.module);
+        if let Some(program) = work.program.filter(|_| is_planned) {
+            let sites_of = Sites::Planned(std::mem::take(&mut sites));
+            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites_of, false)?;
+            (thread, stop) = (stopped, now);
+            sites = self.settle_left(thread.tid(), work, program, left.unwrap_or_default());
+        }
+        if sites.is_empty() {
+            return Ok((thread, stop));
+        }
+        let (thread, stop, area) = self.slot_area(number, thread, stop, &sites)?;
+        let addresses: Vec<u64> = sites.iter().map(|site| site.0.address).collect();
+        if area.and_then(|area| self.arm(number, area, sites)).is_err() {
+            self.give_up_traps(number, &addresses);
+        } else if let Some(space) = self.spaces.get_mut(&number) {
+            space.trapping.clear();
+        }
+        Ok((thread, stop))
+    }
+
+    /// Those calls, as far as they can be sites, and read in the process what they read in the file.
+    fn plan_blocks(&mut self, number: u32, tid: i32, module: &Module) -> Vec<Planned> {
+        let blocks = self.blocks.of(&module.image);
+        let checks = Checks { opcodes: false, ..self.checks(tid) };
+        let Some(space) = self.spaces.get(&number) else { return Vec::new() };
+        let text = space.text();
+        let plan = |block: &super::blocks::Block| {
+            let lent = block.lent(module.bias);
+            if let Argument::Address(address) = lent.argument {
+                let mut set = [0; 8];
+                space.code.memory.peek(address, &mut set).ok()?;
+                if u64::from_le_bytes(set) != block.set {
+                    return None;
+                }
+            }
+            let mut site =
+                place::site(Expected::default(), block.vaddr, Use::Blocks, module, &text, checks).ok()?;
+            if !site.0.displaced.enters_kernel() {
+                return None;
+            }
+            site.0.displaced = site.0.displaced.clone().lending(lent);
+            Some(site)
+        };
+        blocks.iter().filter_map(plan).collect()
+    }
+}
