@@ -124,7 +124,13 @@ impl Tracer<'_> {
     }
 
     /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.
-    pub(crate) fn settle_left(&mut self, tid: i32, work: &mut Work, number: usize, left: Vec<Left>) -> Vec<Planned> {
+    pub(crate) fn settle_left(
+        &mut self,
+        tid: i32,
+        work: &mut Work,
+        number: usize,
+        left: Vec<Left>,
+    ) -> Vec<Planned> {
         let mut traps = Vec::with_capacity(left.len());
         let mut demoted = Vec::new();
         for Left { site, reason, can_trap, was } in left {
@@ -213,7 +219,13 @@ impl Tracer<'_> {
     }
 
     /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
-    pub(crate) fn slot_area(&mut self, number: u32, thread: Stopped, stop: Stop, sites: &[Planned]) -> Called<Area> {
+    pub(crate) fn slot_area(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        sites: &[Planned],
+    ) -> Called<Area> {
         let guarded: Vec<&Site> = sites.iter().map(|site| &*site.0).collect();
         let (thread, stop) = self.guard_sites(number, thread, stop, &guarded)?;
         let space = self.spaces.get_mut(&number);

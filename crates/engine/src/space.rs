@@ -441,7 +441,8 @@ impl Space {
             return Vec::new();
         }
         let traps = self.sites.values().filter(|armed| armed.jump().is_none()).map(Armed::site);
-        let probed: HashSet<ModuleKey> = traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
+        let probed: HashSet<ModuleKey> =
+            traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
         self.blocking.retain(|module| probed.contains(module));
         let is_one = |site: &Site| site.uses == [Use::Blocks] && !probed.contains(&site.module);
         let sites = self.sites.iter().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));

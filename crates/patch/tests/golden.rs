@@ -134,7 +134,12 @@ fn what_is_lent_is_never_seen() {
             let mut mended = registers;
             if slot.mend(&mut mended) {
                 assert_eq!(mended.gpr[6], own, "{argument:?}, {offset}");
-                shown.push((offset, mended.rip, slot.place(offset).is_before(), slot.place(offset).is_after()));
+                shown.push((
+                    offset,
+                    mended.rip,
+                    slot.place(offset).is_before(),
+                    slot.place(offset).is_after(),
+                ));
             }
         }
         let (before, after) = (SITE, SITE + 2);

@@ -131,28 +131,104 @@ fn one_tracer_after_another() {
     assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
 }
 
+/// Functions of libc that threads come to while they block all signals, each with a counting probe.
+const IN_MOMENTS: &str = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"_setjmp\":entry\ninc lv, 0\nabort\noffset = \"*madvise\":entry\ninc lv, 0\nabort\noffset = \"*getpagesize\":entry\ninc lv, 0\nabort\n";
+
+/// Whether a process has a handler for its traps.
+fn answers(pid: u32) -> bool {
+    mask(pid, "SigCgt:") & 1 << (libc::SIGTRAP - 1) != 0
+}
+
+/// Waits until a process has one, and some of what its threads do meanwhile.
+fn comes_to_answer(pid: u32) {
+    while !is_traced(pid) || !answers(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(700));
+}
+
 /// Threads that start others, begin and end block all signals, and are in libc then: each trap there would take the handler away that
-/// answers traps if the tracer dies. It is taken away where a trap is met so for the first time, and hardly ever after.
+/// answers traps if the tracer dies.
 #[test]
 fn traps_stay_answered_in_a_process_whose_threads_block_all_signals() {
     let program = need!("death", target("mortal"), "gcc");
     let server = Server::start(&program, ["threads"]);
     server.line();
     let pid = server.pid();
-    let libc = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"_setjmp\":entry\ninc lv, 0\nabort\noffset = \"*madvise\":entry\ninc lv, 0\nabort\noffset = \"*getpagesize\":entry\ninc lv, 0\nabort\n";
-    let attached = attach(pid, libc, &["--engine", "trap"]);
-    while !is_traced(pid) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(700));
-    let answers = || mask(pid, "SigCgt:") & 1 << (libc::SIGTRAP - 1) != 0;
+    let attached = attach(pid, IN_MOMENTS, &["--engine", "trap"]);
+    comes_to_answer(pid);
     let samples = (0..500).map(|_| {
         std::thread::sleep(Duration::from_millis(1));
-        answers()
+        answers(pid)
     });
     let answered = samples.filter(|&answered| answered).count();
-    assert!(answered >= 490, "{answered} times of 500");
-    attached.stop(libc::SIGTERM);
+    assert_eq!(answered, 500);
+    let outcome = attached.stop(libc::SIGTERM);
+    assert!(outcome.stats.probes.iter().all(|probe| probe.hits > 0), "{:?}", outcome.stats);
+    assert_eq!(changed_text(pid), [""; 0]);
+    signal(pid as i32, libc::SIGTERM);
+    let (status, lines) = server.end();
+    assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
+}
+
+/// The process answers its traps by itself for half a second, in which threads begin and end all the time.
+#[test]
+fn threads_begin_and_end_while_nobody_answers() {
+    let program = need!("death", target("mortal"), "gcc");
+    for way in ["threads", "forks"] {
+        let server = Server::start(&program, [way]);
+        server.line();
+        let pid = server.pid();
+        let attached = attach(pid, IN_MOMENTS, &["--engine", "trap"]);
+        comes_to_answer(pid);
+        let (front, tracer) = (attached.pid(), attached.tracer());
+        signal(front, libc::SIGSTOP);
+        signal(tracer, libc::SIGKILL);
+        std::thread::sleep(Duration::from_millis(500));
+        signal(front, libc::SIGCONT);
+        attached.gone();
+        assert_eq!(changed_text(pid), [""; 0], "{way}");
+        signal(pid as i32, libc::SIGTERM);
+        let (status, lines) = server.end();
+        assert!(status.success() && lines == ["right"], "{way}: {status}, {lines:?}");
+    }
+}
+
+/// Where in a libc's file all signals are blocked by a constant: `mov eax,14`, `lea rsi,[rip+...]`, `syscall`.
+fn blocks_in(libc: &[u8]) -> Vec<usize> {
+    let is_one =
+        |code: &[u8]| code[..8] == [0xb8, 14, 0, 0, 0, 0x48, 0x8d, 0x35] && code[12..] == [0x0f, 0x05];
+    libc.windows(14).enumerate().filter(|(_, code)| is_one(code)).map(|(at, _)| at + 12).collect()
+}
+
+/// A probe at the very call is a probe as any other, beside what the tracer has there for itself.
+#[test]
+fn a_probe_where_all_signals_are_blocked_counts_each_hit() {
+    let program = need!("death", target("mortal"), "gcc");
+    let server = Server::start(&program, ["threads"]);
+    server.line();
+    let pid = server.pid();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let libc =
+        maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.ends_with("/libc.so.6")));
+    let places = blocks_in(&std::fs::read(libc.expect("a libc")).expect("it can be read"));
+    if places.is_empty() {
+        // Another libc, or another compiler.
+        return;
+    }
+    let probe =
+        |(minor, at): (usize, &usize)| format!("offset = {at:#x}\nminor = {minor}\ninc lv, 0\nabort\n");
+    let probes: String = places.iter().enumerate().map(probe).collect();
+    for engine in ["trap", "auto"] {
+        let text = format!("name = \"libc.so.6\"\nmodtype = user\nvars = 1\n{probes}");
+        let attached = attach(pid, &text, &["--engine", engine]);
+        comes_to_answer(pid);
+        let outcome = attached.stop(libc::SIGTERM);
+        let hits: u64 = outcome.stats.probes.iter().map(|probe| probe.hits).sum();
+        assert!(hits > 10, "{engine}: {:?}", outcome.stats);
+        assert_eq!(outcome.stats.probes.len(), places.len());
+        assert_eq!(changed_text(pid), [""; 0], "{engine}");
+    }
     signal(pid as i32, libc::SIGTERM);
     let (status, lines) = server.end();
     assert!(status.success() && lines == ["right"], "{status}, {lines:?}");

@@ -17,7 +17,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Register,
+};
 use patch::{Argument, Lent};
 use process::{Image, Machine};
 
@@ -92,7 +95,9 @@ fn find(image: &Image) -> Vec<Block> {
     for (start, text) in &texts {
         for at in (0..text.len()).filter(|&at| text[at..].starts_with(&MOV_EAX_14)) {
             let next = loader::after_syscall(64, &text[at..], start + at as u64);
-            let call = next.map(|next| (next - 2 - start) as usize).filter(|&call| text[call..].starts_with(&[0x0f, 0x05]));
+            let call = next
+                .map(|next| (next - 2 - start) as usize)
+                .filter(|&call| text[call..].starts_with(&[0x0f, 0x05]));
             lines.extend(call.and_then(|call| Line::before(image, *start, text, call)));
         }
     }
@@ -192,7 +197,9 @@ impl Known {
         let written = self.written(instruction);
         let stores = self.stores(instruction);
         let used = information.info(instruction);
-        let writes = |access| !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+        let writes = |access| {
+            !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+        };
         if used.used_memory().iter().any(|used| writes(used.access())) {
             self.stored = stores;
         }
@@ -220,7 +227,8 @@ impl Known {
 
     /// The register that an instruction sets, and what to, if that can be told.
     fn written(&self, instruction: &Instruction) -> Option<(u8, Value)> {
-        let register = (instruction.op0_kind() == OpKind::Register).then(|| number(instruction.op0_register()))??;
+        let register =
+            (instruction.op0_kind() == OpKind::Register).then(|| number(instruction.op0_register()))??;
         let value = match instruction.code() {
             Code::Xor_r32_rm32 | Code::Xor_rm32_r32 | Code::Xor_r64_rm64 | Code::Xor_rm64_r64
                 if instruction.op1_kind() == OpKind::Register
@@ -228,12 +236,14 @@ impl Known {
             {
                 Value::Number(0)
             }
-            Code::Mov_r32_imm32 | Code::Mov_r64_imm64 | Code::Mov_rm64_imm32 => Value::Number(instruction.immediate(1)),
+            Code::Mov_r32_imm32 | Code::Mov_r64_imm64 | Code::Mov_rm64_imm32 => {
+                Value::Number(instruction.immediate(1))
+            }
             Code::Mov_rm32_imm32 => Value::Number(instruction.immediate(1) & 0xffff_ffff),
             // A sum of itself is none any more.
-            Code::Lea_r64_m => Value::Argument(place(instruction).filter(|place| {
-                !matches!(place, Argument::Sum { register: base, .. } if *base == register)
-            })?),
+            Code::Lea_r64_m => Value::Argument(place(instruction).filter(
+                |place| !matches!(place, Argument::Sum { register: base, .. } if *base == register),
+            )?),
             _ => return None,
         };
         Some((register, value))
@@ -272,7 +282,8 @@ fn place(instruction: &Instruction) -> Option<Argument> {
         return is_wide.then(|| Argument::Address(instruction.ip_rel_memory_address()));
     }
     let base = instruction.memory_base();
-    let register = number(base).filter(|register| base.is_gpr64() && *register != RSI && !CHANGED.contains(register))?;
+    let register =
+        number(base).filter(|register| base.is_gpr64() && *register != RSI && !CHANGED.contains(register))?;
     let displacement = i32::try_from(instruction.memory_displacement64().cast_signed()).ok()?;
     Some(Argument::Sum { register, displacement })
 }

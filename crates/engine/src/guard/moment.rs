@@ -1,7 +1,8 @@
 //! Threads that block all signals for a moment: those that start others, begin, or end.
 //!
 //! A thread that comes to a trap while it blocks SIGTRAP has the kernel take the handler away, and if the tracer is killed before it has set
-//! the handler again, the process dies. So SIGTRAP is taken out of the mask of such a thread before it comes to a trap:
+//! the handler again, the process dies. Where the calls that block are recognised, they leave SIGTRAP out themselves (`blocks`). Elsewhere it is
+//! taken out of the mask of such a thread before it comes to a trap:
 //!
 //! * of a new thread or process, and of its parent, in the stops that a birth is anyway;
 //! * of any other in its system calls, which are looked at from the trap before: the one after which a thread has come to a trap with all
