@@ -254,10 +254,10 @@ fn every_stop_in_a_slot_has_a_place() {
             let place = slot.place((shown.rip - SLOT_ABOVE) as usize);
             assert!(slot.mend(&mut shown), "{displaced:?} at {:#x}", state.registers.rip);
             match place {
-                Place::Before | Place::Pushed { .. } => {
+                Place::Before | Place::Pushed { .. } | Place::Prepared { .. } => {
                     assert_eq!((shown.rip, shown.gpr), (SITE, original.gpr), "{displaced:?} {place:?}");
                 }
-                Place::After { rip, .. } => assert_eq!(shown.rip, rip),
+                Place::After { rip, .. } | Place::Done { rip, .. } => assert_eq!(shown.rip, rip),
                 Place::Inside => panic!("{displaced:?} at {:#x}", state.registers.rip),
             }
             let end = arena.step(&state);
