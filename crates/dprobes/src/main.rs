@@ -24,6 +24,7 @@ mod check;
 mod control;
 mod convert;
 mod front;
+mod heap;
 mod hooks;
 mod life;
 mod lines;

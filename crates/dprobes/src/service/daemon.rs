@@ -25,7 +25,7 @@ use super::socket::{self, Home};
 use crate::arguments::{Preprocessor, Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
-use crate::{Failure, front, program, summary, symbols, targets, templates};
+use crate::{Failure, front, heap, program, summary, symbols, targets, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -450,6 +450,7 @@ impl Session<'_> {
             self.take_out(number);
         }
         self.let_go_unprobed();
+        heap::give_back();
         Reply::done("")
     }
 
