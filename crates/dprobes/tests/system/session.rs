@@ -236,6 +236,48 @@ fn processes_of_others_are_probed_only_by_name() {
     std::fs::remove_file(copy).expect("it is ours");
 }
 
+/// A probe that ends after some hits ends for one user's processes or, if variables are shared, for all.
+#[test]
+fn users_share_variables_in_a_session_only_where_it_is_said() {
+    let module = need!("session", target("server"), "gcc");
+    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return needs::skipped("session: variables of two users", "root");
+    }
+    // Others may not enter the directory of the tests.
+    let copy = std::env::temp_dir().join(format!("dprobes-shared-{}", std::process::id()));
+    std::fs::copy(&module, &copy).expect("room for a copy");
+    let name = copy.to_str().expect("text");
+    let text = format!(
+        "name = \"{name}\"\nmodtype = user\nmajor = 4\nvars = 1\ngvars = 1\n\
+         offset = server_work\nmaxhits = 8\ninc lv, 0\ninc gv, 0\nabort\n"
+    );
+    for (share, runs) in [(&[][..], 12), (&["--share-variables"][..], 8)] {
+        let session = Session::new();
+        let mut own = start(&copy);
+        let mut other = Server::start(&setpriv, ["--reuid=65534", "--regid=65534", "--clear-groups", name]);
+        other.line();
+        let (first, second) = (own.pid().to_string(), other.pid().to_string());
+        let program = session.program("shared.rpn", &text);
+        session.done(&[&["insert"], share, &["-p", &first, "-p", &second, &program]].concat());
+        for server in [&mut own, &mut other] {
+            assert_eq!(server.ask("call 6"), "done 6");
+        }
+        let all = session.done(&["query", "--all"]);
+        let ended = if share.is_empty() { "armed    " } else { "disabled " };
+        assert!(all.contains(&format!("runs {runs}")) && all.contains(ended), "{share:?}: {all}");
+        let values = session.done(&["getvars", "--all"]);
+        for variable in ["lv[0]", "gv[0]"] {
+            assert!(values.contains(&format!("{variable} = {runs} ")), "{share:?}: {values}");
+        }
+        for server in [&mut own, &mut other] {
+            assert_eq!(server.ask("call 1"), "done 1");
+        }
+    }
+    std::fs::remove_file(copy).expect("it is ours");
+}
+
 /// The directory lets nobody in; where somebody has opened it, the session itself asks who speaks.
 #[test]
 fn another_user_is_not_heard() {
