@@ -7,8 +7,10 @@
  *   calls N    the child executes this program again and calls both N times; then its parent does.
  *   setuid N FILE  the child executes this program again as the other user, and while it writes over what it has, a child of its own executes FILE, a
  *              copy that is root's and setuid, which calls both N times.
+ *   many N     so many children, each of a user of its own, execute this program again and call both 10 times; all of them live at the same time.
  * Prints "done", or what went wrong. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <grp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +22,9 @@
 
 #define LOW (2ul << 30)
 #define OTHER 4242
+/* Descriptors of those that are one of many. */
+#define READY 100
+#define GO 101
 
 static volatile long sink;
 
@@ -89,8 +94,36 @@ static int caller(char **argv) {
     return WEXITSTATUS(status);
 }
 
-static int become_other(void) {
-    return setgroups(0, NULL) || setresgid(OTHER, OTHER, OTHER) || setresuid(OTHER, OTHER, OTHER);
+static int become(uid_t other) {
+    return setgroups(0, NULL) || setresgid(other, other, other) || setresuid(other, other, other);
+}
+
+/* One of many: says that it has called both, and stays until all may go. */
+static int one_of_many(void) {
+    char byte = 0;
+    call(10);
+    return write(READY, &byte, 1) != 1 || read(GO, &byte, 1) != 0;
+}
+
+static int many(long children) {
+    int ready[2], go[2], status;
+    char byte;
+    if (pipe2(ready, O_CLOEXEC) || pipe2(go, O_CLOEXEC)) return 11;
+    for (long child = 0; child < children; child++) {
+        pid_t pid = fork();
+        if (pid < 0) return 12;
+        if (pid) continue;
+        if (dup2(ready[1], READY) < 0 || dup2(go[0], GO) < 0 || become(OTHER + 1 + child)) _exit(3);
+        execl("/proc/self/exe", "strangers", "one", "0", NULL);
+        _exit(5);
+    }
+    for (long child = 0; child < children; child++)
+        if (read(ready[0], &byte, 1) != 1) return 13;
+    close(go[1]);
+    for (long child = 0; child < children; child++)
+        if (wait(&status) < 0 || status) return 14;
+    puts("done");
+    return 0;
 }
 
 int main(int argc, char **argv) {
@@ -98,6 +131,8 @@ int main(int argc, char **argv) {
     long calls = atol(argv[2]);
     int none, status;
     if (!strcmp(argv[1], "hostile")) return hostile(calls);
+    if (!strcmp(argv[1], "one")) return one_of_many();
+    if (!strcmp(argv[1], "many")) return many(calls);
     if (!strcmp(argv[1], "caller")) return caller(argv);
     if (!strcmp(argv[1], "trusted") && geteuid() != 0) return 10;
     for (int part = 0; !strcmp(argv[1], "trusted"); part++) {
@@ -111,7 +146,7 @@ int main(int argc, char **argv) {
     if (child == 0) {
         char number[24];
         unsigned long before = shared(0, &none);
-        if (become_other()) _exit(3);
+        if (become(OTHER)) _exit(3);
         if (!strcmp(argv[1], "setuid")) {
             execl("/proc/self/exe", "strangers", "caller", argv[2], argv[3], NULL);
             _exit(5);

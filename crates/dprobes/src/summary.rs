@@ -95,9 +95,9 @@ pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
 pub(crate) fn users(users: &[OfUser], points: &[String]) -> String {
     let mut text = String::new();
     for user in users {
-        text.push_str(&format!("of {}, by jumps:\n", printable::text(&user.name)));
+        text.push_str(&format!("of {}:\n", printable::text(&user.name)));
         for (point, hits) in points.iter().zip(&user.hits).filter(|(_, hits)| **hits > 0) {
-            text.push_str(&format!("  {point}: {}\n", count(*hits, "hit")));
+            text.push_str(&format!("  {point}: {} by jumps\n", count(*hits, "hit")));
         }
         let variables = variables("lv", &user.locals) + &variables("gv", &user.globals);
         variables.lines().for_each(|line| text.push_str(&format!("  {line}\n")));

@@ -122,3 +122,29 @@ fn each_user_has_turns_of_its_own_unless_all_share_them() {
         assert!(shared.stats.users.is_empty());
     }
 }
+
+/// There are 128 domains at a time: processes of more users are trapped, or, where only jumps are wanted, not probed, which is told of each.
+#[test]
+fn more_users_than_can_be_told_apart_are_trapped() {
+    const USERS: u64 = 140;
+    /// One of them is root's, whose process makes no call.
+    const DOMAINS: u64 = 128;
+    let program = need!("domains", program(), "gcc");
+    if !is_root() {
+        return needs::skipped("domains", "root");
+    }
+    let text = counting(&program, 1 << 40, "abort");
+    for (engine, probed) in [("auto", USERS), ("trap", USERS), ("jump", DOMAINS - 1)] {
+        let run = Run::new(&text).option(format!("--engine={engine}"));
+        let outcome =
+            run.on([program.as_os_str(), "many".as_ref(), USERS.to_string().as_ref()]).ended_with(0);
+        assert_eq!(outcome.stdout, "done\n", "{engine}");
+        let hits = outcome.stats.probes[0].hits;
+        assert_eq!((outcome.stats.locals[0], outcome.stats.globals[0]), (hits, hits), "{engine}");
+        let told = outcome.stderr.matches("more kinds of users than can be told apart").count() as u64;
+        assert_eq!(hits, 10 * probed, "{engine}: {}", outcome.stderr);
+        if engine == "jump" {
+            assert_eq!(told, USERS - probed, "each is told: {}", outcome.stderr);
+        }
+    }
+}
