@@ -192,6 +192,11 @@ fn wait_for(
             left.reason
         ));
     }
+    for (pid, reason) in &restored.lent {
+        crate::output::tell(&format!(
+            "warning: the tracer was killed; nine bytes that process {pid} does not use, behind its code, are not zeros again ({reason})"
+        ));
+    }
     if restored.unknown > 0 {
         crate::output::tell(&format!(
             "warning: the tracer was killed; {} may stay in children of the process, which were not noted for want of \

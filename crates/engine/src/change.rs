@@ -19,12 +19,24 @@ const CLOSE: u64 = 4096;
 /// The longest piece that is written in one go.
 const PIECE: u64 = 1 << 16;
 
+/// When a change is undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Undone {
+    /// At once.
+    #[default]
+    First,
+    /// After those of its process that are undone at once.
+    Last,
+    /// When no thread is in its bytes any more. It may not have been made.
+    Idle,
+}
+
 /// A few bytes of code, replaced by others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     address: u64,
     length: u8,
-    last: bool,
+    undone: Undone,
     original: [u8; LONGEST],
     written: [u8; LONGEST],
 }
@@ -46,20 +58,20 @@ impl Change {
             "the lengths of a change"
         );
         let (length, all) = (original.len() as u8, [0; LONGEST]);
-        let mut change = Change { address, length, last: false, original: all, written: all };
+        let mut change = Change { address, length, undone: Undone::First, original: all, written: all };
         change.original[..original.len()].copy_from_slice(original);
         change.written[..written.len()].copy_from_slice(written);
         change
     }
 
-    /// The same, to be undone after all that is not.
-    pub(crate) fn last(self, last: bool) -> Change {
-        Change { last, ..self }
+    /// The same, to be undone at another time.
+    pub(crate) fn undone(self, undone: Undone) -> Change {
+        Change { undone, ..self }
     }
 
-    /// Whether it is undone after all others.
-    pub(crate) fn is_last(&self) -> bool {
-        self.last
+    /// When it is undone.
+    pub(crate) fn when(&self) -> Undone {
+        self.undone
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -167,7 +179,9 @@ impl Batch {
             self.0.iter().all(|(change, _)| change.length == 1),
             "one byte is written while threads run"
         );
-        let is_last = |(change, direction): &(Change, Direction)| change.last && *direction == Direction::Out;
+        let is_last = |(change, direction): &(Change, Direction)| {
+            change.undone == Undone::Last && *direction == Direction::Out
+        };
         let (last, first): (Vec<_>, Vec<_>) = self.0.into_iter().partition(is_last);
         let result = write_bytes_together(first, memory, fixed);
         let rest = write_bytes_together(last, memory, fixed);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free
-//! +8   process << 8 | last << 7 | number of bytes, 1 to 15; what is last is put back after all others of its process
+//! +8   process << 8 | when it is put back ([`Undone`]) << 6 | number of bytes, 1 to 15
 //! +16  the program's bytes
 //! +32  the bytes written in their place
 //! ```
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use process::Memory;
 
-use crate::change::{Batch, Change, Fixed, LONGEST};
+use crate::change::{Batch, Change, Fixed, LONGEST, Undone};
 use crate::jump::{Pulse, Sign};
 use crate::orphan;
 
@@ -38,8 +38,9 @@ use crate::orphan;
 /// fewer.
 const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
 
-/// In an entry's origin: the change is put back last.
-const LAST: u64 = 0x80;
+/// In an entry's origin: the change is put back last, or when no thread is there.
+const LAST: u64 = 0x40;
+const IDLE: u64 = 0x80;
 
 /// One change in one process.
 #[repr(C)]
@@ -55,7 +56,7 @@ impl Entry {
     fn read(&self) -> Option<(i32, Change)> {
         let address = self.address.load(Ordering::Acquire);
         let origin = self.origin.load(Ordering::Relaxed);
-        let length = (origin & 0x7f) as usize;
+        let length = (origin & 0x3f) as usize;
         if address == 0 || !(1..=LONGEST).contains(&length) {
             return None;
         }
@@ -65,7 +66,12 @@ impl Entry {
         };
         let (original, written) = (bytes(&self.original), bytes(&self.written));
         let change = Change::new(address, &original[..length], &written[..length]);
-        Some(((origin >> 8) as i32, change.last(origin & LAST != 0)))
+        let undone = match origin & 0xc0 {
+            LAST => Undone::Last,
+            IDLE => Undone::Idle,
+            _ => Undone::First,
+        };
+        Some(((origin >> 8) as i32, change.undone(undone)))
     }
 }
 
@@ -78,6 +84,8 @@ pub struct Restored {
     pub left: Vec<Left>,
     /// Changes in children for which there was no room: they stay.
     pub unknown: u64,
+    /// Processes in which the few bytes stay that were lent for a call, since a thread needs them for its way back, and why.
+    pub lent: Vec<(i32, String)>,
 }
 
 /// A process in which changes stay: jumps, which work, and traps, which it answers itself.
@@ -227,8 +235,12 @@ impl Ledger {
         };
         store(&entry.original, change.original());
         store(&entry.written, change.written());
-        let last = if change.is_last() { LAST } else { 0 };
-        let origin = (process as u32 as u64) << 8 | last | change.written().len() as u64;
+        let undone = match change.when() {
+            Undone::First => 0,
+            Undone::Last => LAST,
+            Undone::Idle => IDLE,
+        };
+        let origin = (process as u32 as u64) << 8 | undone | change.written().len() as u64;
         entry.origin.store(origin, Ordering::Relaxed);
         entry.address.store(change.address(), Ordering::Release);
         Ok(Entered { ledger: Rc::clone(self), number })
@@ -247,8 +259,12 @@ impl Ledger {
         let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
         // Entries are used from the first on; one that was never used has no origin.
         let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        let mut lent = Vec::new();
         for (process, change) in used.filter_map(Entry::read) {
-            all.entry(process).or_default().push(change);
+            match change.when() {
+                Undone::Idle => lent.push((process, change)),
+                _ => all.entry(process).or_default().push(change),
+            }
         }
         // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
         let trap = |change: &Change| change.written().len() == 1;
@@ -280,6 +296,12 @@ impl Ledger {
                 batch.write(memory, held)
             });
             done.note(process, changes.len(), held);
+        }
+        for (process, change) in lent {
+            match orphan::give_back(process, &change) {
+                Err(error) if !error.is_gone() => done.lent.push((process, error.to_string())),
+                _ => {}
+            }
         }
         done
     }

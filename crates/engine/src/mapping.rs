@@ -186,6 +186,7 @@ impl Tracer<'_> {
         };
         if space.syscall.is_none() {
             space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
+            space.note_spare();
         }
         Ok(space
             .entrance()

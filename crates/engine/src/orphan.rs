@@ -2,6 +2,9 @@
 //!
 //! A thread may be at a jump that is about to be taken out: at a site, or on its way from one, where the program has other
 //! instructions. Both are sent to where the jump leads; the trampolines stay.
+//!
+//! And one may be on its way back from a call that it made for the tracer, through a few bytes that were lent for that: these are given back
+//! when it has left them.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +14,7 @@ use process::{Error, Event, Memory, Running, Status, Stop, Stopped};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
-use crate::change::Change;
+use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::restart;
 use crate::window::Window;
@@ -20,6 +23,11 @@ use crate::window::Window;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_micros(200);
+
+/// How long a thread may take to leave bytes that were lent for its call.
+const LEAVES: Duration = Duration::from_secs(2);
+/// Bytes of a stack in which a signal's handler is looked for that will return there.
+const STACK: u64 = 64 << 10;
 
 /// Jumps that a thread follows, one after another: there are never more than two or three.
 const HOPS: usize = 8;
@@ -43,12 +51,80 @@ pub(crate) fn held(
             threads.values_mut().flatten().for_each(|(thread, _)| jumps.take_off(thread));
         })
         .and_then(|memory| action(&memory, &Held::of_one()).map_err(|cause| failed(pid, cause)));
-    for (_, stopped) in threads {
-        if let Some((thread, stop)) = stopped {
-            let_go(thread, stop);
-        }
-    }
+    let_all_go(threads);
     result
+}
+
+/// Puts back what was lent for a call ([`process::STUB`]), if it is there, as soon as no thread is in it or will return to it.
+///
+/// # Errors
+/// It stays: a thread does not leave it, or cannot be stopped.
+pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
+    let end = Instant::now() + LEAVES;
+    let mut pause = PAUSE;
+    loop {
+        let memory = Memory::open(pid)?;
+        if !change.is_in(&Window::new(&memory)) {
+            return Ok(());
+        }
+        let mut threads = HashMap::new();
+        let given = stop_all(pid, &mut threads, Instant::now() + PATIENCE).and_then(|()| {
+            let mut each = threads.iter();
+            if each.any(|(&tid, stopped)| needs(tid, stopped.as_ref(), change.address(), &memory)) {
+                return Ok(false);
+            }
+            let mut batch = Batch::default();
+            batch.take_out(*change);
+            batch.write(&memory, &Held::of_one()).map(|()| true).map_err(|cause| failed(pid, cause))
+        });
+        let_all_go(threads);
+        if given? {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            let reason = "a thread is still in a call that it made for the tracer".to_owned();
+            return Err(Error::Unsuitable { pid, reason });
+        }
+        std::thread::sleep(pause);
+        pause *= 2;
+    }
+}
+
+/// Whether a thread is in a stub, or will be when a signal's handler returns. One that could not be stopped is, if that cannot be
+/// told.
+fn needs(tid: i32, stopped: Option<&(Stopped, Stop)>, stub: u64, memory: &Memory) -> bool {
+    let is_there = |rip| process::is_in_stub(rip, stub);
+    let Some((thread, _)) = stopped else {
+        return !Status::read(tid).is_ok_and(|status| status.has_ended())
+            && process::blocked_at(tid).is_ok_and(|at| at.is_none_or(is_there));
+    };
+    let Ok(registers) = thread.registers() else { return false };
+    let mut stack = Vec::new();
+    let (mut at, last) = (registers.rsp() & !7, registers.rsp().saturating_add(STACK));
+    while at < last {
+        let length = (4096 - at % 4096) as usize;
+        let mut bytes = vec![0; length];
+        if memory.peek(at, &mut bytes).is_err() {
+            break;
+        }
+        stack.extend(bytes);
+        at += length as u64;
+    }
+    let words = stack.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+    let words: Vec<u64> = words.collect();
+    is_there(registers.rip())
+        || words.windows(3).any(|words| is_there(words[0]) && is_of_a_frame(words[1], words[2]))
+}
+
+/// Whether what follows an instruction pointer is what does in a signal's frame: the flags, and the code segment of 64-bit programs.
+fn is_of_a_frame(flags: u64, segments: u64) -> bool {
+    flags < 1 << 22 && flags & 2 != 0 && segments & 0xffff == 0x33
+}
+
+fn let_all_go(threads: HashMap<i32, Option<(Stopped, Stop)>>) {
+    for (thread, stop) in threads.into_values().flatten() {
+        let_go(thread, stop);
+    }
 }
 
 fn failed(pid: i32, cause: io::Error) -> Error {
@@ -180,5 +256,75 @@ mod tests {
         assert_eq!(jumps.from(base + 16), Some(base + 32));
         assert_eq!(jumps.from(base + 32), Some(base + 37 + 0x1000));
         assert_eq!((jumps.from(base + 64), jumps.from(base + 96)), (None, None));
+    }
+
+    /// A child that calls a piece of code in which it waits for a byte in a pipe: the code, the child, and the pipe's end to write to.
+    fn waits_in_lent_bytes() -> (u64, i32, i32) {
+        // `syscall`, `ret`: nine bytes, as a stub has.
+        const CODE: [u8; process::STUB.len()] = [0x0f, 0x05, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+        let mut pipe = [0; 2];
+        // SAFETY: a fresh mapping, which gets code; room for two descriptors. The child makes only calls that are safe after a fork, and ends.
+        unsafe {
+            let (all, private) = (
+                libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            );
+            let code = libc::mmap(std::ptr::null_mut(), 4096, all, private, -1, 0);
+            assert_ne!(code, libc::MAP_FAILED);
+            std::ptr::copy_nonoverlapping(CODE.as_ptr(), code.cast(), CODE.len());
+            assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+            let child = libc::fork();
+            if child == 0 {
+                libc::close(pipe[1]);
+                let mut byte = 0u8;
+                let mut read = libc::SYS_read;
+                std::arch::asm!("call {code}", code = in(reg) code, inout("rax") read, in("rdi") pipe[0],
+                    in("rsi") &raw mut byte, in("rdx") 1, out("rcx") _, out("r11") _);
+                let again = libc::read(pipe[0], (&raw mut byte).cast(), 1);
+                libc::_exit(if read == 1 && again == 1 && byte == 7 { 0 } else { 1 });
+            }
+            libc::close(pipe[0]);
+            (code as u64, child, pipe[1])
+        }
+    }
+
+    #[test]
+    fn what_was_lent_is_given_back_when_the_call_is_over() {
+        for waits in [false, true] {
+            let (code, child, pipe) = waits_in_lent_bytes();
+            while !process::blocked_at(child).is_ok_and(|at| at == Some(code + 2)) {
+                std::thread::sleep(PAUSE);
+            }
+            let memory = Memory::open(child).expect("an own child");
+            let mut lent = [0; process::STUB.len()];
+            memory.peek(code, &mut lent).expect("it is mapped");
+            let change = Change::new(code, &[0; process::STUB.len()], &lent);
+            // SAFETY: one byte into a pipe with a reader.
+            let end = move || unsafe { assert_eq!(libc::write(pipe, [7u8].as_ptr().cast(), 1), 1) };
+            if waits {
+                assert!(give_back(child, &change).is_err(), "it is still there");
+                assert!(change.is_in(&Window::new(&memory)));
+                end();
+                give_back(child, &change).expect("it has left them");
+            } else {
+                let ends = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(100));
+                    end();
+                });
+                give_back(child, &change).expect("it leaves them soon");
+                ends.join().expect("it has written");
+            }
+            let mut now = [1; process::STUB.len()];
+            memory.peek(code, &mut now).expect("it is mapped");
+            assert_eq!(now, [0; process::STUB.len()]);
+            end();
+            let mut status = 0;
+            // SAFETY: a wait for an own child; the pipe is this test's.
+            unsafe {
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                libc::close(pipe);
+            }
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        }
     }
 }

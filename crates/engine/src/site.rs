@@ -13,7 +13,7 @@ use patch::{Displaced, Slot};
 use process::Memory;
 
 pub(crate) use crate::change::LONGEST;
-use crate::change::{Batch, Change};
+use crate::change::{Batch, Change, Undone};
 use crate::hold::Held;
 use crate::ledger::{Entered, Full, Ledger};
 use crate::space::ModuleKey;
@@ -82,7 +82,7 @@ impl Site {
     /// The change that makes it trap. As long as anything traps, signals are blocked by what is lent.
     pub(crate) fn trap(&self) -> Change {
         let change = Change::new(self.address, &self.displaced.original()[..1], &[INT3]);
-        change.last(self.displaced.lent().is_some())
+        change.undone(if self.displaced.lent().is_some() { Undone::Last } else { Undone::First })
     }
 
     /// Whether it is a probe's.

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use patch::tactic::Planner;
 use patch::{Place, Slot};
-use process::{Entrance, Error, Memory, Module, Registers, Stopped};
+use process::{Entrance, Error, Memory, Module, Registers, STUB, Stopped};
 
-use crate::change::{Batch, Fixed};
+use crate::change::{Batch, Change, Fixed, Undone};
 use crate::foresee::Foreseen;
 use crate::guard::Guard;
 use crate::hold::Held;
@@ -23,6 +23,11 @@ use crate::window::Window;
 
 /// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
+
+/// What is changed while bytes are lent for calls.
+fn lent(spare: u64) -> Change {
+    Change::new(spare, &[0; STUB.len()], &STUB).undone(Undone::Idle)
+}
 
 /// What a module is known by in its address space.
 pub(crate) fn module_key(module: &Module) -> ModuleKey {
@@ -103,6 +108,8 @@ pub(crate) struct Space {
     pub(crate) trapping: Vec<Entered>,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<Entrance>,
+    /// What the ledger has of the bytes that are lent for calls.
+    spare_noted: Option<Entered>,
     /// What it has for the case that the tracer dies, and whether that was tried.
     pub(crate) guard: Option<Guard>,
     pub(crate) guard_tried: bool,
@@ -160,6 +167,7 @@ impl Space {
             spare: None,
             trapping: Vec::new(),
             syscall: None,
+            spare_noted: None,
             guard: None,
             guard_tried: false,
             placed: HashSet::new(),
@@ -225,6 +233,7 @@ impl Space {
             spare: self.spare.clone(),
             trapping: Vec::new(),
             syscall: self.syscall,
+            spare_noted: None,
             guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
             guard,
             placed: self.placed.clone(),
@@ -237,6 +246,8 @@ impl Space {
             stale: self.stale,
             foreseen: None,
         };
+        copy.note_spare();
+        copy.clear_spare();
         if !missing.is_empty() {
             for (address, armed) in missing {
                 copy.sites.insert(address, armed);
@@ -347,6 +358,29 @@ impl Space {
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let refuge = self.guard.as_ref().map(Guard::refuge);
         self.syscall.map(|entrance| Entrance { refuge, ..entrance })
+    }
+
+    /// Notes in the ledger that bytes are lent for calls, before they are. Without that none are.
+    pub(crate) fn note_spare(&mut self) {
+        if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
+            self.spare_noted = self.code.enter(&[lent(spare)]).ok().and_then(|mut entered| entered.pop());
+            if self.spare_noted.is_none() && self.code.ledger.is_some() {
+                self.syscall = self.syscall.map(|entrance| Entrance { spare: None, ..entrance });
+            }
+        }
+    }
+
+    /// In a child, whose one thread is in no call for the tracer: another thread of its parent's may have been in one.
+    fn clear_spare(&self) {
+        if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
+            let mut batch = Batch::default();
+            batch.take_out(lent(spare));
+            let is_there = lent(spare).is_in(&Window::new(&self.code.memory));
+            if is_there {
+                // It fails only if the child is gone.
+                let _ = site::write(batch, &self.code, &Held::of_one());
+            }
+        }
     }
 
     /// Its sites change: what was worked out for them as they were does not hold any more.

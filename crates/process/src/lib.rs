@@ -62,7 +62,7 @@ pub use pages::{Page, PageMap, Run};
 pub use pattern::Pattern;
 pub use processor::missing_instructions;
 pub use registers::Registers;
-pub use remote::{Entrance, Refuge, STUB, find_syscall};
+pub use remote::{Entrance, Refuge, STUB, find_syscall, is_in_stub};
 pub use room::{addresses_left, low_gaps, low_places};
 pub use share::{read_only_for_others, shared_memory};
 pub use start::{Surroundings, start};

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! Stub and frame are in memory of the tracer's own ([`Refuge`]) as soon as there is some. For the calls before, which map it, the
-//! stub is written into the zeros that fill the last page of the vdso or of a file's code, and the frame below what the thread uses of
-//! its stack, where that certainly is one. Elsewhere, in 32-bit code and in threads with a shadow stack there is no frame: such a thread is
+//! stub is written into the zeros that fill the last page of the vdso or of a file's code ([`Entrance::spare`]), and the frame below what the
+//! thread uses of its stack, where that certainly is one. A tracer that is killed then leaves the stub, which the thread still needs; whoever
+//! knows of it puts the zeros back when the thread has left it, and the next tracer takes it for what it is. Elsewhere, in 32-bit code and in threads with a shadow stack there is no frame: such a thread is
 //! where it should not be if the tracer dies in the middle of a call.
 //!
 //! A thread that runs 32-bit code makes its calls by `int 0x80`, under the numbers of i386 and with other registers; the
@@ -42,8 +43,8 @@ const ZEROS: usize = 64;
 
 /// The largest piece of code searched at once.
 const CHUNK: usize = 1 << 16;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
+/// Where the stub is put: so many bytes before the end.
+const BEHIND: u64 = 16;
 
 /// Bytes below the stack pointer that a program may use.
 const RED_ZONE: u64 = 128;
@@ -57,6 +58,8 @@ pub struct Entrance {
     pub instruction: u64,
     /// Memory of the tracer's own for the way back.
     pub refuge: Option<Refuge>,
+    /// As long as there is none: executable memory that nobody uses, for the [`STUB`]. It is all zeros, and is again after each call.
+    pub spare: Option<u64>,
 }
 
 /// Memory in a process that only its tracer uses, from which a thread finds back if the tracer dies.
@@ -77,7 +80,8 @@ impl Refuge {
 /// kernel.
 pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<Entrance> {
     let instruction = find_instruction(memory, mappings, machine)?;
-    Some(Entrance { instruction, refuge: None })
+    let spare = (machine == Machine::X86_64).then(|| free_code(memory, mappings)).flatten();
+    Some(Entrance { instruction, refuge: None, spare })
 }
 
 /// Its address.
@@ -114,26 +118,25 @@ struct WayBack {
 
 impl WayBack {
     /// Prepares it for a thread with these registers, which blocks these signals; without a place for it there is none.
-    fn prepare(
-        thread: &Stopped,
-        refuge: Option<Refuge>,
-        registers: &Registers,
-        mask: u64,
-    ) -> Option<WayBack> {
+    fn prepare(thread: &Stopped, entrance: Entrance, registers: &Registers, mask: u64) -> Option<WayBack> {
         let tid = thread.tid();
         if registers.is_32_bit() || ptrace::has_shadow_stack(tid) {
             return None;
         }
         let state = thread.extended_state().ok()?;
         let components = frame::components(&state)?;
-        let (stub, end, borrowed) = match refuge {
+        let (stub, end, borrowed) = match entrance.refuge {
             Some(refuge) => (refuge.stub, refuge.end, None),
             None => {
                 let mappings = maps(tid).ok()?;
                 let end = free_stack(&mappings, registers.rsp(), frame::most(state.len()))?;
                 let memory = Memory::open(tid).ok()?;
-                let stub = free_code(&memory, &mappings)?;
-                (stub, end, Some((memory, stub)))
+                let stub = entrance.spare?;
+                let is_free = match what_is_at(&memory, stub)? {
+                    Spare::Zeros => true,
+                    Spare::Stub => !is_used(tid, stub),
+                };
+                is_free.then_some((stub, end, Some((memory, stub))))?
             }
         };
         let (start, bytes) = frame::frame(registers, mask, &state, components, end)?;
@@ -173,10 +176,42 @@ fn free_code(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
     let vdso = code().filter(|mapping| mapping.label.as_deref() == Some("[vdso]"));
     let files = code().filter(|mapping| mapping.path.is_some() && !mapping.shared);
     vdso.chain(files).find_map(|mapping| {
-        let mut bytes = [1; ZEROS];
-        memory.peek(mapping.end.checked_sub(PAGE.min(ZEROS as u64))?, &mut bytes).ok()?;
-        bytes.iter().all(|&byte| byte == 0).then(|| mapping.end - 16)
+        let stub = mapping.end.checked_sub(BEHIND)?;
+        what_is_at(memory, stub).map(|_| stub)
     })
+}
+
+/// What is where a stub is to be.
+enum Spare {
+    Zeros,
+    /// The stub of a tracer that was killed.
+    Stub,
+}
+
+/// What is in the last bytes before a mapping's end, the stub's place being at `stub`: nothing if it is the program's.
+fn what_is_at(memory: &Memory, stub: u64) -> Option<Spare> {
+    let mut bytes = [1; ZEROS];
+    memory.peek(stub.checked_sub(ZEROS as u64 - BEHIND)?, &mut bytes).ok()?;
+    let place = ZEROS - BEHIND as usize;
+    let there = &mut bytes[place..place + STUB.len()];
+    let is_stub = *there == STUB;
+    if is_stub {
+        there.fill(0);
+    }
+    bytes.iter().all(|&byte| byte == 0).then_some(if is_stub { Spare::Stub } else { Spare::Zeros })
+}
+
+/// Whether a thread of the same process is still on its way through a stub, as far as can be told without stopping it. A thread
+/// that is not in the kernel there has left it long before another tracer comes.
+fn is_used(tid: i32, stub: u64) -> bool {
+    let is_there =
+        |tid: i32| crate::blocked_at(tid).is_ok_and(|at| at.is_some_and(|rip| is_in_stub(rip, stub)));
+    crate::threads(tid).is_ok_and(|threads| threads.into_iter().any(is_there))
+}
+
+/// Whether a thread with this instruction pointer is in a stub.
+pub fn is_in_stub(rip: u64, stub: u64) -> bool {
+    rip.wrapping_sub(stub) < STUB.len() as u64
 }
 
 impl Stopped {
@@ -209,7 +244,7 @@ impl Stopped {
         let (thread, _) = self.settle()?;
         let saved = thread.registers()?;
         let mask = ptrace::signal_mask(thread.tid())?;
-        let way_back = WayBack::prepare(&thread, entrance.refuge, &saved, mask);
+        let way_back = WayBack::prepare(&thread, entrance, &saved, mask);
         step();
         let away =
             Away { instruction: entrance.instruction, saved, mask, way_back, begun: false, held_stop: false };

@@ -124,22 +124,32 @@ pub(super) fn round(
     let ran = session.run(server, offsets, random, &mut shown);
     FILES.iter().for_each(|name| drop(std::fs::remove_file(session.file(name))));
     ran?;
+    // Also one that has probed nothing may be about to leave: the next round is not to meet it.
+    shown.wrong.extend(untraced(server));
     if shown.end.is_some() {
         shown.wrong.extend(restored(server));
     }
     Ok(shown)
 }
 
+/// Waits until nobody traces the server's processes any more: who is still there, however long one waits.
+fn untraced(server: &Server) -> Option<String> {
+    let start = Instant::now();
+    loop {
+        let pid = server.processes().into_iter().find(|&pid| is_traced(pid))?;
+        if start.elapsed() > PATIENCE {
+            return Some(format!("somebody traces process {pid} still"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// What is still changed in the code of the server's processes, however long one waits.
 fn restored(server: &Server) -> Option<String> {
     let start = Instant::now();
     loop {
-        let processes = server.processes();
-        let traced = processes.iter().find(|&&pid| is_traced(pid));
-        // A tracer whose front was killed may still be about to leave.
-        let traced = traced.map(|&pid| (pid, "somebody traces it still".to_owned()));
-        let changed = || processes.iter().find_map(|&pid| text::difference(pid).map(|text| (pid, text)));
-        let (pid, text) = traced.or_else(changed)?;
+        let mut processes = server.processes().into_iter();
+        let (pid, text) = processes.find_map(|pid| text::difference(pid).map(|text| (pid, text)))?;
         if start.elapsed() > PATIENCE {
             return Some(format!("in process {pid}, {text}"));
         }
@@ -192,6 +202,7 @@ impl Session<'_> {
         shown: &mut Shown,
     ) -> io::Result<()> {
         for _ in 0..4 {
+            shown.wrong.extend(untraced(server));
             std::fs::write(self.file("soak.rpn"), self.text(&offsets))?;
             let stderr = self.attach(server, random, shown)?;
             if shown.end.is_some() {

@@ -24,6 +24,7 @@ mod every_instruction;
 mod exact;
 mod examples;
 mod faults;
+mod first_calls;
 mod forged;
 mod generated;
 mod grouped;
