@@ -258,6 +258,8 @@ impl Session<'_> {
             ended = started.ended()?;
         }
         let front = started.pid();
+        // Where the front is killed its tracer leaves by itself, and may not even have attached by then.
+        let tracers = children(front);
         match self.end {
             End::Interrupt if ended.is_none() => kill(front, libc::SIGINT),
             End::KillFront if ended.is_none() => kill(front, libc::SIGKILL),
@@ -272,6 +274,13 @@ impl Session<'_> {
             ended = started.ended()?;
             if end.elapsed() > PATIENCE {
                 shown.wrong.push("dprobes does not end".to_owned());
+                return Ok(String::new());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        while tracers.iter().any(|&pid| !is_gone(pid)) {
+            if end.elapsed() > PATIENCE {
+                shown.wrong.push("the tracer does not end".to_owned());
                 return Ok(String::new());
             }
             std::thread::sleep(Duration::from_millis(5));
