@@ -81,16 +81,27 @@ impl Tracer<'_> {
         match self.write_all(number, &mut thread, draft)? {
             Written::All(left) => Ok((thread, stop, Ok(Carried::Out(left)))),
             Written::Nothing(carried) => {
-                // Landing pads are where this draft wanted them.
-                let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
-                if let Some((space, left)) = self.spaces.get_mut(&number).zip(left.ok()) {
-                    let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
-                    space.mappings = space.mappings.saturating_sub(gone.len());
-                    space.jumps.remove_pads(&gone);
-                }
+                let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
                 Ok((thread, stop, carried))
             }
         }
+    }
+
+    /// Unmaps memory for landing pads of a draft that is not written: they are where this draft wanted them.
+    fn unmap_pads(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        pads: Vec<(u64, u64)>,
+    ) -> Result<(Stopped, Stop), process::Error> {
+        let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
+        if let Some((space, left)) = self.spaces.get_mut(&number).zip(left.ok()) {
+            let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
+            space.mappings = space.mappings.saturating_sub(gone.len());
+            space.jumps.remove_pads(&gone);
+        }
+        Ok((thread, stop))
     }
 
     /// Writes what a draft comes to, for which everything is mapped.
@@ -140,7 +151,31 @@ impl Tracer<'_> {
     }
 
     /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
+    ///
+    /// First what has to be at certain addresses: rings and slots are where there is room, and would take it.
     fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
+        let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
+        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.cramped |= mapped.is_err();
+        }
+        if mapped.is_err() {
+            return Ok((thread, stop, mapped));
+        }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.mappings += pieces.len();
+            draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
+            draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
+        }
+        let (mut thread, mut stop, mapped) = self.map_rest(number, thread, stop, draft)?;
+        if mapped.is_err() {
+            (thread, stop) = self.unmap_pads(number, thread, stop, draft.pads.clone())?;
+        }
+        Ok((thread, stop, mapped))
+    }
+
+    /// Maps what needs no certain place, or has one that nobody else takes.
+    fn map_rest(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
         let lossless = self.is_lossless();
         let lacks = |space: &Space| space.rings.is_none() || lossless && !space.has_sign;
@@ -166,23 +201,9 @@ impl Tracer<'_> {
                 return Ok((thread, stop, mapped));
             }
         }
-        let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let trap = draft.left.iter().filter(|left| left.can_trap).chain(&draft.demoted);
         let trap: Vec<&Site> = trap.map(|left| &*left.site.0).collect();
-        let (thread, stop, mapped) = self.map_spare(number, thread, stop, &trap)?;
-        if mapped.is_err() {
-            return Ok((thread, stop, mapped));
-        }
-        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            space.cramped |= mapped.is_err();
-        }
-        if let Some(space) = self.spaces.get_mut(&number).filter(|_| mapped.is_ok()) {
-            space.mappings += pieces.len();
-            draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
-            draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
-        }
-        Ok((thread, stop, mapped))
+        self.map_spare(number, thread, stop, &trap)
     }
 
     /// Writes the sites, all threads being held, and notes what has become of them.
