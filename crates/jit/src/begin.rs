@@ -31,7 +31,7 @@
 
 use core::mem::offset_of;
 
-use agent::layout::{CONTEXT_SIZE, Context, Identity, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE, claim};
+use agent::layout::{CONTEXT_SIZE, Context, Identity, RSEQ_SECTION, RSEQ_SIGNATURE, claim};
 use vm::Op;
 
 use crate::compiler::Compiler;
@@ -65,7 +65,7 @@ impl Compiler<'_> {
         let (context, registered) = (self.context, self.record);
         [context, registered, RAX].into_iter().for_each(|register| self.frame.change(register));
         let (counter, down) = last;
-        let (cpu, section) = (Rm::Thread(registered, RSEQ_CPU), Rm::Thread(registered, RSEQ_SECTION));
+        let section = Rm::Thread(registered, RSEQ_SECTION);
         let [none, busy, signed, shared, other] = [(); 5].map(|()| self.emitter.label());
         let [start, end, abort] = [(); 3].map(|()| self.emitter.label());
         self.processor(processor);
@@ -80,13 +80,7 @@ impl Compiler<'_> {
         self.emitter.set_bit(RDX, TAKEN);
         self.count_each(first, registered);
         self.emitter.number(context, 0);
-        let sequence = self.emitter.sequence(start, end, abort);
-        self.emitter.descriptor(RAX, sequence);
-        self.guard(abort);
-        self.emitter.store(section, RAX);
-        self.emitter.bind(start);
-        self.guard(abort);
-        self.emitter.load32(RAX, cpu);
+        self.enter_sequence(registered, [start, end, abort]);
         self.emitter.alu32_number(Alu::Cmp, RAX, self.environment.own_contexts as i32);
         self.emitter.jump_if(Condition::AboveOrEqual, busy);
         self.emitter.load32(processor, RAX);

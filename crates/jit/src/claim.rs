@@ -36,7 +36,7 @@ use crate::emit::{Label, Stream};
 use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Rm, Shift};
 use crate::record::of_context;
 use agent::layout::{
-    ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE,
+    ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_SECTION, RSEQ_SIGNATURE,
     claim::{FREE, TAKEN},
 };
 use core::mem::offset_of;
@@ -56,7 +56,7 @@ impl Compiler<'_> {
     pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg, other: Label) {
         let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         let claim = of_context(context, offset_of!(Context, claim));
-        let (cpu, section) = (Rm::Thread(RDX, RSEQ_CPU), Rm::Thread(RDX, RSEQ_SECTION));
+        let section = Rm::Thread(RDX, RSEQ_SECTION);
         if self.keeps_registered {
             // That it is in no section was so when it counted; what a handler of a signal has left there since is over.
             self.emitter.load(RDX, context);
@@ -65,20 +65,10 @@ impl Compiler<'_> {
             self.marked(RDX, shared);
         } else {
             self.registered(RDX, shared);
-            self.emitter.load32(RAX, processor);
-            self.emitter.alu32_number(Alu::And, RAX, PROCESSOR_MASK as i32);
-            self.guard(shared);
-            self.emitter.alu32(Alu::Cmp, RAX, cpu);
-            self.emitter.jump_if(Condition::NotEqual, shared);
+            self.runs_there(RDX, Some(processor), shared);
         }
         let (start, end) = (self.emitter.label(), self.emitter.label());
-        let sequence = self.emitter.sequence(start, end, shared);
-        self.emitter.descriptor(RAX, sequence);
-        self.guard(shared);
-        self.emitter.store(section, RAX);
-        self.emitter.bind(start);
-        self.guard(shared);
-        self.emitter.load32(RAX, cpu);
+        self.enter_sequence(RDX, [start, end, shared]);
         self.emitter.alu32_number(Alu::Cmp, RAX, self.environment.own_contexts as i32);
         self.emitter.jump_if(Condition::AboveOrEqual, clear);
         self.emitter.shift32(Shift::Left, RAX, CONTEXT_SIZE.trailing_zeros() as u8);

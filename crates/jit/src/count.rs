@@ -169,16 +169,9 @@ impl Compiler<'_> {
     /// Counts on each of the counters, where the thread's `struct rseq` is at `registered` from fs on, and leaves the last sequence in it.
     /// Changes rax.
     pub(crate) fn count_each(&mut self, counters: &[Counted], registered: Reg) {
-        let (cpu, section) = (Rm::Thread(registered, RSEQ_CPU), Rm::Thread(registered, RSEQ_SECTION));
         for (counter, down) in counters {
             let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
-            let sequence = self.emitter.sequence(start, end, abort);
-            self.emitter.descriptor(RAX, sequence);
-            self.guard(abort);
-            self.emitter.store(section, RAX);
-            self.emitter.bind(start);
-            self.guard(abort);
-            self.emitter.load32(RAX, cpu);
+            self.enter_sequence(registered, [start, end, abort]);
             self.emitter.shift32(Shift::Left, RAX, counter.shift);
             self.emitter.step(false, *down, Rm::At(RAX, counter.address as i32));
             self.emitter.bind(end);
@@ -189,6 +182,20 @@ impl Compiler<'_> {
             self.emitter.jump(end);
             self.emitter.back(before);
         }
+    }
+
+    /// Enters a restartable sequence that has these places: its start, which this is, its end, and what it aborts to. The processor's number is
+    /// in eax then.
+    pub(crate) fn enter_sequence(&mut self, registered: Reg, places: [Label; 3]) {
+        let [start, end, abort] = places;
+        let (cpu, section) = (Rm::Thread(registered, RSEQ_CPU), Rm::Thread(registered, RSEQ_SECTION));
+        let sequence = self.emitter.sequence(start, end, abort);
+        self.emitter.descriptor(RAX, sequence);
+        self.guard(abort);
+        self.emitter.store(section, RAX);
+        self.emitter.bind(start);
+        self.guard(abort);
+        self.emitter.load32(RAX, cpu);
     }
 
     /// Goes to `none` unless the thread's `struct rseq` has the number of the processor. Changes rax.
