@@ -41,6 +41,11 @@ impl Library {
         Ok(Library { program, library, functions, groups })
     }
 
+    /// The library's file.
+    pub fn path(&self) -> &Path {
+        &self.library
+    }
+
     /// How many functions there are in so many of its groups.
     pub fn functions(&self, groups: u64) -> u64 {
         (0..groups.min(self.groups)).map(|group| (self.functions - group).div_ceil(self.groups)).sum()

@@ -2,12 +2,12 @@
 //!
 //!     cargo run --release -p dprobes-bench --bin arm -- [REPETITIONS] [--only PART]...
 //!
-//! It builds the release `dprobes` and a program with a library of 50,000 functions, and prints for each row the median, least and
+//! It builds the release `dprobes` and a program with a library of 50,000 functions (binutils say where its instructions are), and prints for each row the median, least and
 //! most of the repetitions (5, and not fewer unless told), in milliseconds, with the bar and whether the median meets it. All of it is as
 //! users see it: from the command to its word that the probes are armed, from its interrupt to its end. `--only` selects the rows whose
 //! names contain PART. The status is 0 even where a bar is missed: that depends on the machine. It is 1 where anything is WRONG.
 
-use dprobes_bench::arm::{Library, Sample, measure};
+use dprobes_bench::arm::{Asked, Execs, Library, Sample, again, execs, measure, random_program};
 use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
@@ -20,19 +20,27 @@ const GROUPS: u64 = 5;
 const TOTAL: f64 = 2000.0;
 /// The most for which the process may be held, in milliseconds.
 const HOLD: f64 = 200.0;
+/// Instructions that are probed one by one.
+const RANDOM: u64 = 300_000;
+/// The most that an exec of a module with as many may cost, in milliseconds.
+const EXEC: f64 = 20.0;
+/// Its row.
+const EXEC_NAME: &str = "300,000 random instructions, exec of a known module";
 
 /// What is armed.
 struct Row {
     name: &'static str,
     threads: u32,
-    groups: u64,
+    /// Groups of functions whose entries are probed; none of them: random instructions.
+    groups: Option<u64>,
 }
 
-const ROWS: [Row; 4] = [
-    Row { name: "50,000 entries, 1 thread", threads: 1, groups: 5 },
-    Row { name: "10,000 entries, 1 thread", threads: 1, groups: 1 },
-    Row { name: "10,000 entries, 100 threads", threads: 100, groups: 1 },
-    Row { name: "50,000 entries, 100 threads", threads: 100, groups: 5 },
+const ROWS: [Row; 5] = [
+    Row { name: "50,000 entries, 1 thread", threads: 1, groups: Some(5) },
+    Row { name: "10,000 entries, 1 thread", threads: 1, groups: Some(1) },
+    Row { name: "10,000 entries, 100 threads", threads: 100, groups: Some(1) },
+    Row { name: "50,000 entries, 100 threads", threads: 100, groups: Some(5) },
+    Row { name: "300,000 random instructions, 1 thread", threads: 1, groups: None },
 ];
 
 fn options() -> io::Result<(u64, Vec<String>)> {
@@ -64,6 +72,7 @@ fn print(row: &Row, samples: &[Sample]) {
         );
     };
     line("armed after", |sample| sample.armed, Some(TOTAL));
+    line("processor time until then", |sample| sample.processor, None);
     line("longest hold", |sample| sample.held, Some(HOLD));
     line("holds", |sample| sample.holds as f64, None);
     line("longest pause seen, arming", |sample| sample.pause, (row.threads == 1).then_some(HOLD));
@@ -71,6 +80,23 @@ fn print(row: &Row, samples: &[Sample]) {
     line("longest pause seen, disarming", |sample| sample.pause_out, (row.threads == 1).then_some(HOLD));
     for wrong in samples.iter().filter_map(|sample| sample.wrong.as_ref()) {
         println!("{}: WRONG: {wrong}", row.name);
+    }
+}
+
+/// Prints what execs cost beyond the unprobed ones.
+fn print_execs(unprobed: &Execs, probed: &Execs) {
+    let mut base = Figures::default();
+    unprobed.wall.iter().for_each(|wall| base.add(*wall));
+    let (mut wall, mut processor) = (Figures::default(), Figures::default());
+    probed.wall.iter().for_each(|one| wall.add(one - base.median()));
+    probed.processor.iter().for_each(|one| processor.add(*one));
+    for (what, figures, bar) in [("", &wall, Some(EXEC)), (", the tracer's processor time", &processor, None)]
+    {
+        let verdict = bar.map_or(String::new(), |bar| {
+            format!("{bar:>8.0}  {}", if figures.median() <= bar { "OK" } else { "OVER" })
+        });
+        let (median, min, max) = (figures.median(), figures.min(), figures.max());
+        println!("{:58} {median:>8.1} {min:>8.1} {max:>8.1} {verdict}", format!("{EXEC_NAME}{what}"));
     }
 }
 
@@ -88,17 +114,36 @@ fn bench() -> io::Result<bool> {
     let library = Library::build(&directory, FUNCTIONS, GROUPS)?;
     let selected = |row: &&Row| only.is_empty() || only.iter().any(|part| row.name.contains(&**part));
     let rows: Vec<&Row> = ROWS.iter().filter(selected).collect();
+    let has_execs = only.is_empty() || only.iter().any(|part| EXEC_NAME.contains(&**part));
+    let random = match has_execs || rows.iter().any(|row| row.groups.is_none()) {
+        true => random_program(&library, RANDOM as usize, &directory)?,
+        false => directory.clone(),
+    };
+    let again = again(&library, &directory)?;
+    let (mut unprobed, mut probed) = (Execs::default(), Execs::default());
     let mut samples: Vec<Vec<Sample>> = rows.iter().map(|_| Vec::new()).collect();
     for repetition in 1..=repetitions {
         for (row, samples) in rows.iter().zip(&mut samples) {
             eprint!("\r\x1b[Krepetition {repetition} of {repetitions}: {}", row.name);
-            samples.push(measure(&dprobes, &library, row.threads, row.groups, &directory)?);
+            let asked = row.groups.map_or(Asked::Program(&random, RANDOM), Asked::Entries);
+            samples.push(measure(&dprobes, &library, row.threads, asked, &directory)?);
+        }
+        if has_execs {
+            eprint!("\r\x1b[Krepetition {repetition} of {repetitions}: {EXEC_NAME}");
+            for (all, probes) in [(&mut unprobed, None), (&mut probed, Some((&*dprobes, &*random)))] {
+                let found = execs(&again, probes)?;
+                all.wall.extend(found.wall);
+                all.processor.extend(found.processor);
+            }
         }
     }
     eprintln!("\r\x1b[K");
     println!("milliseconds, {repetitions} interleaved repetitions");
     println!("{:58} {:>8} {:>8} {:>8} {:>8}", "", "median", "min", "max", "bar");
     rows.iter().zip(&samples).for_each(|(row, samples)| print(row, samples));
+    if has_execs {
+        print_execs(&unprobed, &probed);
+    }
     Ok(is_right(&samples))
 }
 
@@ -114,6 +159,7 @@ mod tests {
     fn one_that_is_wrong_makes_it_all_wrong() {
         let sample = |wrong: Option<&str>| Sample {
             armed: 1.0,
+            processor: 1.0,
             disarmed: 1.0,
             held: 1.0,
             holds: 1,

@@ -20,7 +20,7 @@ impl Random {
     }
 
     /// Puts things in a random order.
-    pub(super) fn shuffle<T>(&mut self, things: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, (self.number() % (last as u64 + 1)) as usize);
         }
