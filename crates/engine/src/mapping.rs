@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
-use process::{Caller, Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
+use process::{Call, Caller, Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
 
 use crate::slots::{self, Growth};
 use crate::space::Space;
@@ -100,26 +100,15 @@ impl Tracer<'_> {
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
         let mut failed = None;
-        let done = self.with_calls(number, thread, stop, &mappings, |mut caller| {
-            let mut mapped = Vec::with_capacity(pieces.len());
-            for &(start, size) in pieces {
-                let arguments = [start, size, CODE, PRIVATE, !0, 0];
-                let (next, result) = caller.call("mmap", libc::SYS_mmap, arguments)?;
-                caller = next;
-                match result {
-                    Ok(base) => {
-                        mapped.push((base, size));
-                        if base == start {
-                            continue;
-                        }
-                        // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                        failed = Some("a place for the probes' memory was taken meanwhile".to_owned());
-                    }
-                    Err(error) => failed = Some(no_memory(&error)),
+        let pieces: Vec<_> = pieces.iter().map(|&(start, size)| (start, size, CODE as i32)).collect();
+        let done = self.with_calls(number, thread, stop, &mappings, |caller| {
+            let (caller, mapped) = caller.map_all(&pieces)?;
+            failed = mapped.err().map(|error| match &error {
+                ProcessError::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
+                    "a place for the probes' memory was taken meanwhile".to_owned()
                 }
-                (caller, _) = unmap(caller, &mapped)?;
-                break;
-            }
+                _ => no_memory(&error),
+            });
             Ok(caller)
         });
         let (thread, stop, allowed) = done?;
@@ -196,18 +185,13 @@ impl Tracer<'_> {
 
 /// Unmaps pieces of memory by calls of a thread: those that could not be.
 pub(crate) fn unmap(
-    mut caller: Caller,
+    caller: Caller,
     pieces: &[(u64, u64)],
 ) -> Result<(Caller, Vec<(u64, u64)>), ProcessError> {
-    let mut left = Vec::new();
-    for &(start, size) in pieces {
-        let (next, result) = caller.unmap(start, size)?;
-        caller = next;
-        if result.is_err() {
-            left.push((start, size));
-        }
-    }
-    Ok((caller, left))
+    let calls: Vec<Call> = pieces.iter().map(|&(start, size)| Call::unmap(start, size)).collect();
+    let (caller, results) = caller.calls(&calls)?;
+    let left = pieces.iter().zip(results).filter(|(_, result)| result.is_err()).map(|(piece, _)| *piece);
+    Ok((caller, left.collect()))
 }
 
 /// Why memory could not be mapped.

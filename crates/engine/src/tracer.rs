@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::forget::Forgotten;
 use crate::guard::Blocks;
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain, Entries, NextLook, Numbers, Sign};
+use crate::jump::{Cells, Drain, Texts, NextLook, Numbers, Sign};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::loader::Loaders;
@@ -98,8 +98,8 @@ pub struct Tracer<'a> {
     pub(crate) spent: Vec<Box<dyn std::any::Any>>,
     /// What was planned to see whether something is refused, by program and module.
     pub(crate) checked: Vec<((usize, ModuleKey), Plan)>,
-    /// Where modules' code is entered in the middle of instructions.
-    pub(crate) entered: Entries,
+    /// Code of modules, for processes that are still to come.
+    pub(crate) texts: Texts,
     /// Who is being let go.
     pub(crate) leaving: Leaving,
     /// Whether those who are being let go wait no longer for room in a ring.
@@ -169,7 +169,7 @@ impl<'a> Tracer<'a> {
             blocks: Blocks::default(),
             spent: Vec::new(),
             checked: Vec::new(),
-            entered: Entries::default(),
+            texts: Texts::default(),
             leaving: Leaving::Nobody,
             gives_up_waiting: false,
             parts: false,

@@ -4,7 +4,8 @@
 //!     Caller::begin --call--> Caller --call--> ... --end--> Stopped, Stop
 //! ```
 //!
-//! Between two calls the thread stays in the kernel's hands, so that each costs two stops; the first sets out, and the end puts it back.
+//! Between two calls the thread stays in the kernel's hands; the first sets out, and the end puts it back. What does not depend on one
+//! another is made together ([`Caller::calls`]), which as a rule costs one stop.
 //! Each step either leaves the thread ready for the next one, whatever the system call's own result, or fails because the
 //! thread has been killed; then nothing is left to put back.
 
@@ -12,7 +13,7 @@ use std::io;
 
 use libc::{c_int, c_long};
 
-use crate::remote::Away;
+use crate::remote::{Away, Numbers};
 use crate::{Entrance, Error, Status, Stop, Stopped, memory};
 
 /// A stopped thread of a 64-bit process, with a place to enter the kernel.
@@ -25,6 +26,57 @@ pub struct Caller {
     suspended: bool,
     /// Where it was, once it has made a call.
     away: Option<Away>,
+}
+
+/// A system call that a thread is to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// What it is called in messages.
+    pub name: &'static str,
+    /// Its number on x86-64.
+    pub number: c_long,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+impl Call {
+    /// A call with up to six arguments; the others are 0.
+    pub fn new<const N: usize>(name: &'static str, number: c_long, arguments: [u64; N]) -> Call {
+        let mut all = [0; 6];
+        all[..N].copy_from_slice(&arguments);
+        Call { name, number, arguments: all }
+    }
+
+    /// Maps private anonymous memory at exactly `place`, where nothing is mapped. `size` is in bytes, `protection` as of mmap(2).
+    pub fn map(place: u64, size: u64, protection: c_int) -> Call {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        Call::new("mmap", libc::SYS_mmap, [place, size, protection as u64, flags as u64, !0, 0])
+    }
+
+    /// Unmaps memory: `size` bytes from `place` on.
+    pub fn unmap(place: u64, size: u64) -> Call {
+        Call::new("munmap", libc::SYS_munmap, [place, size])
+    }
+
+    /// Changes the protection of memory.
+    pub fn protect(place: u64, size: u64, protection: c_int) -> Call {
+        Call::new("mprotect", libc::SYS_mprotect, [place, size, protection as u64])
+    }
+
+    /// Has the kernel zero private anonymous memory in every forked child (MADV_WIPEONFORK).
+    pub fn wipe_on_fork(place: u64, size: u64) -> Call {
+        Call::new("madvise", libc::SYS_madvise, [place, size, libc::MADV_WIPEONFORK as u64])
+    }
+
+    /// Closes a descriptor.
+    pub(crate) fn close(descriptor: c_int) -> Call {
+        Call::new("close", libc::SYS_close, [descriptor as u64])
+    }
+
+    /// Has the kernel leave memory out of core dumps (MADV_DONTDUMP). Where it cannot, they are larger, and that is all.
+    pub fn leave_out_of_dumps(place: u64, size: u64) -> Call {
+        Call::new("madvise", libc::SYS_madvise, [place, size, libc::MADV_DONTDUMP as u64])
+    }
 }
 
 /// A caller that can go on, and what came of its step.
@@ -85,75 +137,105 @@ impl Caller {
     /// # Errors
     /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`], under `name`).
     pub fn call(self, name: &'static str, number: c_long, arguments: [u64; 6]) -> Result<Step<u64>, Error> {
+        self.call_one(Call { name, number, arguments })
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// As of [`Caller::call`].
+    pub fn call_one(self, call: Call) -> Result<Step<u64>, Error> {
+        let (caller, results) = self.calls(&[call])?;
+        let result = caller.first(results);
+        Ok((caller, result))
+    }
+
+    /// What came of the first of several calls.
+    pub fn first(&self, results: Vec<Result<u64, Error>>) -> Result<u64, Error> {
+        results.into_iter().next().unwrap_or_else(|| Err(self.unreachable("making a system call")))
+    }
+
+    /// Makes several system calls, one behind the other, each whatever has come of those before: what came of each. They must do no
+    /// harm where one before them has failed.
+    ///
+    /// # Errors
+    /// As of [`Caller::call`].
+    pub fn calls(self, calls: &[Call]) -> Result<(Caller, Vec<Result<u64, Error>>), Error> {
         let Caller { thread, stop, syscall, suspended, away } = self;
         let pid = thread.tid();
         let (thread, mut away) = match away {
             Some(away) => (thread, away),
             None => thread.set_out(syscall, &mut || ())?,
         };
-        let (thread, result) = away.call(thread, number, arguments, &mut || ())?;
-        let result = result.map_err(|cause| Error::Remote { call: name, pid, cause });
-        Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, result))
+        let numbers: Vec<Numbers> = calls.iter().map(|call| (call.number, call.arguments)).collect();
+        let (thread, results) = away.calls(thread, &numbers, &mut || ())?;
+        let named = |(call, result): (&Call, io::Result<u64>)| {
+            result.map_err(|cause| Error::Remote { call: call.name, pid, cause })
+        };
+        let results = calls.iter().zip(results).map(named).collect();
+        Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, results))
     }
 
-    /// Maps private anonymous memory at exactly `place`, where nothing is mapped. `size` is in bytes, `protection` as of
-    /// mmap(2).
+    /// Maps several pieces of private anonymous memory, each exactly where it is to be and nothing is mapped: addresses, sizes, protections as
+    /// of mmap(2). All of them, or none.
     ///
     /// # Errors
-    /// As of [`Caller::call`]; where something is mapped there, the result is EEXIST.
-    pub fn map(self, place: u64, size: u64, protection: c_int) -> Result<Step<()>, Error> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let arguments = [place, size, protection as u64, flags as u64, !0, 0];
-        let (caller, result) = self.call("mmap", libc::SYS_mmap, arguments)?;
-        match result {
-            Ok(got) if got == place => Ok((caller, Ok(()))),
-            Ok(elsewhere) => {
-                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                let (caller, _) = caller.unmap(elsewhere, size)?;
-                let cause = io::Error::from_raw_os_error(libc::EEXIST);
-                let error = Error::Remote { call: "mmap", pid: caller.thread.tid(), cause };
-                Ok((caller, Err(error)))
+    /// As of [`Caller::call`]; where something is mapped in one place, the result is EEXIST.
+    pub fn map_all(self, pieces: &[(u64, u64, c_int)]) -> Result<Step<()>, Error> {
+        let calls: Vec<Call> = pieces.iter().map(|&(place, size, how)| Call::map(place, size, how)).collect();
+        let (caller, results) = self.calls(&calls)?;
+        let (mut failed, mut mapped) = (None, Vec::new());
+        for (&(place, size, _), result) in pieces.iter().zip(results) {
+            match result {
+                Ok(got) => {
+                    mapped.push(Call::unmap(got, size));
+                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                    let cause = io::Error::from_raw_os_error(libc::EEXIST);
+                    let pid = caller.thread.tid();
+                    failed = failed.or((got != place).then_some(Error::Remote { call: "mmap", pid, cause }));
+                }
+                Err(error) => failed = failed.or(Some(error)),
             }
-            Err(error) => Ok((caller, Err(error))),
+        }
+        match failed {
+            None => Ok((caller, Ok(()))),
+            Some(error) => Ok((caller.calls(&mapped)?.0, Err(error))),
         }
     }
 
-    /// Unmaps memory: `size` bytes from `place` on.
+    /// Maps private anonymous memory at exactly `place`, where nothing is mapped ([`Call::map`]).
+    ///
+    /// # Errors
+    /// As of [`Caller::map_all`].
+    pub fn map(self, place: u64, size: u64, protection: c_int) -> Result<Step<()>, Error> {
+        self.map_all(&[(place, size, protection)])
+    }
+
+    /// Unmaps memory ([`Call::unmap`]).
     ///
     /// # Errors
     /// As of [`Caller::call`].
     pub fn unmap(self, place: u64, size: u64) -> Result<Step<()>, Error> {
-        let (caller, result) = self.call("munmap", libc::SYS_munmap, [place, size, 0, 0, 0, 0])?;
+        let (caller, result) = self.call_one(Call::unmap(place, size))?;
         Ok((caller, result.map(drop)))
     }
 
-    /// Changes the protection of memory.
+    /// Changes the protection of memory ([`Call::protect`]).
     ///
     /// # Errors
     /// As of [`Caller::call`].
     pub fn protect(self, place: u64, size: u64, protection: c_int) -> Result<Step<()>, Error> {
-        let arguments = [place, size, protection as u64, 0, 0, 0];
-        let (caller, result) = self.call("mprotect", libc::SYS_mprotect, arguments)?;
+        let (caller, result) = self.call_one(Call::protect(place, size, protection))?;
         Ok((caller, result.map(drop)))
     }
 
-    /// Has the kernel zero private anonymous memory in every forked child (MADV_WIPEONFORK).
+    /// Has the kernel zero memory in every forked child ([`Call::wipe_on_fork`]).
     ///
     /// # Errors
     /// As of [`Caller::call`].
     pub fn wipe_on_fork(self, place: u64, size: u64) -> Result<Step<()>, Error> {
-        let arguments = [place, size, libc::MADV_WIPEONFORK as u64, 0, 0, 0];
-        let (caller, result) = self.call("madvise", libc::SYS_madvise, arguments)?;
+        let (caller, result) = self.call_one(Call::wipe_on_fork(place, size))?;
         Ok((caller, result.map(drop)))
-    }
-
-    /// Has the kernel leave memory out of core dumps (MADV_DONTDUMP). Where it cannot, they are larger, and that is all.
-    ///
-    /// # Errors
-    /// The thread has been killed.
-    pub fn leave_out_of_dumps(self, place: u64, size: u64) -> Result<Caller, Error> {
-        let arguments = [place, size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
-        Ok(self.call("madvise", libc::SYS_madvise, arguments)?.0)
     }
 
     /// Maps a page for the process to read and write at `place`, where this tracer has reserved memory.

@@ -5,7 +5,7 @@
 //! is sent: if the tracer dies meanwhile, the thread ends what it does and returns to where it was, as from a signal.
 //!
 //! ```text
-//! +0    the return address of a handler (not used)
+//! +0    the return address of a handler: not used, so that a call's result can be left there
 //! +8    ucontext: flags, link, stack                40 bytes
 //! +48   registers                                   256 bytes
 //! +304  signal mask                                 8 bytes
@@ -15,7 +15,7 @@
 use crate::Registers;
 
 /// Bytes before the extended state. The kernel reads less.
-const HEAD: usize = 448;
+pub(crate) const HEAD: usize = 448;
 /// What the extended state begins at a multiple of.
 const ALIGNMENT: u64 = 64;
 /// Bytes of the legacy area and the header, with which the extended state begins.
@@ -36,7 +36,9 @@ const NO_STACK: u64 = 0x40;
 
 /// Codes by which the kernel marks a call that it will start again: ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND,
 /// ERESTART_RESTARTBLOCK.
-const RESTART: [i64; 4] = [-512, -513, -514, -516];
+const RESTART: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
+/// The last of them: the kernel has noted for the thread how the call goes on.
+pub(crate) const RESTART_BLOCK: i64 = -516;
 /// Bytes of the instruction that makes a call.
 const SYSCALL_LENGTH: u64 = 2;
 
@@ -57,7 +59,21 @@ pub(crate) fn frame(
     }
     let state_at = end.checked_sub(length as u64 + 4)? & !(ALIGNMENT - 1);
     let start = state_at.checked_sub(HEAD as u64)?;
-    let mut bytes = vec![0; HEAD];
+    let mut bytes = head(registers, mask, state_at).to_vec();
+    bytes.extend_from_slice(&state[..length]);
+    let description = HEAD + DESCRIPTION;
+    let (size, whole) = (length as u32, length as u32 + 4);
+    bytes[description..description + 4].copy_from_slice(&MAGIC[0].to_le_bytes());
+    bytes[description + 4..description + 8].copy_from_slice(&whole.to_le_bytes());
+    bytes[description + 8..description + 16].copy_from_slice(&wanted.to_le_bytes());
+    bytes[description + 16..description + 20].copy_from_slice(&size.to_le_bytes());
+    bytes.extend_from_slice(&MAGIC[1].to_le_bytes());
+    Some((start, bytes))
+}
+
+/// What of a frame is before its extended state, which is at `state_at`: in another frame's, if two share it.
+pub(crate) fn head(registers: &Registers, mask: u64, state_at: u64) -> [u8; HEAD] {
+    let mut bytes = [0; HEAD];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     put(8, FLAGS);
     put(32, NO_STACK);
@@ -77,15 +93,7 @@ pub(crate) fn frame(
     put(192, registers.cs() & 0xffff | (registers.ss() & 0xffff) << 48);
     put(232, state_at);
     put(304, mask);
-    bytes.extend_from_slice(&state[..length]);
-    let description = HEAD + DESCRIPTION;
-    let (size, whole) = (length as u32, length as u32 + 4);
-    bytes[description..description + 4].copy_from_slice(&MAGIC[0].to_le_bytes());
-    bytes[description + 4..description + 8].copy_from_slice(&whole.to_le_bytes());
-    bytes[description + 8..description + 16].copy_from_slice(&wanted.to_le_bytes());
-    bytes[description + 16..description + 20].copy_from_slice(&size.to_le_bytes());
-    bytes.extend_from_slice(&MAGIC[1].to_le_bytes());
-    Some((start, bytes))
+    bytes
 }
 
 /// The most bytes that a frame takes, with what is lost by its alignment.

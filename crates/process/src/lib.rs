@@ -42,7 +42,7 @@ mod step;
 mod tasks;
 mod thread;
 
-pub use caller::{Caller, Step};
+pub use caller::{Call, Caller, Step};
 pub use credentials::Credentials;
 pub use elf::{
     Binding, ControlFlow, Doubt, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings,

@@ -7,8 +7,8 @@
 //!     memfd_create            the process's; its name is written to a place that the tracer has mapped there
 //!     pidfd_getfd             the tracer's copy
 //!     ftruncate, F_ADD_SEALS  by the tracer: nobody can make it smaller, and what the tracer maps stays there
-//!     mmap, madvise           the process's: shared, and not there in a forked child
-//!     close                   the process's
+//!     mmap, close             the process's: shared
+//!     madvise                 the process's: not there in a forked child, nor in a core dump
 //! ```
 
 use std::io;
@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use libc::c_int;
 
 use crate::caller::Step;
-use crate::{Caller, Error};
+use crate::{Call, Caller, Error};
 
 /// The name, as the process's list of mappings shows it.
 const NAME: &[u8] = b"dprobes\0";
@@ -80,25 +80,26 @@ impl Caller {
         }
     }
 
-    /// Maps a memory file of the process ([`Caller::make_memory`]), shared, to be read and written, and not in forked children: where
-    /// the kernel chooses. Then closes the process's descriptor, in any case.
+    /// Maps a memory file of the process ([`Caller::make_memory`]), shared, to be read and written, and not in forked children or core dumps:
+    /// where the kernel chooses. Then closes the process's descriptor, in any case.
     ///
     /// # Errors
     /// The thread has been killed; or, in the result, the process has no addresses left.
     pub fn map_memory(self, made: c_int, size: u64) -> Result<Step<u64>, Error> {
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as u64;
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-        let arguments = [0, size, protection, flags, made as u64, 0];
-        let (mut caller, mut result) = self.call("mmap", libc::SYS_mmap, arguments)?;
+        let mmap = Call::new("mmap", libc::SYS_mmap, [0, size, protection, flags, made as u64, 0]);
+        let (mut caller, results) = self.calls(&[mmap, Call::close(made)])?;
+        let mut result = caller.first(results);
         if let Ok(place) = result {
-            let arguments = [place, size, libc::MADV_DONTFORK as u64, 0, 0, 0];
-            let (next, kept) = caller.call("madvise", libc::SYS_madvise, arguments)?;
+            let keep = Call::new("madvise", libc::SYS_madvise, [place, size, libc::MADV_DONTFORK as u64]);
+            let (next, results) = caller.calls(&[keep, Call::leave_out_of_dumps(place, size)])?;
             caller = next;
-            if let Err(error) = kept {
+            if let Err(error) = caller.first(results) {
                 caller = caller.unmap(place, size)?.0;
                 result = Err(error);
             }
         }
-        Ok((caller.close(made)?, result))
+        Ok((caller, result))
     }
 }

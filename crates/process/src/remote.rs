@@ -10,9 +10,12 @@
 //!
 //! ```text
 //! stub:  0f 05            syscall              the call
+//!        48 89 44 24 f8   mov    %rax, -8(%rsp)    its result, into a word of the frame that is not used
 //!        b8 0f 00 00 00   mov    $15, %eax     rt_sigreturn
 //!        0f 05            syscall              to the frame
 //! ```
+//!
+//! A frame may lead to the stub again, for another call: so a thread makes several of them without a stop between ([`chain`]).
 //!
 //! Stub and frame are in memory of the tracer's own ([`Refuge`]) as soon as there is some. For the calls before, which map it, the
 //! stub is written into the zeros that fill the last page of the vdso or of a file's code ([`Entrance::spare`]), and the frame below what the
@@ -27,6 +30,10 @@ use std::io;
 
 use libc::c_long;
 
+mod chain;
+
+pub(crate) use chain::Numbers;
+
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
 use crate::{Error, Machine, Mapping, Memory, Registers, frame, maps, memory};
@@ -37,7 +44,8 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const INT_80: [u8; 2] = [0xcd, 0x80];
 
 /// What a thread executes that makes a call for the tracer.
-pub const STUB: [u8; 9] = [0x0f, 0x05, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
+pub const STUB: [u8; 14] =
+    [0x0f, 0x05, 0x48, 0x89, 0x44, 0x24, 0xf8, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// Zeros that must be where the stub is put: more than that, since what uses the bytes before may end in some.
 const ZEROS: usize = 64;
 
@@ -230,9 +238,10 @@ impl Stopped {
         arguments: [u64; 6],
     ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
         let (thread, mut away) = self.set_out(entrance, &mut || ())?;
-        let (thread, result) = away.call(thread, number, arguments, &mut || ())?;
+        let (thread, results) = away.calls(thread, &[(number, arguments)], &mut || ())?;
         let (thread, stop) = away.come_back(thread, &mut || ())?;
-        Ok((thread, stop, result))
+        let none = || Err(io::ErrorKind::Other.into());
+        Ok((thread, stop, results.into_iter().next().unwrap_or_else(none)))
     }
 
     /// Prepares the thread for calls, which begin where it is settled.
@@ -241,13 +250,21 @@ impl Stopped {
         entrance: Entrance,
         step: &mut dyn FnMut(),
     ) -> Result<(Stopped, Away), Error> {
-        let (thread, _) = self.settle()?;
+        let (thread, settled) = self.settle()?;
         let saved = thread.registers()?;
         let mask = ptrace::signal_mask(thread.tid())?;
         let way_back = WayBack::prepare(&thread, entrance, &saved, mask);
         step();
-        let away =
-            Away { instruction: entrance.instruction, saved, mask, way_back, begun: false, held_stop: false };
+        let away = Away {
+            instruction: entrance.instruction,
+            saved,
+            mask,
+            way_back,
+            begun: false,
+            held_stop: false,
+            settled,
+            chains: None,
+        };
         Ok((thread, away))
     }
 }
@@ -269,6 +286,10 @@ pub(crate) struct Away {
     begun: bool,
     /// Whether a SIGSTOP came, which is to be sent again.
     held_stop: bool,
+    /// How it was settled, as long as it has stopped since only where that is as good.
+    settled: Stop,
+    /// Whether it can make several calls with one stop, once that was asked: its own number, for which it can.
+    chains: Option<Option<u64>>,
 }
 
 impl std::fmt::Debug for Away {
@@ -289,18 +310,10 @@ impl Away {
         arguments: [u64; 6],
         step: &mut dyn FnMut(),
     ) -> Result<(Stopped, io::Result<u64>), Error> {
-        let mut registers = self.saved;
-        registers.set_rip(self.way_back.as_ref().map_or(self.instruction, |way| way.stub));
-        registers.set_rsp(self.way_back.as_ref().map_or(self.saved.rsp(), |way| way.rsp));
-        registers.set_orig_rax(!0);
-        prepare(&mut registers, number, arguments);
-        // In this order: as long as signals are blocked that the thread does not block, it is on its way back.
-        thread.set_registers(&registers)?;
-        step();
-        if !std::mem::replace(&mut self.begun, true) {
-            ptrace::set_signal_mask(thread.tid(), !0)?;
-            step();
-        }
+        self.settled = Stop::Other;
+        let rsp = self.way_back.as_ref().map_or(self.saved.rsp(), |way| way.rsp);
+        let registers = self.for_call(number, arguments, rsp);
+        self.send(&mut thread, &registers, step)?;
         let mut faulted = false;
         let mut system_call_stops = 0;
         while system_call_stops < 2 && !faulted {
@@ -326,6 +339,33 @@ impl Away {
         Ok((thread, result))
     }
 
+    /// The registers of a thread that is about to make a call with this stack pointer.
+    fn for_call(&self, number: c_long, arguments: [u64; 6], rsp: u64) -> Registers {
+        let mut registers = self.saved;
+        registers.set_rip(self.way_back.as_ref().map_or(self.instruction, |way| way.stub));
+        registers.set_rsp(rsp);
+        registers.set_orig_rax(!0);
+        prepare(&mut registers, number, arguments);
+        registers
+    }
+
+    /// Sends the thread to a call, with all signals blocked.
+    fn send(
+        &mut self,
+        thread: &mut Stopped,
+        registers: &Registers,
+        step: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        // In this order: as long as signals are blocked that the thread does not block, it is on its way back.
+        thread.set_registers(registers)?;
+        step();
+        if !std::mem::replace(&mut self.begun, true) {
+            ptrace::set_signal_mask(thread.tid(), !0)?;
+            step();
+        }
+        Ok(())
+    }
+
     /// Puts the thread back: settled, with why it is stopped now.
     ///
     /// # Errors
@@ -348,7 +388,11 @@ impl Away {
             // SAFETY: a plain system call without pointers.
             unsafe { libc::syscall(libc::SYS_tkill, thread.tid(), libc::SIGSTOP) };
         }
-        thread.settle()
+        match self.settled {
+            // It is where the kernel takes signals, as it was.
+            Stop::Interrupt => Ok((thread.settled(Stop::Interrupt), Stop::Interrupt)),
+            _ => thread.settle(),
+        }
     }
 }
 

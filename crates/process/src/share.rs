@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use libc::c_int;
 
 use crate::caller::Step;
-use crate::{Caller, Error, Status};
+use crate::{Call, Caller, Error, Status};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -208,17 +208,14 @@ impl Caller {
             }
             Err(error) => Err(error),
         };
-        let result = match received {
+        match received {
             Ok(received) => {
                 opened.push(received);
                 let arguments = [place, size, protection as u64, flags as u64, received as u64, 0];
-                let (next, mapped) = caller.call("mmap", libc::SYS_mmap, arguments)?;
-                caller = next;
-                mapped
+                caller.close_all(Some(Call::new("mmap", libc::SYS_mmap, arguments)), opened)
             }
-            Err(error) => Err(error),
-        };
-        Ok((caller.close_all(opened)?, result))
+            Err(error) => Ok((caller.close_all(None, opened)?.0, Err(error))),
+        }
     }
 
     /// Sends a descriptor through one end of the process's socket pair, and prepares the other end's call.
@@ -258,28 +255,27 @@ impl Caller {
 
     /// Closes a descriptor of the process.
     pub(crate) fn close(self, descriptor: c_int) -> Result<Caller, Error> {
-        let (caller, _) = self.call("close", libc::SYS_close, [descriptor as u64, 0, 0, 0, 0, 0])?;
-        Ok(caller)
+        Ok(self.calls(&[Call::close(descriptor)])?.0)
     }
 
-    /// Closes descriptors of the process; those that follow one another by one call, where the kernel knows it (since Linux 5.9).
-    fn close_all(self, mut descriptors: Vec<c_int>) -> Result<Caller, Error> {
+    /// Closes descriptors of the process, after one more call: what came of that. Those that follow one another are closed by one call, where
+    /// the kernel knows it (since Linux 5.9).
+    fn close_all(self, first: Option<Call>, mut descriptors: Vec<c_int>) -> Result<Step<u64>, Error> {
         descriptors.sort_unstable();
-        let mut caller = self;
-        if let [first, .., last] = descriptors[..]
-            && descriptors.windows(2).all(|pair| pair[0] + 1 == pair[1])
-        {
-            let arguments = [first as u64, last as u64, 0, 0, 0, 0];
-            let (next, closed) = caller.call("close_range", libc::SYS_close_range, arguments)?;
-            caller = next;
-            if closed.is_ok() {
-                return Ok(caller);
+        let at_once = match descriptors[..] {
+            [from, .., to] if descriptors.windows(2).all(|pair| pair[0] + 1 == pair[1]) => {
+                Some(Call::new("close_range", libc::SYS_close_range, [from as u64, to as u64, 0]))
             }
+            _ => None,
+        };
+        let calls: Vec<Call> = first.into_iter().chain(at_once).collect();
+        let (mut caller, mut results) = self.calls(&calls)?;
+        if at_once.is_none() || results.pop().is_none_or(|closed| closed.is_err()) {
+            let calls: Vec<Call> = descriptors.into_iter().map(Call::close).collect();
+            caller = caller.calls(&calls)?.0;
         }
-        for descriptor in descriptors {
-            caller = caller.close(descriptor)?;
-        }
-        Ok(caller)
+        let result = if first.is_some() { caller.first(results) } else { Ok(0) };
+        Ok((caller, result))
     }
 
     /// A copy of a descriptor that this thread has just opened.

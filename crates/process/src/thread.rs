@@ -344,6 +344,12 @@ impl Stopped {
         }
     }
 
+    /// It stands where [`Stopped::settle`] would bring it.
+    pub(crate) fn settled(mut self, stop: Stop) -> Stopped {
+        self.settled = Some(stop);
+        self
+    }
+
     /// Waits for this thread's next stop. Its end is left for [`wait`] to report.
     pub(crate) fn next_stop(&self) -> Result<(Stopped, Stop), Error> {
         self.next_stop_while(&mut || ())

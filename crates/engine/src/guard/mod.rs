@@ -30,7 +30,7 @@ use std::io;
 
 pub(crate) use blocks::Blocks;
 use moment::Preludes;
-use process::{Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
+use process::{Call, Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
 
 use crate::mapping::unmap;
@@ -238,6 +238,11 @@ fn is_abandoned(action: u64, memory: &Memory) -> bool {
     look().unwrap_or(false)
 }
 
+/// Sets what a process does at SIGTRAP: as a `struct sigaction` at an address in it says.
+fn set_handler(action: u64) -> Call {
+    Call::new("rt_sigaction", libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, action, 0, SET])
+}
+
 impl Tracer<'_> {
     /// Gives an address space its guard, by calls of one of its threads, unless it has one or was refused one: then threads are lost that
     /// are at a trap or in a call when the tracer dies, and nothing else.
@@ -256,15 +261,13 @@ impl Tracer<'_> {
         let caller = Caller::unfiltered(thread, stop, entrance);
         let (caller, base) = caller.call("mmap", libc::SYS_mmap, [0, SIZE, READ_WRITE, PRIVATE, !0, 0])?;
         let Ok(base) = base else { return caller.end() };
-        let (caller, protected) = caller.protect(base, CODE, libc::PROT_READ | libc::PROT_EXEC)?;
         let table = Table::new(base + TABLE, FIRST_TABLE);
         let mut guard = Guard::new(base, table);
         let Some(space) = self.spaces.get_mut(&number) else { return caller.end() };
-        if protected.is_err() || guard.write(&space.code.memory).is_err() {
+        let Some(status) = Status::read(tid).ok().filter(|_| guard.write(&space.code.memory).is_ok()) else {
             return caller.unmap(base, SIZE)?.0.end();
-        }
+        };
         let mut caller = caller;
-        let Ok(status) = Status::read(tid) else { return caller.unmap(base, SIZE)?.0.end() };
         let mut is_free = (status.caught | status.ignored) & SIGTRAP_BIT == 0;
         if status.caught & SIGTRAP_BIT != 0 {
             let asked = base + WORDS + Words::ASKED;
@@ -274,12 +277,19 @@ impl Tracer<'_> {
             let space = self.spaces.get(&number);
             is_free = known.is_ok() && space.is_some_and(|space| is_abandoned(asked, &space.code.memory));
         }
-        if is_free {
-            let action = [libc::SIGTRAP as u64, base + WORDS + Words::ACTION, 0, SET, 0, 0];
-            let (next, set) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
-            caller = next;
-            guard.handles = set.is_ok();
+        // Nothing traps yet: the handler may be there before its code can be executed.
+        let calls = [
+            Call::protect(base, CODE, libc::PROT_READ | libc::PROT_EXEC),
+            set_handler(base + WORDS + Words::ACTION),
+        ];
+        let (caller, results) = caller.calls(if is_free { &calls } else { &calls[..1] })?;
+        let mut results = results.into_iter().map(|result| result.is_ok());
+        let (can_execute, handles) = (results.next() == Some(true), results.next() == Some(true));
+        if !can_execute {
+            let back = [set_handler(base + WORDS + Words::DEFAULT), Call::unmap(base, SIZE)];
+            return caller.calls(if handles { &back } else { &back[1..] })?.0.end();
         }
+        guard.handles = handles;
         if let Some(space) = self.spaces.get_mut(&number) {
             space.mappings += 2;
             space.guard = Some(guard);
@@ -311,10 +321,9 @@ impl Tracer<'_> {
         if moment::is_of_one(mask) {
             guard.preludes.note(before);
         }
-        let action = [libc::SIGTRAP as u64, guard.base + WORDS + Words::ACTION, 0, SET, 0, 0];
-        let (thread, stop, _) = self.with_calls(number, thread, stop, &[], |caller| {
-            Ok(caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?.0)
-        })?;
+        let action = set_handler(guard.base + WORDS + Words::ACTION);
+        let called = self.with_calls(number, thread, stop, &[], |caller| Ok(caller.call_one(action)?.0));
+        let (thread, stop, _) = called?;
         Ok((thread, stop))
     }
 
@@ -367,11 +376,10 @@ impl Tracer<'_> {
         let Some((guard, (entrance, bare))) = space.guard.take().zip(entrances) else {
             return Ok((thread, stop));
         };
-        let trap = libc::SIGTRAP as u64;
         let mut caller = Caller::unfiltered(thread, stop, entrance);
         if guard.handles {
             let asked = guard.base + WORDS + Words::ASKED;
-            let action = [trap, 0, asked, SET, 0, 0];
+            let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
             let (next, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
             let mut handler = [0; 8];
             let read = process::read(next.thread().tid(), asked, &mut handler);
@@ -380,8 +388,7 @@ impl Tracer<'_> {
             }
             caller = next;
             if u64::from_le_bytes(handler) == guard.base {
-                let action = [trap, guard.base + WORDS + Words::DEFAULT, 0, SET, 0, 0];
-                let (next, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
+                let (next, result) = caller.call_one(set_handler(guard.base + WORDS + Words::DEFAULT))?;
                 if result.is_err() {
                     return next.end();
                 }

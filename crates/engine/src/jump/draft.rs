@@ -5,7 +5,7 @@
 //! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
 
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use patch::tactic::{Limits, Planner, Write};
@@ -204,7 +204,7 @@ impl Tracer<'_> {
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
         let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
-        let mut groups = self.group(number, &mappings, wanted, others, &mut known, &mut draft);
+        let mut groups = self.group(number, module, &mappings, wanted, others, &mut known, &mut draft);
         if strict {
             for group in &mut groups {
                 draft.leave(group.others.drain(..), !is_planned);
@@ -242,7 +242,7 @@ impl Tracer<'_> {
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
         let kept = kept(module, &space.code.memory);
         for group in groups {
-            let entered = self.entered.of(module, &group.text);
+            let entered = group.text.entered();
             let (free, trampolines) = free(&known, tid, &mappings, &group.text);
             let (kept, by_jump_alone) = (kept.clone(), by_jump_alone.clone());
             let around =
@@ -267,31 +267,43 @@ impl Tracer<'_> {
         draft
     }
 
-    /// Compiles the handlers of sites, mapping by mapping.
+    /// Compiles the handlers of sites of a module, mapping by mapping.
+    #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     fn group(
         &mut self,
         number: u32,
+        module: &Module,
         mappings: &[Mapping],
         wanted: Vec<Planned>,
         others: Vec<(Planned, String)>,
         known: &mut Basis,
         draft: &mut Draft,
     ) -> Vec<Group> {
-        let range_of = |address: u64| {
+        let mapping_of = |address: u64| {
             let found = mappings.partition_point(|mapping| mapping.end <= address);
             let found = mappings.get(found).filter(|mapping| mapping.contains(address));
-            found.map_or(address..address + 1, |mapping| mapping.start..mapping.end)
+            found.cloned().unwrap_or_else(|| Mapping::anonymous(address, address + 1, None))
         };
         let all = wanted.into_iter().map(|site| (site, None));
         let all = all.chain(others.into_iter().map(|(site, reason)| (site, Some(reason))));
-        let mut by_mapping: BTreeMap<u64, (Range<u64>, Vec<Wanted>)> = BTreeMap::new();
+        let mut by_mapping: BTreeMap<u64, (Mapping, Vec<Wanted>)> = BTreeMap::new();
         for (site, reason) in all {
-            let range = range_of(site.0.address);
-            by_mapping.entry(range.start).or_insert_with(|| (range, Vec::new())).1.push((site, reason));
+            let address = site.0.address;
+            let sites = match by_mapping.range_mut(..=address).next_back() {
+                Some((_, (mapping, sites))) if mapping.contains(address) => sites,
+                _ => {
+                    let mapping = mapping_of(address);
+                    &mut by_mapping.entry(mapping.start).or_insert_with(|| (mapping, Vec::new())).1
+                }
+            };
+            sites.push((site, reason));
         }
         let mut groups = Vec::with_capacity(by_mapping.len());
-        for (range, sites) in by_mapping.into_values() {
-            let Some(text) = self.spaces.get(&number).and_then(|space| Text::read(space, &range)) else {
+        for (mapping, sites) in by_mapping.into_values() {
+            let space = self.spaces.get(&number);
+            let again = self.serving || space.is_some_and(|space| space.starting);
+            let text = space.and_then(|space| Text::read(space, module, &mapping, &mut self.texts, again));
+            let Some(text) = text else {
                 let reason = "the code cannot be read";
                 draft.leave(
                     sites.into_iter().map(|(site, own)| (site, own.unwrap_or_else(|| reason.to_owned()))),

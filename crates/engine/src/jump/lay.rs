@@ -10,14 +10,14 @@ use std::rc::Rc;
 
 use agent::image::{Settings, image};
 use agent::layout::PAGE;
-use process::{Caller, Error, Memory, Step, Stop, Stopped};
+use process::{Call, Caller, Error, Memory, Step, Stop, Stopped};
 
 use super::cells::{Cells, Domain};
 use super::ground::Ground;
 use super::rings::Rings;
 use super::shared::within_limits;
 use super::who::Who;
-use crate::mapping::Called;
+use crate::mapping::{Called, unmap};
 use crate::observer::Note;
 use crate::space::Space;
 use crate::tracer::Tracer;
@@ -104,9 +104,8 @@ impl Tracer<'_> {
             }
         }
         if result.is_err() {
-            for (place, size) in mapped.drain(..) {
-                caller = caller.unmap(place, size)?.0;
-            }
+            (caller, _) = unmap(caller, &mapped)?;
+            mapped.clear();
         }
         let (thread, stop) = caller.end()?;
         if let Some(space) = self.spaces.get_mut(&number).filter(|_| signs && result.is_ok()) {
@@ -128,13 +127,12 @@ impl Tracer<'_> {
     /// Maps what every ground has. `mapped` is what was mapped.
     fn lay_pieces(
         &self,
-        mut caller: Caller,
+        caller: Caller,
         ground: &Ground,
         domain: Domain,
         memory: &Memory,
         mapped: &mut Vec<(u64, u64)>,
     ) -> Result<Step<()>, Error> {
-        use Kind::{Own, Shared};
         let pid = caller.thread().tid();
         let refused = |what: &'static str| Error::Refused { what, pid, cause: io::ErrorKind::Other.into() };
         let cells = self.cells.as_ref();
@@ -145,24 +143,23 @@ impl Tracer<'_> {
             return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
-        // In the order of `mapped`.
-        let kinds = [Own(READ_WRITE), Shared, Own(execute)];
-        for ((place, size), kind) in ground.mapped(used).into_iter().zip(&kinds) {
-            let (next, done) = match kind {
-                Own(protection) => caller.map(place, size, *protection)?,
-                // The page for the sign of life is not in use yet.
-                Shared => caller.share(cells, place, size, READ_WRITE, ground.sign())?,
-            };
-            caller = next;
-            if done.is_err() {
-                return Ok((caller, done));
-            }
-            mapped.push((place, size));
+        let [own, shared, code] = ground.mapped(used)[..] else { return Ok((caller, Err(refused("its ground")))) };
+        let (caller, done) =
+            caller.map_all(&[(own.0, own.1, READ_WRITE), (code.0, code.1, execute)])?;
+        if done.is_err() {
+            return Ok((caller, done));
         }
-        let (caller, wiped) = caller.wipe_on_fork(ground.mapped(used)[0].0, ground.mapped(used)[0].1)?;
+        mapped.extend([own, code]);
+        let (caller, wiped) = caller.wipe_on_fork(own.0, own.1)?;
         if wiped.is_err() {
             return Ok((caller, wiped));
         }
+        // The page for the sign of life is not in use yet.
+        let (caller, done) = caller.share(cells, shared.0, shared.1, READ_WRITE, ground.sign())?;
+        if done.is_err() {
+            return Ok((caller, done));
+        }
+        mapped.push(shared);
         let reader = ground.sign() as u32;
         let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
         let written = memory.poke(ground.code.0, &image().at(ground.code.0, settings));
@@ -278,18 +275,16 @@ fn lay_contexts(
     mapped: &mut Vec<(u64, u64)>,
 ) -> Result<Step<Rings>, Error> {
     let [(base, size), texts] = ground.claimed();
-    let (caller, done) = caller.map(texts.0, texts.1, libc::PROT_READ | libc::PROT_EXEC)?;
+    let execute = libc::PROT_READ | libc::PROT_EXEC;
+    let (caller, done) = caller.map_all(&[(texts.0, texts.1, execute), (base, size, READ_WRITE)])?;
     if let Err(error) = done {
         return Ok((caller, Err(error)));
     }
-    let (caller, done) = caller.map(base, size, READ_WRITE)?;
-    if let Err(error) = done {
-        return Ok((caller.unmap(texts.0, texts.1)?.0, Err(error)));
-    }
     mapped.extend([(base, size), texts]);
-    let (caller, wiped) = caller.wipe_on_fork(base, size)?;
-    match wiped {
-        Ok(()) => lay_rings(caller.leave_out_of_dumps(base, size)?, ground, owner),
+    let (caller, results) =
+        caller.calls(&[Call::wipe_on_fork(base, size), Call::leave_out_of_dumps(base, size)])?;
+    match caller.first(results) {
+        Ok(_) => lay_rings(caller, ground, owner),
         Err(error) => Ok((caller, Err(error))),
     }
 }
@@ -319,10 +314,9 @@ fn lay_rings(caller: Caller, ground: &Ground, owner: i32) -> Result<Step<Rings>,
     {
         rings = Err(refused(io::Error::from_raw_os_error(libc::EFAULT)));
     }
-    caller = match rings {
-        Ok(_) => caller.leave_out_of_dumps(place, size)?,
-        Err(_) => caller.unmap(place, size)?.0,
-    };
+    if rings.is_err() {
+        caller = caller.unmap(place, size)?.0;
+    }
     Ok((caller, rings))
 }
 
@@ -336,11 +330,3 @@ enum Failed {
 
 /// As [`Called`], with the failure.
 type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;
-
-/// Memory to be mapped.
-enum Kind {
-    /// Private, with this protection.
-    Own(i32),
-    /// The cells of its domain.
-    Shared,
-}

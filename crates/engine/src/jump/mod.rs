@@ -15,7 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `suits`, `stack` | which sites may become jumps; which have no stack for a handler |
-//! | `draft`, `plan`, `around`, `area`, `proof`, `text` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
+//! | `draft`, `plan`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
@@ -64,6 +64,7 @@ mod stack;
 mod suits;
 mod tail;
 mod text;
+mod texts;
 mod trampoline;
 mod trust;
 mod waiting;
@@ -100,7 +101,7 @@ pub(crate) use shape::name;
 pub(crate) use shared::Shared;
 pub(crate) use stack::Stacks;
 pub(crate) use suits::unsuitable;
-pub(crate) use text::Entries;
+pub(crate) use texts::Texts;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 pub(crate) use trust::{Again, NextLook, Trust};
 pub(crate) use waiting::Patience;

@@ -3,15 +3,14 @@
 //! It is read while the program runs, and looked at once more when all threads are held ([`Text::is_still`]): what was planned holds
 //! only for the bytes that it was planned for.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::rc::Rc;
 
 use patch::Mode;
 use patch::tactic::{Jump as Shape, Write};
-use process::Module;
+use process::{Mapping, Module};
 
+use super::texts::{Kept, Texts};
 use crate::change::Change;
 use crate::site::{self, INT3, Planned, Use};
 use crate::space::{Space, module_key};
@@ -25,7 +24,7 @@ const AROUND: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct Text {
     start: u64,
-    bytes: Vec<u8>,
+    code: Rc<Kept>,
 }
 
 /// What is written for a jump: at the site, and elsewhere.
@@ -38,37 +37,60 @@ impl Text {
     /// Code at an address.
     #[cfg(test)]
     pub(crate) fn new(start: u64, bytes: &[u8]) -> Text {
-        Text { start, bytes: bytes.to_vec() }
+        Text { start, code: Rc::new(Kept::of(bytes.to_vec())) }
     }
 
-    /// Reads the code of a mapping.
-    pub(crate) fn read(space: &Space, mapping: &Range<u64>) -> Option<Text> {
-        let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
-        space.code.memory.peek(mapping.start, &mut bytes).ok()?;
-        site::hide(&space.sites, mapping.start, &mut bytes);
-        Some(Text { start: mapping.start, bytes })
+    /// Reads the code of a mapping of a module, as far as it is not known. It is kept where it may be wanted again.
+    pub(crate) fn read(
+        space: &Space,
+        module: &Module,
+        mapping: &Mapping,
+        texts: &mut Texts,
+        again: bool,
+    ) -> Option<Text> {
+        let start = mapping.start;
+        let known = texts.known(space, module, mapping);
+        let code = match known {
+            Some(code) => code,
+            None => {
+                let mut bytes = vec![0; usize::try_from(mapping.end - start).ok()?];
+                space.code.memory.peek(start, &mut bytes).ok()?;
+                site::hide(&space.sites, start, &mut bytes);
+                let code = Rc::new(Kept::of(bytes));
+                if again {
+                    texts.keep(module, mapping, &code);
+                }
+                code
+            }
+        };
+        Some(Text { start, code })
+    }
+
+    /// The addresses inside of instructions to which the code jumps, ascending.
+    pub(crate) fn entered(&self) -> Vec<u64> {
+        self.code.entered().iter().map(|offset| self.start + offset).collect()
     }
 
     /// The addresses.
     pub(crate) fn range(&self) -> Range<u64> {
-        self.start..self.start + self.bytes.len() as u64
+        self.start..self.start + self.bytes().len() as u64
     }
 
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.code.bytes()
     }
 
     /// The program's bytes at an address.
     fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
         let from = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        self.bytes.get(from..from.checked_add(length)?)
+        self.bytes().get(from..from.checked_add(length)?)
     }
 
     /// The program's bytes from an address on: so many, or as many as there are.
     pub(crate) fn ahead(&self, address: u64, most: usize) -> &[u8] {
         let from = address.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
-        let rest = from.and_then(|from| self.bytes.get(from..)).unwrap_or_default();
+        let rest = from.and_then(|from| self.bytes().get(from..)).unwrap_or_default();
         &rest[..rest.len().min(most)]
     }
 
@@ -128,25 +150,5 @@ impl Text {
             }
         }
         true
-    }
-}
-
-/// A module's code: the file's device and inode, the bytes of the mapping, and a number for what they are.
-type Key = ((u32, u32), u64, usize, u64);
-
-/// Where code of modules is entered in the middle of instructions, which takes a look at all of it: kept for when it is mapped again.
-#[derive(Debug, Default)]
-pub(crate) struct Entries {
-    hasher: RandomState,
-    /// By module: addresses from the start of the mapping on.
-    known: HashMap<Key, Rc<[u64]>>,
-}
-
-impl Entries {
-    /// The addresses inside of instructions to which a module's code jumps, ascending.
-    pub(crate) fn of(&mut self, module: &Module, text: &Text) -> Vec<u64> {
-        let key = (module.device, module.inode, text.bytes.len(), self.hasher.hash_one(&text.bytes));
-        let known = self.known.entry(key).or_insert_with(|| patch::entered_anywhere(&text.bytes, 0).into());
-        known.iter().map(|offset| text.start + offset).collect()
     }
 }

@@ -229,6 +229,11 @@ impl Image {
         self.source.read("code", segment.offset_of_address(vaddr)?, len, len).ok()
     }
 
+    /// `len` bytes of the file from an offset on; nothing unless it has them all.
+    pub fn file_bytes(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
+        self.source.read("code", offset, len, len).ok()
+    }
+
     /// `len` bytes at an address, as they stand in the file; nothing unless one segment holds them all.
     pub(crate) fn data(&self, vaddr: u64, len: u64) -> Option<Vec<u8>> {
         let segments = &self.headers.segments;

@@ -1,5 +1,6 @@
 //! The tracer dies at each step of a call: a thread that ends lets go what it traces, as a process does that is killed.
 
+use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -73,8 +74,19 @@ fn live(life: Life, flags: &Flags, pipe: i32) -> i32 {
     i32::from(!(good && work() == expected))
 }
 
+/// How the child makes its calls, and where its way back is.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    life: Life,
+    /// The tracer has memory of its own in the child.
+    own: bool,
+    /// All calls with one stop.
+    together: bool,
+}
+
 /// Whether a call in which the tracer dies at this step does the child no harm; `None`: there are not so many steps.
-fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
+fn dies_at(how: How, last: u32) -> Option<()> {
+    let How { life, own, together } = how;
     let flags = map(4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED) as *const Flags;
     // SAFETY: zeros in shared memory, which stays; atomics may be shared.
     let flags = unsafe { &*flags };
@@ -101,7 +113,7 @@ fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
     let wait_until = |what: &str, is: &dyn Fn() -> bool| {
         let end = Instant::now() + Duration::from_secs(60);
         while !is() {
-            assert!(Instant::now() < end, "{life:?}, {own}, step {last}: not {what}");
+            assert!(Instant::now() < end, "{how:?}, step {last}: not {what}");
             std::thread::sleep(Duration::from_millis(1));
         }
     };
@@ -128,12 +140,20 @@ fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
             step += 1;
         };
         let (mut thread, mut away) = thread.set_out(entrance, &mut count).expect("it lives");
-        for _ in 0..CALLS {
-            let arguments = [0, 4096, protection, flags, !0, 0];
-            let (stopped, result) =
-                away.call(thread, libc::SYS_mmap, arguments, &mut count).expect("it lives");
+        let arguments = [0, 4096, protection, flags, !0, 0];
+        if together {
+            let calls = [(libc::SYS_mmap, arguments); CALLS];
+            let (stopped, results) = away.calls(thread, &calls, &mut count).expect("it lives");
             thread = stopped;
-            result.expect("there is memory");
+            let places: HashSet<u64> = results.into_iter().map(|it| it.expect("there is memory")).collect();
+            assert_eq!(places.len(), CALLS);
+        } else {
+            for _ in 0..CALLS {
+                let (stopped, result) =
+                    away.call(thread, libc::SYS_mmap, arguments, &mut count).expect("it lives");
+                thread = stopped;
+                result.expect("there is memory");
+            }
         }
         let (thread, _) = away.come_back(thread, &mut count).expect("it lives");
         thread.detach(0);
@@ -143,9 +163,9 @@ fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
     std::thread::sleep(Duration::from_millis(3));
     // It makes the call by itself and goes on, or has not begun.
     let more = crate::maps(child).expect("its mappings").len() - before;
-    assert!(more <= 1 + CALLS, "{life:?}, {own}, step {last}: {more} more mappings");
+    assert!(more <= 1 + CALLS, "{how:?}, step {last}: {more} more mappings");
     let status = Status::read(child).expect("it lives");
-    assert_eq!(status.blocked, BLOCKED, "{life:?}, {own}, step {last}");
+    assert_eq!(status.blocked, BLOCKED, "{how:?}, step {last}");
     flags.end.store(1, Ordering::Release);
     let mut end = 0;
     // SAFETY: one byte into a pipe with a reader; a wait for an own child.
@@ -156,7 +176,7 @@ fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
             libc::close(end);
         }
     }
-    assert!(libc::WIFEXITED(end) && libc::WEXITSTATUS(end) == 0, "{life:?}, {own}, step {last}: {end:#x}");
+    assert!(libc::WIFEXITED(end) && libc::WEXITSTATUS(end) == 0, "{how:?}, step {last}: {end:#x}");
     died.then_some(())
 }
 
@@ -164,8 +184,11 @@ fn dies_at(life: Life, own: bool, last: u32) -> Option<()> {
 fn a_thread_finds_back_alone_whenever_the_tracer_dies() {
     for life in [Life::Computes, Life::Waits] {
         for own in [false, true] {
-            let steps = (0..30).take_while(|&last| dies_at(life, own, last).is_some()).count();
-            assert!(steps >= 4 + 3 * CALLS, "{steps} steps");
+            for (together, least) in [(false, 4 + 3 * CALLS), (true, 7)] {
+                let how = How { life, own, together };
+                let steps = (0..30).take_while(|&last| dies_at(how, last).is_some()).count();
+                assert!(steps >= least, "{how:?}: {steps} steps");
+            }
         }
     }
 }

@@ -1,0 +1,148 @@
+//! Several system calls by one stop: frames that lead from call to call.
+//!
+//! ```text
+//!     call 1 --frame--> call 2 --frame--> ... --frame--> tkill --frame--> where the thread was
+//!                                                          ^ it stops here
+//! ```
+//!
+//! The return to each frame but the last prepares the next call, so that the thread makes them one behind the other without its tracer;
+//! each leaves its result in the frame behind it. The last one sends the thread a signal that does nothing where nobody traces it, and
+//! stops it where somebody does. If the tracer dies, the thread makes all the calls, and returns.
+//!
+//! The signal is SIGURG, which nobody sees: a thread that has a handler for it, blocks it or has one pending makes its calls one by one. So
+//! does one that seccomp filters: without its tracer, which has the filters suspended, it may be killed for a call; and one whose
+//! call the kernel is to go on with by what it has noted of it, since the return to a frame strikes that out.
+
+use std::io;
+
+use libc::c_long;
+
+use super::Away;
+use crate::thread::{Stop, Stopped};
+use crate::{Error, Registers, Status, frame, memory, ptrace};
+
+/// Ignored by a process that does not handle it.
+const SIGNAL: libc::c_int = libc::SIGURG;
+/// Its bit in a mask.
+const SIGNAL_BIT: u64 = 1 << (SIGNAL - 1);
+/// Calls that one chain has at most: as many frames have room below the last one.
+const MOST: usize = 8;
+/// What is where a result is to be, as long as there is none.
+const NONE: u64 = -(libc::EFAULT as i64) as u64;
+
+/// A call's number and its arguments.
+pub(crate) type Numbers = (c_long, [u64; 6]);
+
+impl Away {
+    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `step` is called
+    /// after each change of the thread's state.
+    ///
+    /// # Errors
+    /// The thread has been killed. An error of a call itself is in its result.
+    pub(crate) fn calls(
+        &mut self,
+        mut thread: Stopped,
+        calls: &[Numbers],
+        step: &mut dyn FnMut(),
+    ) -> Result<(Stopped, Vec<io::Result<u64>>), Error> {
+        let mut results = Vec::with_capacity(calls.len());
+        for calls in calls.chunks(MOST) {
+            let own = self.can_chain(&thread);
+            match own.zip(self.way_back.as_ref().map(|way| (way.stub, way.rsp))) {
+                Some((own, way)) => {
+                    let (stopped, values) = self.chain(thread, calls, own, way, step)?;
+                    thread = stopped;
+                    results.extend(values.into_iter().map(value_or_error));
+                }
+                None => {
+                    for &(number, arguments) in calls {
+                        let (stopped, result) = self.call(thread, number, arguments, step)?;
+                        thread = stopped;
+                        results.push(result);
+                    }
+                }
+            }
+        }
+        Ok((thread, results))
+    }
+
+    /// The thread's own number as it knows it, if it can make several calls with one stop.
+    fn can_chain(&mut self, thread: &Stopped) -> Option<u64> {
+        let mask = self.mask;
+        let is_noted = self.saved.call_number() >= 0 && self.saved.result() == frame::RESTART_BLOCK;
+        let can_return = self.way_back.is_some() && !is_noted;
+        *self.chains.get_or_insert_with(|| {
+            let status = Status::read(thread.tid()).ok().filter(|_| can_return)?;
+            let taken = status.caught | status.pending | mask;
+            let is_free = taken & SIGNAL_BIT == 0 && status.seccomp == 0;
+            u64::try_from(status.inner_id).ok().filter(|&own| is_free && own != 0)
+        })
+    }
+
+    /// Makes them. `own` is the thread's number, `stub` where it makes calls, `last` the stack pointer at the frame that leads back.
+    fn chain(
+        &mut self,
+        mut thread: Stopped,
+        calls: &[Numbers],
+        own: u64,
+        (stub, last): (u64, u64),
+        step: &mut dyn FnMut(),
+    ) -> Result<(Stopped, Vec<u64>), Error> {
+        let tid = thread.tid();
+        let size = frame::HEAD as u64;
+        // The frame that leads back has its state behind its head, which all share.
+        let end = last - 8;
+        let state = end + size;
+        let start = end - size * calls.len() as u64;
+        // Behind the call with this number: the frame that leads to the next one.
+        let rsp = |number: usize| start + size * number as u64 + 8;
+        let stop = (libc::SYS_tkill, [own, SIGNAL as u64, 0, 0, 0, 0]);
+        let mut frames = Vec::with_capacity(calls.len() * frame::HEAD);
+        for (number, &(call, arguments)) in calls.iter().chain([&stop]).enumerate().skip(1) {
+            let is_last = number == calls.len();
+            let registers = self.for_call(call, arguments, if is_last { last } else { rsp(number) });
+            let at = frames.len();
+            frames.extend_from_slice(&frame::head(&registers, if is_last { !SIGNAL_BIT } else { !0 }, state));
+            frames[at..at + 8].copy_from_slice(&NONE.to_le_bytes());
+        }
+        let unreachable =
+            || Error::Refused { what: "writing its memory", pid: tid, cause: io::ErrorKind::Other.into() };
+        memory::write(tid, start, &frames).map_err(|_| unreachable())?;
+        step();
+        let registers = self.for_call(calls[0].0, calls[0].1, rsp(0));
+        self.send(&mut thread, &registers, step)?;
+        loop {
+            ptrace::resume(tid, 0)?;
+            let (stopped, stop) = thread.next_stop()?;
+            thread = stopped;
+            step();
+            match stop {
+                Stop::Signal(SIGNAL) if is_behind(&thread.registers()?, stub, last) => break,
+                Stop::Signal(libc::SIGSTOP) => self.held_stop = true,
+                // It is blocked, so it is a fault: the process has changed or unmapped what the thread was to execute.
+                Stop::Signal(libc::SIGSEGV) => {
+                    self.settled = Stop::Other;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let mut bytes = vec![0; frames.len()];
+        memory::read(tid, start, &mut bytes).map_err(|_| unreachable())?;
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(NONE, |word| u64::from_le_bytes(*word));
+        Ok((thread, bytes.chunks(frame::HEAD).map(word).collect()))
+    }
+}
+
+/// Whether a thread has just sent itself the signal at the end of a chain.
+fn is_behind(registers: &Registers, stub: u64, last: u64) -> bool {
+    (registers.rip(), registers.rsp()) == (stub + super::SYSCALL.len() as u64, last)
+}
+
+/// What a call's result says.
+fn value_or_error(value: u64) -> io::Result<u64> {
+    match value as i64 {
+        error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
+        _ => Ok(value),
+    }
+}
