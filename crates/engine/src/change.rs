@@ -162,6 +162,11 @@ impl Batch {
         self.0.is_empty()
     }
 
+    /// How many changes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Makes the changes. What cannot be written does not keep the rest from being written.
     ///
     /// # Errors

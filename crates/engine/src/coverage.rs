@@ -48,7 +48,7 @@ impl Ground {
             bias,
             mappings: process::maps(pid).map_err(|error| error.to_string())?,
             heap: process::heap_start(pid),
-            shadow_stacks: process::Status::read(pid).is_ok_and(|status| status.shadow_stack),
+            shadow_stacks: process::has_shadow_stack(pid),
             fresh: false,
             description: format!("the address space of process {pid}"),
         })

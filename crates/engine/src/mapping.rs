@@ -44,7 +44,7 @@ impl Tracer<'_> {
         wanted: &Wanted,
     ) -> Called<u64> {
         let tid = thread.tid();
-        let mappings = match process::maps(tid) {
+        let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
@@ -95,7 +95,7 @@ impl Tracer<'_> {
         if pieces.is_empty() {
             return Ok((thread, stop, Ok(())));
         }
-        let mappings = match process::maps(thread.tid()) {
+        let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use process::{Error as ProcessError, Module, Status, Stop, Stopped};
+use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::error::{Error, Refused};
 use crate::foresee::Foreseen;
@@ -40,7 +40,7 @@ impl Tracer<'_> {
             // Nobody else runs.
             self.holds.begin();
         }
-        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
+        let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         self.forget_unmapped(number, &modules);
         let works = self.plan_new(number, tid, &modules);
         if let Some(space) = self.spaces.get_mut(&number) {
@@ -64,7 +64,7 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         self.seize_strays(tid, number);
-        let Some(modules) = self.modules_of(tid) else { return Ok((thread, stop)) };
+        let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         let mut state = (thread, stop);
         for work in self.plan_own(number, tid, &modules) {
             state = self.place(number, state.0, state.1, work)?;
@@ -73,8 +73,9 @@ impl Tracer<'_> {
     }
 
     /// The modules of a process; none if it cannot be probed, which is told.
-    pub(crate) fn modules_of(&mut self, tid: i32) -> Option<Vec<Module>> {
-        match process::modules(tid, &mut self.images) {
+    pub(crate) fn modules_of(&mut self, thread: &Stopped) -> Option<Vec<Module>> {
+        let tid = thread.tid();
+        match thread.mappings().map(|mappings| process::modules_in(tid, &mappings, &mut self.images)) {
             Err(error) => self.cannot_probe(tid, error.to_string()),
             Ok(modules) if modules.iter().any(|module| module.image.machine().bitness().is_some()) => {
                 return Some(modules);
@@ -129,7 +130,7 @@ impl Tracer<'_> {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
         Checks {
             opcodes: true,
-            shadow_stack: Status::read(tid).is_ok_and(|status| status.shadow_stack),
+            shadow_stack: process::has_shadow_stack(tid),
             domain: space.map_or(Domain::OWN, |space| space.domain),
         }
     }

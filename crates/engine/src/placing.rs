@@ -333,8 +333,11 @@ impl Tracer<'_> {
             set_armed(&mut self.programs, space.domain, &uses, address, None);
             count_asked(&mut self.programs, &uses);
         }
-        // Threads that come to the first ones wait until all are there.
-        let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
+        // Threads that come to the first ones wait until all are there. One is written alone wherever it is.
+        let fixed = match batch.len() {
+            ..=1 => Fixed::default(),
+            _ => Fixed::of(&process::maps(space.code.process).unwrap_or_default()),
+        };
         batch.write_bytes(&space.code.memory, &fixed).map_err(failed)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use agent::layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
-use process::{Event, ImageCache, Status, Stop, Stopped};
+use process::{Event, ImageCache, Stop, Stopped};
 use vm::State as Machine;
 
 use crate::births::{Announced, Newborn};
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::forget::Forgotten;
 use crate::guard::Blocks;
 use crate::hold::Holds;
-use crate::jump::{Cells, Drain, Texts, NextLook, Numbers, Sign};
+use crate::jump::{Cells, Drain, NextLook, Numbers, Sign, Texts};
 use crate::leave::Leaving;
 use crate::ledger::Ledger;
 use crate::loader::Loaders;
@@ -542,7 +542,7 @@ impl<'a> Tracer<'a> {
     /// Whether the seccomp filters of a thread forbid a system call on the tracer's behalf; tries to suspend
     /// them. `Ok(suspended)` where a call may be made.
     pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
-        match Status::read(thread.tid()).map(|status| status.seccomp) {
+        match thread.status().map(|status| status.seccomp) {
             Ok(0) => Ok(false),
             _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
                 "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \

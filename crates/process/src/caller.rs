@@ -14,7 +14,7 @@ use std::io;
 use libc::{c_int, c_long};
 
 use crate::remote::{Away, Numbers};
-use crate::{Entrance, Error, Status, Stop, Stopped, memory};
+use crate::{Entrance, Error, Stop, Stopped, memory};
 
 /// A stopped thread of a 64-bit process, with a place to enter the kernel.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Caller {
     /// has been killed. The thread is given back as it was.
     pub fn begin(mut thread: Stopped, stop: Stop, syscall: Entrance) -> Result<Caller, (Stopped, Error)> {
         let pid = thread.tid();
-        let look = thread.registers().and_then(|registers| Ok((registers, Status::read(pid)?)));
+        let look = thread.registers().and_then(|registers| Ok((registers, thread.status()?)));
         let (registers, status) = match look {
             Ok(look) => look,
             Err(error) => return Err((thread, error)),

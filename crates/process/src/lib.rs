@@ -56,7 +56,7 @@ pub use identity::{RseqRegistration, keeps_its_id, thread_id_offset};
 pub use library::find_library;
 pub use maps::{Mapping, Marked, maps, marked};
 pub use memory::{Memory, read, write, write_each};
-pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, survey};
+pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, modules_in, survey};
 pub use own::fix_size;
 pub use pages::{Page, PageMap, Run};
 pub use pattern::Pattern;
@@ -68,7 +68,7 @@ pub use share::{read_only_for_others, shared_memory};
 pub use start::{Surroundings, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, auxiliary, blocked_at, check_proc, children, heap_start, memory_sharers, name, processor,
-    same_memory, same_pid_namespace, stack_limit, threads, traced_here,
+    Status, auxiliary, blocked_at, check_proc, children, has_shadow_stack, heap_start, memory_sharers, name,
+    processor, same_memory, same_pid_namespace, stack_limit, threads, traced_here,
 };
 pub use thread::{Birth, Event, Running, Stop, Stopped, look_at, take_last_stop, wait};

@@ -36,7 +36,7 @@ pub(crate) use chain::Numbers;
 
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
-use crate::{Error, Machine, Mapping, Memory, Registers, frame, maps, memory};
+use crate::{Error, Machine, Mapping, Memory, Registers, frame, memory};
 
 /// The bytes of the `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -44,8 +44,7 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const INT_80: [u8; 2] = [0xcd, 0x80];
 
 /// What a thread executes that makes a call for the tracer.
-pub const STUB: [u8; 14] =
-    [0x0f, 0x05, 0x48, 0x89, 0x44, 0x24, 0xf8, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
+pub const STUB: [u8; 14] = [0x0f, 0x05, 0x48, 0x89, 0x44, 0x24, 0xf8, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// Zeros that must be where the stub is put: more than that, since what uses the bytes before may end in some.
 const ZEROS: usize = 64;
 
@@ -136,7 +135,7 @@ impl WayBack {
         let (stub, end, borrowed) = match entrance.refuge {
             Some(refuge) => (refuge.stub, refuge.end, None),
             None => {
-                let mappings = maps(tid).ok()?;
+                let mappings = thread.mappings().ok()?;
                 let end = free_stack(&mappings, registers.rsp(), frame::most(state.len()))?;
                 let memory = Memory::open(tid).ok()?;
                 let stub = entrance.spare?;
@@ -319,7 +318,7 @@ impl Away {
         while system_call_stops < 2 && !faulted {
             ptrace::resume_to_syscall(thread.tid())?;
             let (stopped, stop) = thread.next_stop()?;
-            thread = stopped;
+            thread = stopped.known_as(&thread, false);
             step();
             match stop {
                 Stop::SystemCall => system_call_stops += 1,

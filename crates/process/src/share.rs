@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use libc::c_int;
 
 use crate::caller::Step;
-use crate::{Call, Caller, Error, Status};
+use crate::{Call, Caller, Error};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -284,7 +284,7 @@ impl Caller {
         const PIDFD_THREAD: c_int = libc::O_EXCL;
         let tid = self.thread().tid();
         let refused = |cause| Error::Refused { what: "copying a descriptor", pid: tid, cause };
-        let process = Status::read(tid)?.tgid;
+        let process = self.thread().status()?.tgid;
         let handle = pidfd(tid, PIDFD_THREAD).or_else(|_| pidfd(process, 0)).map_err(refused)?;
         // SAFETY: a system call on integers.
         let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, handle.as_raw_fd(), descriptor, 0) };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 
 use crate::Error;
 use crate::procfs::{read_piece, read_to_end};
@@ -115,6 +116,19 @@ impl Status {
         }
         status
     }
+}
+
+/// Whether a thread has a shadow stack, as far as the kernel says so. Most processors know none, and nothing is asked there.
+pub fn has_shadow_stack(tid: i32) -> bool {
+    /// Where the processor says so: bit 7 of ecx of leaf 7.
+    const LEAF: u32 = 7;
+    const SHADOW_STACKS: u32 = 1 << 7;
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    let known = || {
+        let most = std::arch::x86_64::__cpuid(0).eax;
+        most >= LEAF && std::arch::x86_64::__cpuid_count(LEAF, 0).ecx & SHADOW_STACKS != 0
+    };
+    *KNOWN.get_or_init(known) && Status::read(tid).is_ok_and(|status| status.shadow_stack)
 }
 
 /// The status of a thread that is traced by this process.

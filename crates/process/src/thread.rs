@@ -4,14 +4,15 @@
 //! consumes it. [`wait`] turns what the kernel reports into a [`Stopped`] thread and the reason of its stop, or
 //! into the news that the thread has ended.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use libc::{c_int, pid_t, siginfo_t};
 
 use crate::ptrace::{self, SYSCALL_STOP};
-use crate::{Error, FloatRegisters, Registers, RseqRegistration, Status};
+use crate::{Error, FloatRegisters, Mapping, ModuleError, Registers, RseqRegistration, Status};
 
 /// What is reported of every traced thread: its children, its exec, its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
@@ -32,12 +33,15 @@ pub struct Running {
 
 /// A traced thread that is stopped.
 ///
-/// Its registers are asked for once in a stop: nobody but this tracer changes them.
+/// Its registers are asked for once in a stop: nobody but this tracer changes them. What the kernel says of it and of its process's
+/// memory is read once, too, also if the thread makes calls for the tracer meanwhile.
 pub struct Stopped {
     pub(crate) tid: pid_t,
     registers: Cell<Option<Box<Registers>>>,
     rseq: Cell<Option<Option<RseqRegistration>>>,
     inner_id: Cell<Option<u32>>,
+    status: RefCell<Option<Rc<Status>>>,
+    mappings: RefCell<Option<Rc<[Mapping]>>>,
     /// Where [`Stopped::settle`] would move it, if it is there already.
     settled: Option<Stop>,
 }
@@ -144,6 +148,8 @@ impl Stopped {
             registers: Cell::new(None),
             rseq: Cell::new(None),
             inner_id: Cell::new(None),
+            status: RefCell::default(),
+            mappings: RefCell::default(),
             settled: None,
         }
     }
@@ -156,9 +162,48 @@ impl Stopped {
     /// Its id as it sees it itself, in its own namespace; none if it is gone.
     pub fn inner_id(&self) -> Option<u32> {
         if self.inner_id.get().is_none() {
-            self.note_inner_id(Status::read(self.tid).ok()?.inner_id);
+            self.note_inner_id(self.status().ok()?.inner_id);
         }
         self.inner_id.get()
+    }
+
+    /// What the kernel says of it, as it was when this was asked first in this stop: other threads may have changed since what is their
+    /// process's, as the handlers of signals.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn status(&self) -> Result<Rc<Status>, Error> {
+        if let Some(known) = &*self.status.borrow() {
+            return Ok(Rc::clone(known));
+        }
+        let status = Rc::new(Status::read(self.tid)?);
+        *self.status.borrow_mut() = Some(Rc::clone(&status));
+        Ok(status)
+    }
+
+    /// The mappings of its process, as they were when this was asked first in this stop, or after the last call that the thread has made for
+    /// the tracer: other threads may have changed them since.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn mappings(&self) -> Result<Rc<[Mapping]>, ModuleError> {
+        if let Some(known) = &*self.mappings.borrow() {
+            return Ok(Rc::clone(known));
+        }
+        let mappings: Rc<[Mapping]> = crate::maps(self.tid)?.into();
+        *self.mappings.borrow_mut() = Some(Rc::clone(&mappings));
+        Ok(mappings)
+    }
+
+    /// The same thread, which has stopped once more and done nothing of its own meanwhile: what was read stays known. Its mappings do
+    /// unless it has made a call.
+    pub(crate) fn known_as(self, before: &Stopped, mappings: bool) -> Stopped {
+        self.inner_id.set(before.inner_id.get());
+        self.status.replace(before.status.take());
+        if mappings {
+            self.mappings.replace(before.mappings.take());
+        }
+        self
     }
 
     /// Its id as it sees it itself is known already ([`Status::inner_id`]).
@@ -336,7 +381,8 @@ impl Stopped {
             // Again after every other stop, which uses it up.
             ptrace::interrupt(self.tid)?;
             ptrace::resume(self.tid, 0)?;
-            let (mut stopped, stop) = self.next_stop()?;
+            let (stopped, stop) = self.next_stop()?;
+            let mut stopped = stopped.known_as(&self, true);
             if let Stop::Interrupt | Stop::Group(_) = stop {
                 stopped.settled = Some(stop);
                 return Ok((stopped, stop));

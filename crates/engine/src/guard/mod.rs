@@ -257,14 +257,14 @@ impl Tracer<'_> {
         if std::mem::replace(&mut space.guard_tried, true) || thread.registers()?.is_32_bit() {
             return Ok((thread, stop));
         }
-        let tid = thread.tid();
         let caller = Caller::unfiltered(thread, stop, entrance);
         let (caller, base) = caller.call("mmap", libc::SYS_mmap, [0, SIZE, READ_WRITE, PRIVATE, !0, 0])?;
         let Ok(base) = base else { return caller.end() };
         let table = Table::new(base + TABLE, FIRST_TABLE);
         let mut guard = Guard::new(base, table);
         let Some(space) = self.spaces.get_mut(&number) else { return caller.end() };
-        let Some(status) = Status::read(tid).ok().filter(|_| guard.write(&space.code.memory).is_ok()) else {
+        let Some(status) = caller.thread().status().ok().filter(|_| guard.write(&space.code.memory).is_ok())
+        else {
             return caller.unmap(base, SIZE)?.0.end();
         };
         let mut caller = caller;

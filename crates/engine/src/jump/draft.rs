@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use patch::tactic::{Limits, Planner, Write};
-use process::{Mapping, Module, Status};
+use process::{Mapping, Module};
 
 use super::area;
 use super::around::{Around, NEAR, free};
@@ -238,7 +238,7 @@ impl Tracer<'_> {
             draft.leave(groups.into_iter().flat_map(|group| group.others), true);
             return draft;
         }
-        let shadow_stacks = Status::read(tid).is_ok_and(|status| status.shadow_stack);
+        let shadow_stacks = process::has_shadow_stack(tid);
         let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
         let kept = kept(module, &space.code.memory);
         for group in groups {

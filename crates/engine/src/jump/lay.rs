@@ -59,11 +59,10 @@ impl Tracer<'_> {
 
     /// Maps it.
     fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
-        let tid = thread.tid();
         self.look_who(number);
         let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
-        let mappings = match process::maps(tid) {
+        let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
         };
@@ -143,9 +142,10 @@ impl Tracer<'_> {
             return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
-        let [own, shared, code] = ground.mapped(used)[..] else { return Ok((caller, Err(refused("its ground")))) };
-        let (caller, done) =
-            caller.map_all(&[(own.0, own.1, READ_WRITE), (code.0, code.1, execute)])?;
+        let [own, shared, code] = ground.mapped(used)[..] else {
+            return Ok((caller, Err(refused("its ground"))));
+        };
+        let (caller, done) = caller.map_all(&[(own.0, own.1, READ_WRITE), (code.0, code.1, execute)])?;
         if done.is_err() {
             return Ok((caller, done));
         }

@@ -55,9 +55,7 @@ fn key(module: &Module, mapping: &Mapping) -> Key {
 
 /// Whether it is one of the module's file, and nobody else's writing is seen in it.
 fn is_of(module: &Module, mapping: &Mapping) -> bool {
-    !mapping.shared
-        && mapping.inode != 0
-        && (mapping.device, mapping.inode) == (module.device, module.inode)
+    !mapping.shared && mapping.inode != 0 && (mapping.device, mapping.inode) == (module.device, module.inode)
 }
 
 impl Texts {
@@ -75,7 +73,8 @@ impl Texts {
         let mut bytes = Vec::new();
         for addresses in own {
             let from = usize::try_from(addresses.start - mapping.start).ok()?;
-            let expected = kept.bytes.get(from..from + usize::try_from(addresses.end - addresses.start).ok()?)?;
+            let expected =
+                kept.bytes.get(from..from + usize::try_from(addresses.end - addresses.start).ok()?)?;
             bytes.resize(expected.len(), 0);
             space.code.memory.peek(addresses.start, &mut bytes).ok()?;
             site::hide(&space.sites, addresses.start, &mut bytes);

@@ -54,18 +54,26 @@ pub fn modules(pid: i32, cache: &mut ImageCache) -> Result<Vec<Module>, ModuleEr
     Ok(survey(pid, cache)?.modules)
 }
 
+/// The same, if its mappings are known.
+pub fn modules_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Vec<Module> {
+    survey_in(pid, maps, cache).modules
+}
+
 /// The modules of a process, and what was left out.
 ///
 /// # Errors
 ///
 /// The process's mappings cannot be read.
 pub fn survey(pid: i32, cache: &mut ImageCache) -> Result<Survey, ModuleError> {
-    let maps = maps(pid)?;
+    Ok(survey_in(pid, &maps(pid)?, cache))
+}
+
+fn survey_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Survey {
     let mut survey = Survey { modules: Vec::new(), skipped: Vec::new() };
-    for (path, mappings) in files(&maps) {
+    for (path, mappings) in files(maps) {
         match mappings.iter().copied().find(|mapping| mapping.executable) {
-            Some(executable) => survey.add_file(pid, path, &mappings, executable, &maps, cache),
-            None => survey.add_replaced_text(pid, path, &mappings, &maps, cache),
+            Some(executable) => survey.add_file(pid, path, &mappings, executable, maps, cache),
+            None => survey.add_replaced_text(pid, path, &mappings, maps, cache),
         }
     }
     for mapping in maps.iter().filter(|mapping| mapping.executable) {
@@ -75,7 +83,7 @@ pub fn survey(pid: i32, cache: &mut ImageCache) -> Result<Survey, ModuleError> {
     }
     survey.modules.sort_by_key(|module| module.span().start);
     survey.skipped.sort_by_key(|skipped| skipped.range.start);
-    Ok(survey)
+    survey
 }
 
 /// The mappings of each file, by address. A file mapped under two paths counts as two.

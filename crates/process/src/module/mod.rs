@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::elf::{FileId, Image, ImageError};
 use crate::maps::Mapping;
 
-pub use self::find::{Skipped, Survey, modules, survey};
+pub use self::find::{Skipped, Survey, modules, modules_in, survey};
 
 /// Why the modules of a process, or one of them, cannot be told.
 #[derive(Debug, thiserror::Error)]

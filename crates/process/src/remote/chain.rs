@@ -19,7 +19,7 @@ use libc::c_long;
 
 use super::Away;
 use crate::thread::{Stop, Stopped};
-use crate::{Error, Registers, Status, frame, memory, ptrace};
+use crate::{Error, Registers, frame, memory, ptrace};
 
 /// Ignored by a process that does not handle it.
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -72,7 +72,7 @@ impl Away {
         let is_noted = self.saved.call_number() >= 0 && self.saved.result() == frame::RESTART_BLOCK;
         let can_return = self.way_back.is_some() && !is_noted;
         *self.chains.get_or_insert_with(|| {
-            let status = Status::read(thread.tid()).ok().filter(|_| can_return)?;
+            let status = thread.status().ok().filter(|_| can_return)?;
             let taken = status.caught | status.pending | mask;
             let is_free = taken & SIGNAL_BIT == 0 && status.seccomp == 0;
             u64::try_from(status.inner_id).ok().filter(|&own| is_free && own != 0)
@@ -114,7 +114,7 @@ impl Away {
         loop {
             ptrace::resume(tid, 0)?;
             let (stopped, stop) = thread.next_stop()?;
-            thread = stopped;
+            thread = stopped.known_as(&thread, false);
             step();
             match stop {
                 Stop::Signal(SIGNAL) if is_behind(&thread.registers()?, stub, last) => break,
