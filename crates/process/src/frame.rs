@@ -12,6 +12,8 @@
 //! ...   extended state as xsave lays it out, at a multiple of 64
 //! ```
 
+use std::sync::OnceLock;
+
 use crate::Registers;
 
 /// Bytes before the extended state. The kernel reads less.
@@ -112,14 +114,26 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// Bytes of the extended state with these components, in the form that is not compacted.
 fn state_size(components: u64) -> Option<usize> {
-    /// The processor's table of components.
+    let end = |component: usize| {
+        let known = components & 1 << component != 0;
+        if known { *ENDS.get_or_init(ends).get(component)? } else { Some(0) }
+    };
+    (2..COMPONENTS_KNOWN).try_fold(LEAST_STATE, |size, component| Some(size.max(end(component)?)))
+}
+
+/// Components that there can be: the last bit says something else.
+const COMPONENTS_KNOWN: usize = 63;
+/// Where each ends in that form.
+static ENDS: OnceLock<Vec<Option<usize>>> = OnceLock::new();
+
+/// The processor's table of them. It is asked once: in a virtual machine its answer takes long.
+fn ends() -> Vec<Option<usize>> {
     const LEAF: u32 = 0xd;
-    let mut size = LEAST_STATE;
-    for component in (2..63).filter(|component| components & 1 << component != 0) {
+    let end = |component: u32| {
         let entry = std::arch::x86_64::__cpuid_count(LEAF, component);
-        size = size.max(entry.eax.checked_add(entry.ebx)? as usize);
-    }
-    Some(size)
+        entry.eax.checked_add(entry.ebx).map(|end| end as usize)
+    };
+    (0..COMPONENTS_KNOWN as u32).map(end).collect()
 }
 
 #[cfg(test)]

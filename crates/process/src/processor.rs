@@ -1,8 +1,16 @@
 //! What the processor and the kernel must have for code that is put into a process.
 
+use std::sync::OnceLock;
+
 /// The instructions that such code uses, and that not every x86-64 processor or kernel has: what is missing here, by its name.
 /// `None`: nothing is.
 pub fn missing_instructions() -> Option<&'static str> {
+    // Asked once: in a virtual machine the processor's answer takes long.
+    static KNOWN: OnceLock<Option<&'static str>> = OnceLock::new();
+    *KNOWN.get_or_init(missing)
+}
+
+fn missing() -> Option<&'static str> {
     /// The auxiliary vector's second word of capabilities (arch/x86/include/uapi/asm/hwcap2.h), and the bit by which the kernel
     /// says that processes may read and write the bases of fs and gs.
     const AT_HWCAP2: libc::c_ulong = 26;

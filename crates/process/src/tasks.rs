@@ -118,17 +118,25 @@ impl Status {
     }
 }
 
-/// Whether a thread has a shadow stack, as far as the kernel says so. Most processors know none, and nothing is asked there.
+/// Whether a thread has a shadow stack, as far as the kernel says so. Nothing is read where no thread has one: few processors know them, and
+/// few kernels.
 pub fn has_shadow_stack(tid: i32) -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(are_shadow_stacks_known) && Status::read(tid).is_ok_and(|status| status.shadow_stack)
+}
+
+fn are_shadow_stacks_known() -> bool {
     /// Where the processor says so: bit 7 of ecx of leaf 7.
     const LEAF: u32 = 7;
     const SHADOW_STACKS: u32 = 1 << 7;
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    let known = || {
-        let most = std::arch::x86_64::__cpuid(0).eax;
-        most >= LEAF && std::arch::x86_64::__cpuid_count(LEAF, 0).ecx & SHADOW_STACKS != 0
-    };
-    *KNOWN.get_or_init(known) && Status::read(tid).is_ok_and(|status| status.shadow_stack)
+    /// ARCH_SHSTK_STATUS (arch/x86/include/uapi/asm/prctl.h).
+    const STATUS: libc::c_int = 0x5005;
+    let most = std::arch::x86_64::__cpuid(0).eax;
+    let mut features = 0u64;
+    most >= LEAF
+        && std::arch::x86_64::__cpuid_count(LEAF, 0).ecx & SHADOW_STACKS != 0
+        // SAFETY: the kernel writes one word, or does not know the question.
+        && unsafe { libc::syscall(libc::SYS_arch_prctl, STATUS, &raw mut features) } == 0
 }
 
 /// The status of a thread that is traced by this process.

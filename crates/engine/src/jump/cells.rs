@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::layout::{PAGE, PerProcessor};
@@ -424,10 +425,15 @@ fn shift(processors: usize) -> u32 {
 fn processors() -> usize {
     /// What the kernel's number of processors can be at most, on x86-64.
     const MOST: usize = 8192;
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let greatest = text.trim().split([',', '-']).filter_map(|number| number.parse::<usize>().ok()).max();
-    let known = greatest.map(|greatest| greatest + 1);
-    known.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1).clamp(1, MOST)
+    // It is fixed when the kernel begins.
+    static KNOWN: OnceLock<usize> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+        let greatest = text.trim().split([',', '-']).filter_map(|number| number.parse::<usize>().ok()).max();
+        let known = greatest.map(|greatest| greatest + 1);
+        let known = known.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+        known.unwrap_or(1).clamp(1, MOST)
+    })
 }
 
 #[cfg(test)]
