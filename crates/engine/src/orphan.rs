@@ -260,8 +260,9 @@ mod tests {
 
     /// A child that calls a piece of code in which it waits for a byte in a pipe: the code, the child, and the pipe's end to write to.
     fn waits_in_lent_bytes() -> (u64, i32, i32) {
-        // `syscall`, `ret`: nine bytes, as a stub has.
-        const CODE: [u8; process::STUB.len()] = [0x0f, 0x05, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+        // `syscall`, `ret`, and as many bytes as a stub has.
+        let mut code_bytes = [0x90; process::STUB.len()];
+        code_bytes[..3].copy_from_slice(&[0x0f, 0x05, 0xc3]);
         let mut pipe = [0; 2];
         // SAFETY: a fresh mapping, which gets code; room for two descriptors. The child makes only calls that are safe after a fork, and ends.
         unsafe {
@@ -271,7 +272,7 @@ mod tests {
             );
             let code = libc::mmap(std::ptr::null_mut(), 4096, all, private, -1, 0);
             assert_ne!(code, libc::MAP_FAILED);
-            std::ptr::copy_nonoverlapping(CODE.as_ptr(), code.cast(), CODE.len());
+            std::ptr::copy_nonoverlapping(code_bytes.as_ptr(), code.cast(), code_bytes.len());
             assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
             let child = libc::fork();
             if child == 0 {

@@ -430,6 +430,8 @@ fn result(registers: &Registers) -> i64 {
 
 #[cfg(test)]
 mod deaths;
+#[cfg(test)]
+mod urgent;
 
 #[cfg(test)]
 mod tests {

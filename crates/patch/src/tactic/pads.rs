@@ -76,7 +76,8 @@ impl Page {
 /// All landing pads of one process. Pages are known by their numbers: address / 4096.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pads {
-    pages: BTreeMap<u64, Page>,
+    /// Apart, since many are inserted among others.
+    pages: BTreeMap<u64, Box<Page>>,
     /// Those that have room for a pad, as far as is known.
     open: BTreeSet<u64>,
     /// What can be a page: free memory, and what is mapped already. Ascending and disjoint.
@@ -195,7 +196,8 @@ impl Pads {
         for (number, bytes) in pages_of(address) {
             if !self.pages.contains_key(&number) {
                 self.more += self.cost(number);
-                self.pages.insert(number, Page { taken: [0; 64], count: 0, fresh: !self.is_mapped(number) });
+                let page = Page { taken: [0; 64], count: 0, fresh: !self.is_mapped(number) };
+                self.pages.insert(number, Box::new(page));
                 self.open.insert(number);
             }
             let Some(page) = self.pages.get_mut(&number) else { continue };
