@@ -14,7 +14,7 @@ use trace::{Items, Record};
 use vm::{End, Word};
 
 use crate::jump::{Domain, has_limits};
-use crate::loader;
+use crate::loader::{self, Arrived};
 use crate::machine::{Caller, HitMachine, ThreadMemory, from_patch, has_flat_segments, to_patch};
 use crate::program::{Probe, State};
 use crate::programs::Programs;
@@ -371,10 +371,14 @@ impl Tracer<'_> {
             self.begun(tid);
             self.identify_begun(&thread);
         }
-        if own.entry || own.listed || (own.mapped && loader::mapped_code(registers)) {
+        let mapped = own.mapped && loader::mapped_code(registers);
+        if own.entry || own.listed || own.closes || mapped {
             let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
-            let mapped_now =
-                (own.mapped && loader::mapped_code(registers)).then(|| registers.result() as u64);
+            let mapped_now = match (mapped, own.closes) {
+                (true, _) => Some(Arrived::At(registers.result() as u64)),
+                (false, true) => loader::closed_file(tid, registers),
+                (false, false) => None,
+            };
             let note = |tracer: &mut Self, mapped| {
                 if let Some(space) = number.and_then(|number| tracer.spaces.get_mut(&number)) {
                     space.mapped_now = mapped;

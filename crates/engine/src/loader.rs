@@ -5,6 +5,9 @@
 //! reached when the mapping is there and nothing of the module has run or been relocated, so no hit of a
 //! constructor or of an indirect function's resolver is lost.
 //!
+//! It maps a module by several calls, and closes the module's file once they are made (`mov eax,3; syscall`), before it relocates
+//! it. So a linker that is not the libc, too, is stopped there instead, once for each module: as long as the file is open, it says which one.
+//!
 //! In 32-bit code the call is mmap2, number 0xc0, and made by `int 0x80`, or by a call of the vdso (`call gs:[0x10]`) or of
 //! something else. Where it is something else, as glibc's helper from 2.26 on, it is told from other calls with 0xc0 in eax by
 //! what follows: the comparison of the result with 0xfffff000, where the numbers of errors begin.
@@ -12,6 +15,7 @@
 //! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
 //! of modules has changed. At the start of a program that is after relocation, when resolvers have run.
 
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +26,8 @@ use process::{Image, Machine, Module};
 const MOV_EAX_MMAP: [u8; 5] = [0xb8, 9, 0, 0, 0];
 /// The bytes of `mov eax,0xc0`: the number of mmap2.
 const MOV_EAX_MMAP2: [u8; 5] = [0xb8, 0xc0, 0, 0, 0];
+/// `mov eax,3; syscall`: a call of close.
+const CLOSE: [u8; 7] = [0xb8, 3, 0, 0, 0, 0x0f, 0x05];
 /// The results from here on are errors, in 32-bit code.
 const ERRORS_32: std::ops::RangeInclusive<u32> = 0xffff_f000..=0xffff_f001;
 
@@ -39,6 +45,20 @@ fn after_mmap(image: &Image) -> Vec<u64> {
         found.extend(
             starts.filter_map(|(start, _)| after_syscall(bits, &text[start..], segment.vaddr + start as u64)),
         );
+    }
+    found
+}
+
+/// The addresses, in the file's own numbering, at which an image is about to close a file; none if programs close theirs there, too.
+fn before_close(image: &Image) -> Vec<u64> {
+    let mut found = Vec::new();
+    if image.machine() != Machine::X86_64 || !image.lookup("close").matches.is_empty() {
+        return found;
+    }
+    for segment in image.segments().iter().filter(|segment| segment.executable) {
+        let Some(text) = image.text(segment.vaddr, segment.file_size as usize) else { continue };
+        let starts = text.windows(CLOSE.len()).enumerate().filter(|(_, bytes)| *bytes == CLOSE);
+        found.extend(starts.map(|(start, _)| segment.vaddr + start as u64));
     }
     found
 }
@@ -102,28 +122,53 @@ pub(crate) fn loaders<'a>(modules: &'a [Module], main: Option<&Module>) -> Vec<&
     modules.iter().filter(|module| path.as_ref().is_ok_and(|path| *path == module.path)).collect()
 }
 
-/// Where the dynamic linkers that were seen call mmap, which takes a look at all of their code.
+/// Where a dynamic linker is stopped when it has mapped a module, in the file's own numbering.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    /// Before it closes the module's file; there may be none.
+    pub(crate) closes: Vec<u64>,
+    /// After each of its calls of mmap.
+    pub(crate) mapped: Vec<u64>,
+}
+
+/// The dynamic linkers that were seen: where they are stopped, which takes a look at all of their code.
 #[derive(Debug, Default)]
 pub(crate) struct Loaders {
-    known: Vec<(Arc<Image>, Rc<[u64]>)>,
+    known: Vec<(Arc<Image>, Rc<Stops>)>,
 }
 
 impl Loaders {
     /// Dynamic linkers that are kept.
     const KEPT: usize = 16;
 
-    /// As [`after_mmap`].
-    pub(crate) fn after_mmap(&mut self, image: &Arc<Image>) -> Rc<[u64]> {
+    /// Where one is stopped.
+    pub(crate) fn stops(&mut self, image: &Arc<Image>) -> Rc<Stops> {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, image)) {
             return Rc::clone(known);
         }
-        let found: Rc<[u64]> = after_mmap(image).into();
+        let found = Rc::new(Stops { closes: before_close(image), mapped: after_mmap(image) });
         if self.known.len() >= Loaders::KEPT {
             self.known.clear();
         }
         self.known.push((Arc::clone(image), Rc::clone(&found)));
         found
     }
+}
+
+/// What a dynamic linker has just mapped, as far as its thread's registers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// Something at an address.
+    At(u64),
+    /// A file: device and inode, as mappings have them.
+    File((u32, u32), u64),
+}
+
+/// The file that a thread is about to close, by the registers of its call.
+pub(crate) fn closed_file(tid: i32, registers: &process::Registers) -> Option<Arrived> {
+    let metadata = std::fs::metadata(format!("/proc/{tid}/fd/{}", registers.rdi() as i32)).ok()?;
+    let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    Some(Arrived::File(device, metadata.ino()))
 }
 
 /// What the registers say right after mmap returned: whether it has mapped a file's code.
@@ -138,6 +183,21 @@ pub(crate) fn mapped_code(registers: &process::Registers) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_linker_of_this_machine_closes_each_file_in_one_place_and_a_libc_is_not_watched_there() {
+        let image = |path: &str| Image::open(std::path::Path::new(path)).expect("it is read");
+        let linker = image("/lib64/ld-linux-x86-64.so.2");
+        let stops = before_close(&linker);
+        assert!(!stops.is_empty());
+        for stop in stops {
+            assert_eq!(linker.text(stop, CLOSE.len()).as_deref(), Some(&CLOSE[..]));
+        }
+        let libc = process::maps(std::process::id() as i32).expect("own mappings");
+        let libc = libc.iter().filter_map(|mapping| mapping.path.as_deref()?.to_str());
+        let libc = libc.filter(|path| path.ends_with("/libc.so.6")).next().expect("this program has one");
+        assert!(before_close(&image(libc)).is_empty());
+    }
 
     #[test]
     fn a_system_call_is_followed_from_its_number() {

@@ -50,6 +50,9 @@ impl Tracer<'_> {
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
         }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.seen = modules.iter().map(module_key).collect();
+        }
         self.tell_waiting(number, tid, &modules);
         Ok(state)
     }
@@ -301,8 +304,8 @@ impl Tracer<'_> {
     }
 }
 
-/// The sites of the engine's own in a process: after the dynamic linker's mmap and, if the program has not begun,
-/// at its first instruction.
+/// The sites of the engine's own in a process: where the dynamic linker has mapped a module and, if the program has not begun, at its
+/// first instruction.
 fn own_sites(
     tid: i32,
     modules: &[Module],
@@ -316,8 +319,13 @@ fn own_sites(
     let mut works = Vec::new();
     for module in loader::loaders(modules, main) {
         let mut plan = Plan::default();
-        for &vaddr in &*loaders.after_mmap(&module.image) {
-            plan.planned.extend(place::site(Expected::default(), vaddr, Use::Mapped, module, text, checks));
+        let stops = loaders.stops(&module.image);
+        let site = |at: u64, wanted| place::site(Expected::default(), at, wanted, module, text, checks);
+        // At all of them, or it is stopped elsewhere.
+        let closes: Result<Vec<_>, _> = stops.closes.iter().map(|&at| site(at, Use::Closes)).collect();
+        plan.planned = closes.unwrap_or_default();
+        if plan.planned.is_empty() {
+            plan.planned.extend(stops.mapped.iter().filter_map(|&at| site(at, Use::Mapped).ok()));
         }
         if plan.planned.is_empty() {
             let told = loader::debug_state(&module.image);

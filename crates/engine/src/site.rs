@@ -37,6 +37,8 @@ pub(crate) enum Use {
     },
     /// The dynamic linker has just mapped something.
     Mapped,
+    /// The dynamic linker is about to close the file of what it has just mapped, or another one.
+    Closes,
     /// The dynamic linker says that its list of modules has changed, or is about to.
     Listed,
     /// The program's own first instruction: all it was linked with is mapped.
@@ -67,6 +69,8 @@ pub(crate) struct Site {
 pub(crate) struct OwnUses {
     /// [`Use::Mapped`].
     pub(crate) mapped: bool,
+    /// [`Use::Closes`].
+    pub(crate) closes: bool,
     /// [`Use::Listed`].
     pub(crate) listed: bool,
     /// [`Use::Entry`].
@@ -76,7 +80,12 @@ pub(crate) struct OwnUses {
 impl Site {
     pub(crate) fn own_uses(&self) -> OwnUses {
         let has = |wanted| self.uses.contains(&wanted);
-        OwnUses { mapped: has(Use::Mapped), listed: has(Use::Listed), entry: has(Use::Entry) }
+        OwnUses {
+            mapped: has(Use::Mapped),
+            closes: has(Use::Closes),
+            listed: has(Use::Listed),
+            entry: has(Use::Entry),
+        }
     }
 
     /// The change that makes it trap. As long as anything traps, signals are blocked by what is lent.

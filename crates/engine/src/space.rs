@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::hold::Held;
 use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
+use crate::loader::Arrived;
 use crate::named::Named;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
@@ -125,8 +126,10 @@ pub(crate) struct Space {
     pub(crate) watched: bool,
     /// Whether its program has not begun: it still runs in the dynamic linker.
     pub(crate) starting: bool,
-    /// Where the dynamic linker has just mapped something, as long as the thread is stopped that did: nobody has executed it.
-    pub(crate) mapped_now: Option<u64>,
+    /// What the dynamic linker has just mapped, as long as the thread is stopped that did: nobody has executed it.
+    pub(crate) mapped_now: Option<Arrived>,
+    /// The modules that were there when they were looked for last.
+    pub(crate) seen: HashSet<ModuleKey>,
     /// Whether modules are to be looked for as soon as one of its threads is stopped.
     pub(crate) stale: bool,
     /// What is to be placed in it as soon as one of its threads is stopped, once that is worked out.
@@ -177,6 +180,7 @@ impl Space {
             watched: false,
             starting,
             mapped_now: None,
+            seen: HashSet::new(),
             stale: true,
             foreseen: None,
         })
@@ -243,6 +247,7 @@ impl Space {
             watched: self.watched,
             starting: self.starting,
             mapped_now: None,
+            seen: self.seen.clone(),
             stale: self.stale,
             foreseen: None,
         };

@@ -7,9 +7,10 @@ use process::{Module, Stop, Stopped};
 use super::Domain;
 use super::carry::Carried;
 use super::{Basis, Draft, proof};
+use crate::loader::Arrived;
 use crate::mapping::Called;
 use crate::site::{Planned, Use};
-use crate::space::Space;
+use crate::space::{Space, module_key};
 use crate::tracer::Tracer;
 
 /// How often a draft is made: another thread may map something where it wants to, or load a module.
@@ -95,15 +96,22 @@ impl Tracer<'_> {
 }
 
 /// Whether nobody has executed the code of a module yet, nor will before this thread goes on: its program has not begun, and the thread is at
-/// the system call by which the dynamic linker has just mapped that code, or at the very first instruction of its process. Who has been
-/// in other code is not known. (The linker is left out, in which the engine has sites of its own.)
+/// the system call by which the dynamic linker has just mapped that code or closes its file, or at the very first instruction of its process.
+/// Who has been in other code is not known. (The linker is left out, in which the engine has sites of its own.)
 fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
     if !space.starting || proof::may_be_linker(thread.tid(), module) {
         return false;
     }
-    let Some(mapped) = space.mapped_now else {
-        let registers = thread.registers();
-        return registers.is_ok_and(|registers| proof::is_first(thread.tid(), registers.rip()));
+    let mapped = match space.mapped_now {
+        Some(Arrived::At(mapped)) => mapped,
+        Some(Arrived::File(device, inode)) => {
+            let is_its = (device, inode) == (module.device, module.inode);
+            return is_its && !space.seen.contains(&module_key(module));
+        }
+        None => {
+            let registers = thread.registers();
+            return registers.is_ok_and(|registers| proof::is_first(thread.tid(), registers.rip()));
+        }
     };
     let mut segments = module.image.segments().iter().filter(|segment| segment.executable);
     let (segment, other) = (segments.next(), segments.next());
