@@ -28,9 +28,6 @@ pub struct Image {
 pub struct Settings {
     /// The address of the [`crate::layout::Identity`].
     pub identity: u32,
-    /// Whether a thread that waits for room in a ring may make the system call nanosleep: `false` where the process has
-    /// system calls filtered, which may kill it.
-    pub yields: bool,
     /// The address of the word by which the reader of all rings shows that it lives: [`crate::layout::ABANDONED`] says that
     /// it does not, any other value must change while it does.
     pub reader: u32,
@@ -92,8 +89,7 @@ impl Image {
             set(place, base.wrapping_add(value));
         }
         set(self.settings, settings.identity.into());
-        set(self.settings + 8, settings.yields.into());
-        set(self.settings + 16, settings.reader.into());
+        set(self.settings + 8, settings.reader.into());
         bytes
     }
 

@@ -29,12 +29,15 @@ pub const PAGE: u64 = 4096;
 pub const PROCESSOR_MASK: u32 = 0xfff;
 
 /// Who a process is: one private page for each address space, mapped with `MADV_WIPEONFORK`. A child finds it zeroed:
-/// nothing is known then, and what handlers need they ask the kernel for, until the tracer has filled it in again.
+/// nothing is known then, until the tracer has filled it in again. What is not known here, the thread's own descriptors say
+/// ([`crate::thread_id`]): no handler makes a system call.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Identity {
     /// The process id, or 0: not known (or several processes share the memory).
     pub pid: AtomicU32,
+    /// The process whose memory this is, also while several processes share it; 0: not known.
+    pub owner: AtomicU32,
     /// Where a thread keeps its id, as an offset from `fs` (the libc's `struct pthread`), or 0: not known.
     pub tid_offset: AtomicU64,
     /// Where a thread's registered `struct rseq` is, as an offset from `fs` (glibc's `__rseq_offset`), or 0: not known. It is set
@@ -142,6 +145,8 @@ pub struct Control {
     pub tail: Line,
     /// Records that were ever dropped since the ring had no room for them. Written by the thread that has the context.
     pub lost: Line,
+    /// The id of the thread that waits for room, as it has it itself; 0: none does. Written by the thread that has the context.
+    pub waiter: Line,
 }
 
 /// Bytes of a [`Control`].
@@ -194,7 +199,7 @@ pub const SCRATCH: u64 = 128 << 10;
 /// Bytes of a scratch record: the header, the largest log, what may follow it, and 8 bytes that may be written behind it.
 pub const SCRATCH_SIZE: u64 = record_size(vm::LOG_LIMIT, Some(0)) as u64 + 8;
 
-/// What the agent keeps of the program while it runs on a context, and room for what the kernel tells it.
+/// What the agent keeps of the program while it runs on a context.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
@@ -204,8 +209,6 @@ pub struct Saved {
     pub stack: u64,
     /// The address of the [`HandlerInfo`].
     pub handler: u64,
-    /// A description of a segment.
-    pub descriptor: [u32; 4],
 }
 
 /// Stands in [`Control::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use cases::assemble;
 use common::{Bench, Left, Taken, low, protect};
 use dprobes_agent::image::{Entry, image};
+use dprobes_agent::thread_id;
 use libc::{c_void, iovec};
 use vm::{Fault, Machine, Program, Register, State, Word};
 
@@ -191,6 +192,7 @@ fn registers_that_compiled_code_has_not_stored_are_the_threads() {
         "cs", "ds", "es", "fs", "gs", "ss", "rip", "rflags", "fs_base", "gs_base", "fcw", "fsw", "ftw",
         "mxcsr", "fr0", "fr1",
     ];
+    common::identity().owner.store(std::process::id(), Ordering::Relaxed);
     let mut text: String = names.iter().map(|name| format!("push r {name}\n")).collect();
     text += "push pid\npush procid\npush 0\npush r cpuid\npush 0x2b\npush 5\nseg2lin\nexit";
     bench.registers().rip = 0x1234;
@@ -224,7 +226,7 @@ fn registers_that_compiled_code_has_not_stored_are_the_threads() {
     // The control word, the status word with its top at 6, two registers used, and the numbers 1 and pi.
     assert_eq!(&stack[10..14], [0x37f, 6 << 11, 0x0fff, 0x1f80]);
     assert_eq!(&stack[14..18], [0x3fff, 1 << 63, 0x4000, 0xc90f_daa2_2168_c235]);
-    assert_eq!(stack[18], u64::from(std::process::id()), "asked of the kernel");
+    assert_eq!(stack[18], u64::from(std::process::id()), "the memory's process");
     assert_eq!(stack[19], u64::from(processor));
     let leaf = std::arch::x86_64::__cpuid(0);
     assert_eq!(&stack[20..24], [leaf.edx, leaf.ecx, leaf.ebx, leaf.eax].map(u64::from));
@@ -239,27 +241,56 @@ fn segments_that_there_are_not_have_no_address() {
         let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
         assert_eq!(left.stack[..2], [2, selector], "SEG_FAULT for {selector:#x}");
     }
-    // One of the thread's own, made as 32-bit code makes it.
-    let description = low(PAGE, PAGE);
-    // SAFETY: a page of the test's own: entry -1 (any), base, limit, flags: 32 bits, in pages, usable.
-    let result = unsafe {
-        (description as *mut [u32; 4]).write([!0, 0xabc000, 0xf_ffff, 0x51]);
-        let result: i64;
-        asm!(
-            "xchg rdi, rbx", "int 0x80", "xchg rdi, rbx",
-            inout("rax") 243i64 => result, inout("rdi") description => _,
-            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-        );
-        result
-    };
-    if result == 0 {
-        // SAFETY: the kernel has written the entry's number there.
-        let number = unsafe { *(description as *const u32) };
+    // One of the thread's own: entry -1 (any), base, limit, flags: 32 bits, in pages, usable.
+    if let Some(number) = make_segment([!0, 0xabc000, 0xf_ffff, 0x51]) {
         let selector = number << 3 | 3;
         let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
         assert_eq!(left.stack, [0xabc005], "entry {number}");
     } else {
         needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+    }
+}
+
+/// Makes a segment of the thread's own as 32-bit code does (set_thread_area): its number, where the kernel can.
+fn make_segment(description: [u32; 4]) -> Option<u32> {
+    let place = low(PAGE, PAGE);
+    let result: i64;
+    // SAFETY: a page of the test's own, of which the kernel reads and writes a description. The call clears r8 to r11, perhaps.
+    unsafe {
+        (place as *mut [u32; 4]).write(description);
+        asm!(
+            "xchg rdi, rbx", "int 0x80", "xchg rdi, rbx",
+            inout("rax") 243i64 => result, inout("rdi") place => _,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
+        (result == 0).then(|| *(place as *const u32))
+    }
+}
+
+#[test]
+fn a_thread_reads_its_process_where_it_was_told_and_handlers_see_no_segment_there() {
+    let mut bench = Bench::new();
+    common::identity().owner.store(77, Ordering::Relaxed);
+    let asked = |bench: &mut Bench| in_agent(bench, "push pid\nexit").stack;
+    assert_eq!(asked(&mut bench), [77], "it was not told");
+    for number in [1, 0x7_ffff, 0xf_ffff, 0x10_0000, 0x1f_ffff, 0x20_0000, 0x35_5555, 0x3f_ffff] {
+        let (limit, flags) = thread_id::describe(number);
+        if make_segment([thread_id::PROCESS.into(), 0, limit, flags]).is_none() {
+            return needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+        }
+        assert!(thread_id::is_number(0, flags) && !thread_id::is_number(4, flags));
+        assert_eq!(asked(&mut bench), [u64::from(number)]);
+        let selector = u64::from(thread_id::selector(thread_id::PROCESS));
+        let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
+        assert_eq!(left.stack[..2], [2, selector], "SEG_FAULT");
+        let left = in_agent(&mut bench, &format!("push {selector}\npop r es\npush 77\nexit"));
+        assert!(!left.stack.contains(&77), "{:x?}", left.stack);
+    }
+    // One of the program's is not taken for ours, whatever its limit is.
+    for flags in [0x51, 0x41, 0x01, 0x19, 0x59] {
+        make_segment([thread_id::PROCESS.into(), 0, 0x1234, flags]).expect("it could before");
+        assert_eq!(asked(&mut bench), [77], "{flags:#x}");
+        assert!(!thread_id::is_number(0, flags), "{flags:#x}");
     }
 }
 

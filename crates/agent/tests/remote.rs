@@ -12,9 +12,10 @@ use dprobes_agent::image::{Entry, Settings, image};
 use dprobes_agent::layout::{
     CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state,
 };
+use dprobes_agent::thread_id;
 use process::{
-    Caller, Event, Machine, Memory, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at, low_gaps,
-    low_places, maps, shared_memory,
+    Caller, Event, Machine, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start,
+    look_at, low_gaps, low_places, maps, shared_memory,
 };
 use vm::Word;
 
@@ -75,7 +76,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     let (caller, done) = caller.map(code, code_size, libc::PROT_READ | libc::PROT_EXEC).expect("it lives");
     done.expect("there is room");
     let (mut thread, _) = caller.end().expect("it lives");
-    let mut bytes = image().at(code, Settings { identity: identity as u32, yields: true, reader: 0 });
+    let mut bytes = image().at(code, Settings { identity: identity as u32, reader: 0 });
     // Where the call returns to: a breakpoint.
     bytes.push(0xcc);
     memory.poke(code, &bytes).expect("private memory can be written");
@@ -122,6 +123,14 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     call.set_general(&general);
     call.set_orig_rax(!0);
     thread.set_registers(&call).expect("it lives");
+    // It is told who it is, if the kernel can; else its memory says so.
+    let owner = identity + std::mem::offset_of!(dprobes_agent::layout::Identity, owner) as u64;
+    let (limit, flags) = thread_id::describe(pid as u32);
+    let told = OwnSegment { base: 0, limit, flags };
+    match thread.set_own_segment(thread_id::PROCESS, Some(told)) {
+        Ok(()) => assert_eq!(thread.own_segment(thread_id::PROCESS), Some(told)),
+        Err(_) => memory.poke(owner, &pid.to_le_bytes()).expect("private memory can be written"),
+    }
     thread.resume(0);
     let faults: std::collections::BTreeMap<u64, u64> = image().faults(code).collect();
     let mut repaired = 0;
@@ -157,6 +166,9 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     assert_eq!(record[HEADER + 8..HEADER + 11], [0xff, 8, 0]);
     assert_eq!(record[HEADER + 11..HEADER + 19], 0xdead_0000u64.to_le_bytes());
     assert_eq!(record[HEADER + 22..HEADER + 30], 2u64.to_le_bytes());
+    if thread.set_own_segment(thread_id::PROCESS, None).is_ok() {
+        assert_eq!(thread.own_segment(thread_id::PROCESS), None);
+    }
     thread.set_registers(&registers).expect("it lives");
     thread.resume(0);
     loop {

@@ -102,6 +102,7 @@ impl Tracer<'_> {
     /// A thread does not stop, or the process ends or replaces its program just now.
     pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
         self.holds.begin();
+        self.hold_parked(number);
         let start = Instant::now();
         let stopped: HashSet<i32> = self.held.iter().map(tid_of).collect();
         let mut moving = HashSet::new();
@@ -210,6 +211,7 @@ impl Tracer<'_> {
 
     /// Asks a thread to stop, which is answered when it has.
     pub(crate) fn ask(&mut self, tid: i32) {
+        self.unpark(tid);
         if let Some(tracked) = self.threads.get_mut(&tid)
             && !tracked.asked
             && let Activity::Running(running) = &tracked.activity

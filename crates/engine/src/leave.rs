@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use process::{Caller, Status, Stop, Stopped};
 
 use crate::change::Fixed;
-use crate::jump::Patience;
+use crate::jump::{Patience, take_ids};
 use crate::mapping;
 use crate::observer::Note;
 use crate::report::Report;
@@ -133,6 +133,7 @@ impl Tracer<'_> {
 
     /// Lets processes go whose probes have been taken out.
     fn part_with(&mut self, who: Leaving, control: &Control) {
+        self.unpark_all(None);
         self.leaving = who;
         for tracked in self.threads.values_mut() {
             if let Activity::Running(running) = &tracked.activity
@@ -279,6 +280,7 @@ impl Tracer<'_> {
             return Ok(());
         }
         self.bring_home(&mut thread)?;
+        take_ids(&thread);
         let Some(tracked) = self.threads.remove(&tid) else { return Ok(()) };
         let Some(number) = tracked.space else {
             thread.detach(0);

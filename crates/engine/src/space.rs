@@ -89,6 +89,8 @@ pub(crate) struct Space {
     pub(crate) known: Option<Known>,
     pub(crate) pid: i32,
     pub(crate) strangers: HashSet<i32>,
+    /// Whether nobody in it is to wait for room just now.
+    pub(crate) gives_up: bool,
     /// When its threads are looked at again.
     pub(crate) looks: Looks,
     /// Whether its threads may not read the time stamp counter: it is told the time.
@@ -160,6 +162,7 @@ impl Space {
             known: None,
             pid: 0,
             strangers: HashSet::new(),
+            gives_up: false,
             looks: Looks::new(starting),
             clockless: false,
             jumps: Jumps::default(),
@@ -227,6 +230,7 @@ impl Space {
             known: self.known,
             pid: 0,
             strangers: HashSet::new(),
+            gives_up: false,
             looks: self.looks,
             clockless: false,
             jumps: self.jumps.clone(),

@@ -369,7 +369,7 @@ impl<'a> Tracer<'a> {
         }
         let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
         let (thread, stop) = self.change_domain(thread, stop)?;
-        self.go_on(thread, stop)
+        self.park_or_go_on(thread, stop)
     }
 
     /// Lets a thread that is in [`Stop::Interrupt`] or [`Stop::Group`] go on as it would have.
@@ -391,6 +391,7 @@ impl<'a> Tracer<'a> {
     /// Lets a thread run; one that is leaving, until it can be let go.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
+        self.tell_ids(&thread);
         let looks_at_calls = signal == 0 && self.threads.get(&tid).is_some_and(|tracked| tracked.calls > 0);
         let running = if looks_at_calls { thread.resume_to_call() } else { thread.resume(signal) };
         let asked = self.is_leaving(tid) && running.interrupt().is_ok();
@@ -498,13 +499,10 @@ impl<'a> Tracer<'a> {
 
     /// Asks one more thread of an address space to stop.
     pub(crate) fn ask_one(&mut self, number: u32) {
-        let candidate =
-            self.threads.values_mut().find(|thread| thread.space == Some(number) && !thread.asked);
-        if let Some(thread) = candidate
-            && let Activity::Running(running) = &thread.activity
-            && running.interrupt().is_ok()
-        {
-            thread.asked = true;
+        let mut candidates = self.threads.iter();
+        let candidate = candidates.find(|(_, thread)| thread.space == Some(number) && !thread.asked);
+        if let Some((&tid, _)) = candidate {
+            self.ask(tid);
         }
     }
 

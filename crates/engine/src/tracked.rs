@@ -3,6 +3,7 @@
 use process::{Registers, Running};
 use trace::Record;
 
+use crate::jump::Parked;
 use crate::site::Use;
 
 /// Signal handlers that interrupt one another in slots, at most; the oldest is forgotten beyond.
@@ -21,12 +22,16 @@ pub(crate) struct Tracked {
     pub(crate) interrupted: Vec<InSlot>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
+    /// The ring in which it waits for room, for which it has been asked.
+    pub(crate) waits_in: Option<u32>,
     /// Whether it was put back to the `int3` that it has come from, which is still to be answered.
     pub(crate) before_trap: bool,
     /// Whether it is on its way to its end, and will stop no more.
     pub(crate) exiting: bool,
     /// The last trap that it has met.
     pub(crate) last_trap: u64,
+    /// Whether it was told its numbers, for its handlers.
+    pub(crate) has_ids: bool,
     /// In how many more of its system calls, entered or left, it is looked at.
     pub(crate) calls: u32,
 }
@@ -38,6 +43,8 @@ pub(crate) enum Activity {
     Running(Running),
     /// It is being handled just now.
     Handled,
+    /// It waits for room in a ring, and is kept stopped.
+    Parked(Parked),
 }
 
 /// Who a thread is.
@@ -79,10 +86,20 @@ impl Tracked {
             in_slot: None,
             interrupted: Vec::new(),
             asked: false,
+            waits_in: None,
             before_trap: false,
             exiting: false,
             last_trap: 0,
+            has_ids: false,
             calls: 0,
+        }
+    }
+
+    /// What it is kept stopped for, if it is parked.
+    pub(crate) fn parked(&self) -> Option<&Parked> {
+        match &self.activity {
+            Activity::Parked(parked) => Some(parked),
+            _ => None,
         }
     }
 

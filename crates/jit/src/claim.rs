@@ -28,12 +28,12 @@
 //!
 //! In a forked child that has no rings yet all contexts are UNUSABLE, which is less than FREE: its hits are missed.
 //!
-//! Where nothing is to be lost, a context is waited for as a full ring is: after each round the thread sleeps, and the tries are
-//! counted only when there is no reader any more. While the tracer waits for a thread of the process, and nothing goes on, nobody waits.
+//! Where nothing is to be lost, a context is waited for as a full ring is: the tries are counted only when there is no reader any more. The
+//! thread does not sleep, for which it would need a system call, and who has a context gives it back soon or waits for the reader himself. While the tracer waits for a thread of the process, and nothing goes on, nobody waits.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, RSP, Reg, Rm, Shift};
+use crate::instructions::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
 use crate::record::of_context;
 use agent::layout::{
     ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_SECTION, RSEQ_SIGNATURE,
@@ -44,11 +44,6 @@ use core::mem::offset_of;
 /// How often shared contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
 /// its thread was preempted; so this is long.
 const TRIES: u32 = 1 << 20;
-
-/// Nanoseconds that a thread sleeps when all shared contexts were taken.
-const SLEEP: u64 = 100_000;
-/// The number of the system call `nanosleep`.
-const NANOSLEEP: u64 = 35;
 
 impl Compiler<'_> {
     /// Claims the context of the processor whose number is in `processor`; or a shared one, and goes to `other`. Changes rax and rdx. If there
@@ -132,9 +127,6 @@ impl Compiler<'_> {
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);
             self.emitter.number(RDX, TRIES.into());
-            if waiting.sleeps {
-                self.sleep();
-            }
         }
         self.emitter.bind(inside);
         self.emitter.alu32_number(Alu::Sub, RDX, 1);
@@ -142,26 +134,5 @@ impl Compiler<'_> {
         self.emitter.bind(miss);
         let missed = Rm::Absolute(environment.missed);
         self.emitter.step(true, false, missed);
-    }
-
-    /// Lets others run for a while. Changes rax.
-    fn sleep(&mut self) {
-        // What the system call changes, and its arguments.
-        let kept = [RCX, RSI, RDI, Reg(11)];
-        kept.iter().for_each(|register| self.emitter.push(*register));
-        // And the time to sleep.
-        self.pushes(8 * kept.len() as i32 + 16);
-        // Seconds and nanoseconds, on the stack.
-        self.emitter.number(RAX, SLEEP);
-        self.emitter.push(RAX);
-        self.emitter.number(RAX, 0);
-        self.emitter.push(RAX);
-        self.emitter.load(RDI, RSP);
-        self.emitter.number(RSI, 0);
-        self.emitter.number(RAX, NANOSLEEP);
-        self.emitter.syscall();
-        self.emitter.pop(RAX);
-        self.emitter.pop(RAX);
-        kept.iter().rev().for_each(|register| self.emitter.pop(*register));
     }
 }

@@ -54,8 +54,6 @@ pub struct Waiting {
     /// The address of the word by which the reader of all rings shows that it lives: nobody waits any more when it is
     /// [`agent::layout::ABANDONED`].
     pub reader: u32,
-    /// Whether it may make the system call nanosleep.
-    pub sleeps: bool,
 }
 
 /// Where the data of a site's handler lies, and what is known of the site. All addresses are below

@@ -345,6 +345,12 @@ impl Emitter {
         self.modrm(false, false, &[0x85], register.0, register.into());
     }
 
+    /// `test r32, imm32`.
+    pub(crate) fn test32_number(&mut self, register: Reg, number: i32) {
+        self.modrm(false, false, &[0xf7], 0, register.into());
+        self.bytes(&number.to_le_bytes());
+    }
+
     /// `bt r64, imm8`: the carry is the bit.
     pub(crate) fn bit_test(&mut self, register: Reg, bit: u8) {
         self.modrm(true, false, &[0x0f, 0xba], 4, register.into());
@@ -429,6 +435,11 @@ impl Emitter {
         self.modrm(false, false, &[0x0f, 0x0d], 1, memory);
     }
 
+    /// `lar r32, r32`: the rights of the segment that a selector names; equal if there is one.
+    pub(crate) fn segment_rights(&mut self, to: Reg, selector: Reg) {
+        self.modrm(false, false, &[0x0f, 0x02], to.0, selector.into());
+    }
+
     /// `lsl r32, r32`: the limit of the segment that a selector names.
     pub(crate) fn segment_limit(&mut self, to: Reg, selector: Reg) {
         self.modrm(false, false, &[0x0f, 0x03], to.0, selector.into());
@@ -437,11 +448,6 @@ impl Emitter {
     /// `pause`.
     pub(crate) fn pause(&mut self) {
         self.bytes(&[0xf3, 0x90]);
-    }
-
-    /// `syscall`: clobbers rax, rcx and r11.
-    pub(crate) fn syscall(&mut self) {
-        self.bytes(&[0x0f, 0x05]);
     }
 
     /// `call r64`.

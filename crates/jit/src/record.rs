@@ -18,12 +18,13 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Alu, Condition, RAX, RCX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
+use crate::instructions::{Alu, Condition, RAX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
 use agent::layout::{
     Context, Control, HEADER, Header, Identity, LOG_SHIFT, MARK, More, SCRATCH, UNSET, claim, flag,
     record_size, state, status,
 };
+use agent::thread_id;
 use core::mem::offset_of;
 
 /// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
@@ -31,11 +32,6 @@ const PREFETCH: usize = 1536;
 
 /// Bytes of the program's stack that a call of the agent takes: the return address, flags and six registers, before it has its own.
 pub(crate) const AGENT: i32 = 8 * 8;
-
-/// The number of the system call `getpid`.
-const GETPID: u64 = 39;
-/// The number of the system call `gettid`.
-const GETTID: u64 = 186;
 
 /// A field of the context in `register`.
 pub(crate) fn of_context(register: Reg, offset: usize) -> Rm {
@@ -132,7 +128,15 @@ impl Compiler<'_> {
         self.emitter.back(stream);
         self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
         self.emitter.load32(RDX, RAX);
-        self.system_call(unknown, GETTID, known);
+        let stream = self.emitter.aside(Stream::Cold);
+        let untold = self.emitter.label();
+        self.emitter.bind(unknown);
+        self.own_number(thread_id::THREAD, untold);
+        self.emitter.jump(known);
+        self.emitter.bind(untold);
+        self.emitter.number(RAX, 0);
+        self.emitter.jump(known);
+        self.emitter.back(stream);
     }
 
     /// Says in the context at which site it is used.
@@ -159,18 +163,31 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Writes, in the cold stream, a system call without arguments: its result is in rax at `back`.
-    fn system_call(&mut self, at: Label, number: u64, back: Label) {
-        let stream = self.emitter.aside(Stream::Cold);
-        self.emitter.bind(at);
-        let clobbered = [RCX, Reg(11)];
-        self.pushes(8 * clobbered.len() as i32);
-        clobbered.iter().for_each(|register| self.emitter.push(*register));
-        self.emitter.number(RAX, number);
-        self.emitter.syscall();
-        clobbered.iter().rev().for_each(|register| self.emitter.pop(*register));
-        self.emitter.jump(back);
-        self.emitter.back(stream);
+    /// Sets eax to a number that the tracer has written to the thread's own descriptors, or goes to `untold` where it has not. Changes edx.
+    ///
+    /// ```text
+    ///     mov  $selector, %eax ; lar %eax, %edx ; jne untold
+    ///     xor  $ours, %edx ; test $fixed, %edx ; jne untold
+    ///     lsl  %eax, %eax
+    ///     test $1 << 10, %edx ; je low ; or $1 << 21, %eax
+    /// low: and $1 << 20, %edx ; or %edx, %eax
+    /// ```
+    fn own_number(&mut self, place: u16, untold: Label) {
+        let low = self.emitter.label();
+        let (fixed, ours) = thread_id::FIXED;
+        self.emitter.number(RAX, thread_id::selector(place).into());
+        self.emitter.segment_rights(RDX, RAX);
+        self.emitter.jump_if(Condition::NotEqual, untold);
+        self.emitter.alu32_number(Alu::Xor, RDX, ours as i32);
+        self.emitter.test32_number(RDX, fixed as i32);
+        self.emitter.jump_if(Condition::NotEqual, untold);
+        self.emitter.segment_limit(RAX, RAX);
+        self.emitter.test32_number(RDX, 1 << thread_id::BIT_21);
+        self.emitter.jump_if(Condition::Equal, low);
+        self.emitter.alu32_number(Alu::Or, RAX, 1 << 21);
+        self.emitter.bind(low);
+        self.emitter.alu32_number(Alu::And, RDX, 1 << thread_id::BIT_20);
+        self.emitter.alu32(Alu::Or, RAX, RDX);
     }
 
     /// Sets a register to the process id.
@@ -182,7 +199,20 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::Equal, unknown);
         self.emitter.bind(known);
         self.emitter.load(to, RAX);
-        self.system_call(unknown, GETPID, known);
+        let stream = self.emitter.aside(Stream::Cold);
+        let [untold, told] = [(); 2].map(|()| self.emitter.label());
+        self.emitter.bind(unknown);
+        self.pushes(8);
+        self.emitter.push(RDX);
+        self.own_number(thread_id::PROCESS, untold);
+        self.emitter.bind(told);
+        self.emitter.pop(RDX);
+        self.emitter.jump(known);
+        self.emitter.bind(untold);
+        let owner = self.identity(offset_of!(Identity, owner));
+        self.emitter.load32(RAX, owner);
+        self.emitter.jump(told);
+        self.emitter.back(stream);
     }
 
     /// Finds room for a record; where there is none, the scratch record. Changes rax; edx has the context's holder, and keeps it.

@@ -3,6 +3,7 @@
 mod support;
 
 use agent::layout::claim::{FREE, TAKEN, UNUSABLE};
+use agent::thread_id;
 use dprobes_jit::{Compiled, Environment, Limits, Variable, Waiting, compile};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -285,7 +286,7 @@ const RECORD: u64 = agent::layout::record_size(16, None) as u64;
 /// A site whose handler logs two arguments and waits where there is no room.
 fn lossless() -> Site<'static> {
     Site::new(&handlers()[2], |arena, environment| {
-        environment.lossless = Some(Waiting { reader: arena.word(), sleeps: true });
+        environment.lossless = Some(Waiting { reader: arena.word() });
     })
 }
 
@@ -363,6 +364,50 @@ fn hits_of_many_threads_are_all_counted_and_logged() {
     tids.sort_unstable();
     tids.dedup();
     assert_eq!(tids.len() as u64, threads);
+}
+
+/// Has a number in one of the thread's own segments, as a tracer writes it there: by set_thread_area, which is for 32-bit code. Says whether the
+/// kernel can.
+fn tell(arena: &mut Arena, place: u16, number: u32) -> bool {
+    let (limit, flags) = thread_id::describe(number);
+    let at = arena.word();
+    arena.word();
+    arena.at(at).store(u64::from(place), Relaxed);
+    arena.at(at + 8).store(u64::from(flags) << 32 | u64::from(limit), Relaxed);
+    let mut result = 243_u64;
+    // SAFETY: the kernel reads 16 bytes there. The call clears r8 to r11, perhaps.
+    unsafe {
+        std::arch::asm!("xchg rbx, {at}", "int 0x80", "xchg rbx, {at}", at = inout(reg) u64::from(at) => _,
+            inout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
+    }
+    result == 0
+}
+
+#[test]
+fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
+    let _one = exclusive();
+    let code = [vec![Op::PushPid as u8, Op::LogImm as u8, 1, 0], vec![Op::Exit as u8]].concat();
+    let site = &mut Site::new(&code, |arena, _| {
+        let identity = arena.identity();
+        [&identity.tid_offset, &identity.rseq_offset].map(|field| field.store(0, Relaxed));
+        identity.pid.store(0, Relaxed);
+        identity.owner.store(4242, Relaxed);
+    });
+    let ids = |site: &Site<'_>| {
+        site.hit();
+        let records = site.arena.records();
+        let [record] = &records[..] else { panic!("{records:?}") };
+        let pid = u64::from_le_bytes(record.log[..8].try_into().expect("eight bytes"));
+        (record.tid, pid)
+    };
+    assert_eq!(ids(site), (0, 4242), "it was told nothing");
+    for number in [1, 0xf_fbff, 0xf_ffff, 0x10_0000, 0x1f_ffff, 0x20_0000, 0x35_5555, 0x3f_ffff] {
+        let places = [(thread_id::THREAD, number), (thread_id::PROCESS, number ^ 1)];
+        if !places.into_iter().all(|(place, number)| tell(&mut site.arena, place, number)) {
+            return needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+        }
+        assert_eq!(ids(site), (number, u64::from(number ^ 1)));
+    }
 }
 
 #[test]

@@ -6,12 +6,13 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
 
-use crate::{Error, FloatRegisters, Registers, RseqRegistration};
+use crate::{Error, FloatRegisters, OwnSegment, Registers, RseqRegistration};
 
 /// Requests that the libc crate does not name.
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
 const PTRACE_SETSIGMASK: c_uint = 0x420b;
 const PTRACE_GET_THREAD_AREA: c_uint = 25;
+const PTRACE_SET_THREAD_AREA: c_uint = 26;
 const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
 /// The system calls stop with this bit set beside SIGTRAP, so that they cannot be mistaken for a signal.
@@ -179,19 +180,37 @@ struct UserDescriptor {
 /// The bit of a description's flags that says that there is no such segment.
 const NOT_PRESENT: u32 = 1 << 5;
 
-/// The base of a thread's own segment with this number in the global descriptor table, if there is one.
-pub(crate) fn segment_base(tid: pid_t, number: u16) -> Option<u64> {
+/// A thread's own segment at this place of the global descriptor table, if there is one.
+pub(crate) fn own_segment(tid: pid_t, place: u16) -> Option<OwnSegment> {
     let mut descriptor = UserDescriptor::default();
     // SAFETY: the kernel writes one user_desc at `data`.
     let result = unsafe {
         libc::ptrace(
             PTRACE_GET_THREAD_AREA,
             tid,
-            without_provenance_mut::<c_void>(usize::from(number)),
+            without_provenance_mut::<c_void>(usize::from(place)),
             std::ptr::from_mut(&mut descriptor),
         )
     };
-    (result != -1 && descriptor.flags & NOT_PRESENT == 0).then(|| descriptor.base.into())
+    let UserDescriptor { base, limit, flags, .. } = descriptor;
+    (result != -1 && flags & NOT_PRESENT == 0).then_some(OwnSegment { base, limit, flags })
+}
+
+/// Sets a thread's own segment at this place of the global descriptor table, or takes it away.
+pub(crate) fn set_own_segment(tid: pid_t, place: u16, segment: Option<OwnSegment>) -> Result<(), Error> {
+    // All zeros are none.
+    let OwnSegment { base, limit, flags } = segment.unwrap_or(OwnSegment { base: 0, limit: 0, flags: 0 });
+    let mut descriptor = UserDescriptor { number: place.into(), base, limit, flags };
+    // SAFETY: the kernel reads one user_desc at `data`.
+    let result = unsafe {
+        libc::ptrace(
+            PTRACE_SET_THREAD_AREA,
+            tid,
+            without_provenance_mut::<c_void>(usize::from(place)),
+            std::ptr::from_mut(&mut descriptor),
+        )
+    };
+    if result == -1 { Err(Error::last("setting a segment", tid)) } else { Ok(()) }
 }
 
 /// Sets the registers of a stopped thread.

@@ -52,6 +52,17 @@ impl std::fmt::Debug for Stopped {
     }
 }
 
+/// A segment of a thread's own, as the kernel's `struct user_desc` describes it (arch/x86/include/uapi/asm/ldt.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnSegment {
+    /// Where it begins.
+    pub base: u32,
+    /// Its last byte, or page.
+    pub limit: u32,
+    /// Its kind, as the bits that follow in the description.
+    pub flags: u32,
+}
+
 /// Why a thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -247,9 +258,24 @@ impl Stopped {
         // Bit 2: the local table. Numbers 4 to 6: code of 32 bits, data, code of 64 bits.
         match (selector >> 2 & 1, selector >> 3) {
             (0, 4..=6) => Some(0),
-            (0, number) if number > 6 => ptrace::segment_base(self.tid, number),
+            (0, place) if place > 6 => {
+                ptrace::own_segment(self.tid, place).map(|segment| segment.base.into())
+            }
             _ => None,
         }
+    }
+
+    /// The segment of its own (`set_thread_area`) at a place of the global descriptor table: 12 to 14.
+    pub fn own_segment(&self, place: u16) -> Option<OwnSegment> {
+        ptrace::own_segment(self.tid, place)
+    }
+
+    /// Sets it, or takes it away. 64-bit code notices it only where it asks for it.
+    ///
+    /// # Errors
+    /// The thread has been killed, or the kernel has no such segments (it was built without 32-bit programs).
+    pub fn set_own_segment(&self, place: u16, segment: Option<OwnSegment>) -> Result<(), Error> {
+        ptrace::set_own_segment(self.tid, place, segment)
     }
 
     /// Sets its registers.

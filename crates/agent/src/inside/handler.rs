@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     let (resume, saved, state, registers) = unsafe {
         (
             &*region.add(RESUME as usize).cast::<Resume>(),
-            &mut *region.add(SAVED as usize).cast::<Saved>(),
+            &*region.add(SAVED as usize).cast::<Saved>(),
             &mut *region.add(STATE as usize).cast::<State>(),
             &mut (*context).registers,
         )
@@ -39,7 +39,6 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     let mut thread = Thread {
         registers,
         vectors: &saved.vectors,
-        descriptor: &mut saved.descriptor,
         hidden: Hidden::at(handler.hidden),
         float: None,
         over: over(handler),

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::slice::from_raw_parts;
 use core::sync::atomic::{Ordering, fence};
 
-use super::{guarded, kernel, settings};
+use super::guarded;
 use crate::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
 use crate::layout::PAGE;
 
@@ -137,17 +137,17 @@ impl Hidden {
     }
 }
 
-/// The first of some addresses into which a stack has not grown yet. What is above the site's own stack pointer is there.
+/// Bytes below a stack pointer that are the function's own.
+const RED_ZONE: u64 = 128;
+
+/// The first of some addresses into which a stack may not have grown yet. What is above the site's own stack pointer is there, and the page below
+/// that in which the handler has its frame. What is deeper, nobody needs: whether it is there only the kernel knows, and is not asked.
 fn below_stack(lists: &Lists, addresses: Range<u64>, rsp: u64) -> Option<u64> {
     let [low, high] = [0, 2].map(|place| {
         let half = |place: usize| u64::from(lists.stack[place].load(Ordering::Relaxed));
         half(place) | half(place + 1) << 32
     });
     let (first, last) = (addresses.start.max(low), addresses.end.min(high.wrapping_sub(1)));
-    // Where system calls are filtered, the question may be forbidden.
-    if high == 0 || first > last || first >= rsp || !settings::yields() {
-        return None;
-    }
-    let second = last & !(PAGE - 1);
-    [first, second].into_iter().find(|&address| address >= first && !kernel::is_mapped(address))
+    let used = rsp.saturating_sub(RED_ZONE) & !(PAGE - 1);
+    (high != 0 && first <= last && first < used).then_some(first)
 }

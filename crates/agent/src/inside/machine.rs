@@ -16,8 +16,6 @@ pub(super) struct Thread<'a> {
     pub(super) registers: &'a mut Registers,
     /// xmm0 to xmm15 as the program has them.
     pub(super) vectors: &'a [u128; 16],
-    /// Memory below 4 GiB that the kernel may write a description of a segment to.
-    pub(super) descriptor: &'a mut [u32; 4],
     /// What of the memory it does not see.
     pub(super) hidden: Hidden,
     /// The floating-point registers, once a handler has asked for one. No handler can change them.
@@ -145,6 +143,6 @@ impl Machine for Thread<'_> {
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
-        segment::base(selector, self.descriptor).map(|base| base.wrapping_add(offset))
+        segment::base(selector).map(|base| base.wrapping_add(offset))
     }
 }

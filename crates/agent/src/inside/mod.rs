@@ -2,7 +2,8 @@
 //!
 //! The workspace's build compiles this module a second time, alone with the interpreter, to a piece of memory that runs at any
 //! address below 2 GiB (`build.rs`); [`crate::image`] is that piece. There it has no libc, no thread-local storage, no writable
-//! data of its own and no state but what [`crate::layout`] describes; it is called by compiled handlers and returns to them.
+//! data of its own and no state but what [`crate::layout`] describes; it is called by compiled handlers and returns to them. It makes no system
+//! call: the process may be forbidden any, and be killed for it.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | `machine` | the thread, as the interpreter sees it |
 //! | `guarded`, `hidden` | its memory; what of that handlers do not see |
 //! | `segment`, `float` | its rarer registers |
-//! | `kernel`, `settings` | the few system calls; what it is told of the process |
+//! | `kernel`, `settings` | the processor's number; what it is told of the process |
 //! | `memory` | what the compiler takes for granted |
 
 pub mod entry;

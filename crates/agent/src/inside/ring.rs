@@ -2,15 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{kernel, settings};
+use super::settings;
 use crate::layout::{ABANDONED, Context, Control, Header, MARK, state};
 
-/// Looks at the reader's progress that a thread takes before it sleeps.
+/// Looks at the reader's progress that a thread takes before it says that it waits.
 const LOOKS: u32 = 200;
-/// Nanoseconds of the first sleep, and of the longest: a full ring takes its reader longer than that, so that it does not
-/// run dry.
-const SLEEP: (u64, u64) = (50_000, 1_000_000);
-/// Looks between two looks at the reader itself, where the thread may not sleep.
+/// Looks between two looks at the reader itself.
 const GLANCE: u32 = 1 << 12;
 /// Counts of the time stamp counter after which a reader that has not shown itself is given up.
 const PATIENCE: u64 = 1 << 35;
@@ -100,31 +97,32 @@ impl Ring<'_> {
     }
 
     /// Waits until so many bytes are free. `false`: nobody reads any more, or there will never be so many.
+    ///
+    /// The thread makes no system call: it looks again and again, and says that it waits. The tracer then keeps it stopped until there is room.
     pub(super) fn wait(&self, bytes: u64) -> bool {
         if bytes > self.size {
             return false;
         }
-        let (mut reader, mut sleep) = (Reader::new(), SLEEP.0);
+        let waiter = &self.control.waiter.0;
+        let mut reader = Reader::new();
         for look in 0u32.. {
-            if self.has(bytes) {
-                return true;
+            let has_room = self.has(bytes);
+            if has_room || self.is_in_vain() || look % GLANCE == 0 && reader.is_gone() {
+                waiter.store(0, Ordering::Relaxed);
+                return has_room;
             }
-            let gives_up = settings::identity().gives_up.load(Ordering::Relaxed) != 0;
-            if gives_up || self.control.tail.0.load(Ordering::Relaxed) == ABANDONED {
-                return false;
+            if look == LOOKS {
+                waiter.store(self.context.holder.load(Ordering::Relaxed).into(), Ordering::Relaxed);
             }
-            let sleeps = settings::yields() && look >= LOOKS;
-            if (sleeps || look % GLANCE == 0) && reader.is_gone() {
-                return false;
-            }
-            if sleeps {
-                kernel::sleep(sleep);
-                sleep = (sleep * 2).min(SLEEP.1);
-            } else {
-                core::hint::spin_loop();
-            }
+            core::hint::spin_loop();
         }
         false
+    }
+
+    /// Whether nobody is to wait for room.
+    fn is_in_vain(&self) -> bool {
+        settings::identity().gives_up.load(Ordering::Relaxed) != 0
+            || self.control.tail.0.load(Ordering::Relaxed) == ABANDONED
     }
 }
 

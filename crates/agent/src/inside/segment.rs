@@ -3,6 +3,7 @@
 use core::arch::asm;
 
 use super::guarded::fault_entry;
+use crate::thread_id;
 
 macro_rules! getters {
     ($($read:ident $name:literal;)*) => {
@@ -88,13 +89,12 @@ pub(super) fn gs_base() -> u64 {
 
 /// The linear address at which the segment begins that a selector names: one of the flat segments that every thread has, or one
 /// of the thread's own (`set_thread_area`). `None` where it names none of them; those of a local table are not looked at, as
-/// from outside they cannot be. `scratch`, which is below 4 GiB, is where the kernel
-/// describes it.
-pub(super) fn base(selector: u16, scratch: &mut [u32; 4]) -> Option<u64> {
+/// from outside they cannot be.
+pub(super) fn base(selector: u16) -> Option<u64> {
     // Bit 2: the local table. Numbers 4 to 6: code of 32 bits, data, code of 64 bits. 12 to 14: the thread's own.
     match (selector >> 2 & 1, selector >> 3) {
         (0, 4..=6) => Some(0),
-        (0, number @ 12..=14) if is_present(number << 3 | 3) => own_base(number, scratch),
+        (0, place @ 12..=14) if is_the_programs(place) => Some(own_base(place)),
         _ => None,
     }
 }
@@ -105,57 +105,68 @@ pub(super) fn can_be_loaded(selector: u16) -> bool {
     match (selector & 7, selector >> 3) {
         (0, 0) => true,
         (3, 4..=6) => true,
-        (3, 12..=14) => is_present(selector),
+        (3, place @ 12..=14) => is_the_programs(place),
         _ => false,
     }
 }
 
-/// Whether there is a segment that a selector names.
-fn is_present(selector: u16) -> bool {
-    let present: u8;
+/// The number that the tracer has written to one of the thread's own descriptors.
+pub(super) fn number(place: u16) -> Option<u32> {
+    let rights = rights(place)?;
+    let limit: u32;
+    // SAFETY: reads a limit into a register; there is a segment, as its rights were read.
+    unsafe {
+        asm!(
+            "lsl {limit:e}, {selector:e}",
+            limit = inout(reg) 0 => limit,
+            selector = in(reg) u32::from(thread_id::selector(place)),
+            options(nomem, nostack),
+        );
+    }
+    thread_id::number(limit, rights)
+}
+
+/// Whether the program has made a segment there.
+fn is_the_programs(place: u16) -> bool {
+    rights(place).is_some_and(|rights| thread_id::number(0, rights).is_none())
+}
+
+/// The rights of one of the thread's own segments, if there is one.
+fn rights(place: u16) -> Option<u32> {
+    let (rights, present): (u32, u8);
     // SAFETY: reads a descriptor's rights into a register.
     unsafe {
         asm!(
             "lar {rights:e}, {selector:e}",
             "setz {present}",
-            rights = out(reg) _,
-            selector = in(reg) u32::from(selector),
+            rights = inout(reg) 0 => rights,
+            selector = in(reg) u32::from(thread_id::selector(place)),
             present = out(reg_byte) present,
-            options(nostack),
+            options(nomem, nostack),
         );
     }
-    present != 0
+    (present != 0).then_some(rights)
 }
 
-/// The base of one of the thread's own segments. The kernel tells it to 32-bit code alone; a thread that has such a segment has
-/// made it by such a call.
-fn own_base(number: u16, scratch: &mut [u32; 4]) -> Option<u64> {
-    /// i386's number of get_thread_area.
-    const GET_THREAD_AREA: i64 = 244;
-    /// The bit of a description's flags that says that there is no such segment.
-    const NOT_PRESENT: u32 = 1 << 5;
-    // The kernel's struct user_desc (arch/x86/include/uapi/asm/ldt.h): number, base, limit, flags.
-    *scratch = [number.into(), 0, 0, 0];
-    let result: i64;
-    // SAFETY: the kernel writes one description to `scratch`, which is below 4 GiB. The instruction is in the fault table, for a
-    // kernel that has no 32-bit calls. rbx is the compiler's own, and r8 to r11 such a call may clear.
+/// The base of one of the thread's own segments, which is there: that which gs gets by it for a moment. (The kernel would tell it by a
+/// system call.)
+fn own_base(place: u16) -> u64 {
+    let base: u64;
+    // SAFETY: nothing of the agent's is at gs, and its selector and its base are put back. The segment is one of data: it can be loaded.
     unsafe {
         asm!(
-            "xchg rdi, rbx",
-            "2:",
-            "int 0x80",
-            "jmp 4f",
-            "3:",
-            "mov rax, -1",
-            "4:",
-            "xchg rdi, rbx",
-            fault_entry!("2b", "3b"),
-            inout("rax") GET_THREAD_AREA => result,
-            inout("rdi") scratch.as_mut_ptr() => _,
-            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-            options(nostack),
+            "mov {selector:e}, gs",
+            "rdgsbase {before}",
+            "mov gs, {named:e}",
+            "rdgsbase {base}",
+            "mov gs, {selector:e}",
+            "wrgsbase {before}",
+            selector = out(reg) _,
+            before = out(reg) _,
+            named = in(reg) u32::from(thread_id::selector(place)),
+            base = out(reg) base,
+            options(nomem, nostack, preserves_flags),
         );
     }
-    let [_, base, _, flags] = *scratch;
-    (result == 0 && flags & NOT_PRESENT == 0).then_some(base.into())
+    base
 }

@@ -2,21 +2,20 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::kernel;
+use super::segment;
 use crate::layout::Identity;
+use crate::thread_id;
 
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
 #[cfg_attr(dprobes_image, unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "it is a symbol of the image, beside the entries")]
-pub(super) static dprobes_settings: Settings = Settings { identity: 0, yields: 0, reader: 0 };
+pub(super) static dprobes_settings: Settings = Settings { identity: 0, reader: 0 };
 
 /// What [`dprobes_settings`] has.
 #[repr(C)]
 pub(super) struct Settings {
     /// The address of the [`Identity`].
     pub(super) identity: u64,
-    /// 1 where a thread that waits may make the system call nanosleep.
-    pub(super) yields: u64,
     /// The address of the word by which the reader of all rings shows that it lives.
     pub(super) reader: u64,
 }
@@ -28,18 +27,12 @@ pub(super) fn identity() -> &'static Identity {
     unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.identity) as *const Identity) }
 }
 
-/// The process id: the tracer's word, or else the kernel's.
+/// The process id: that of all threads, or else what the thread itself is told.
 pub(super) fn process() -> u32 {
     match identity().pid.load(Ordering::Relaxed) {
-        0 => kernel::process(),
+        0 => segment::number(thread_id::PROCESS).unwrap_or_else(|| identity().owner.load(Ordering::Relaxed)),
         pid => pid,
     }
-}
-
-/// Whether a thread that waits may make the system call nanosleep.
-pub(super) fn yields() -> bool {
-    // SAFETY: the constant is there.
-    unsafe { core::ptr::read_volatile(&raw const dprobes_settings.yields) != 0 }
 }
 
 /// The word by which the reader of all rings shows that it lives.

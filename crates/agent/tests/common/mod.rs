@@ -60,7 +60,7 @@ pub fn loaded() -> &'static Loaded {
         let base = low(image.size() as u64, 4096);
         let identity = low(4096, 4096);
         let reader = low(4096, 4096);
-        let settings = Settings { identity: identity as u32, yields: true, reader: reader as u32 };
+        let settings = Settings { identity: identity as u32, reader: reader as u32 };
         let bytes = image.at(base, settings);
         // SAFETY: the memory is fresh and has that size.
         unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };

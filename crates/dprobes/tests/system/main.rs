@@ -47,6 +47,7 @@ mod points;
 mod ppdf;
 mod programs;
 mod redis;
+mod sealed;
 mod seeds;
 mod session;
 mod signals;

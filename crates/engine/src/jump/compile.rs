@@ -118,8 +118,7 @@ impl Tracer<'_> {
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
         let (own, shared) = ground.contexts.kinds();
-        let lossless =
-            program.options.lossless.then(|| Waiting { reader: ground.sign() as u32, sleeps: ground.sleeps });
+        let lossless = program.options.lossless.then(|| Waiting { reader: ground.sign() as u32 });
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,

@@ -187,7 +187,7 @@ impl Tracer<'_> {
         }
         if known.ground.is_none() && !wanted.is_empty() {
             let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
-            match groundless.map_or_else(|| self.choose_ground(number, tid, &mappings), Err) {
+            match groundless.map_or_else(|| self.choose_ground(tid, &mappings), Err) {
                 Ok(ground) => {
                     ground.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
                     known.ground = Some(ground);

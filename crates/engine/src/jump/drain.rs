@@ -127,6 +127,20 @@ impl Drain {
         self.read
     }
 
+    /// The threads that say that they wait for room, and the numbers of their rings.
+    pub(super) fn waiting(&self) -> Vec<(i32, u32)> {
+        let rings = |source: &Source| 0..source.rings.count();
+        let all = self.sources.iter().flat_map(|source| rings(source).map(move |ring| (source, ring)));
+        all.filter_map(|(source, ring)| Some((source.who.thread(source.rings.waiter(ring)?)?, ring)))
+            .collect()
+    }
+
+    /// The thread that says that it waits for room in a ring.
+    pub(super) fn waiter(&self, rings: &Rc<Rings>, ring: u32) -> Option<i32> {
+        let source = self.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))?;
+        source.who.thread(rings.waiter(ring)?)
+    }
+
     /// How far the reader has come in a ring, if it reads that still.
     fn tail(&self, rings: &Rings, ring: u32) -> Option<u64> {
         let source = self.sources.iter().find(|source| std::ptr::eq(&*source.rings, rings))?;
@@ -242,6 +256,7 @@ impl Tracer<'_> {
                 "process {pid} has written what no handler writes into its own buffer ({why}): what was there is lost"
             )));
         }
+        self.park_waiting();
     }
 
     /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.

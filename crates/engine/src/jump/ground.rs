@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use agent::image::{Entry, Image, image};
 use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
-use process::{Mapping, Memory, Status};
+use process::{Mapping, Memory};
 use rpn::Object;
 
 use super::cells::Cells;
@@ -60,8 +60,6 @@ pub(crate) struct Ground {
     texts: Rc<Texts>,
     /// The address of the table of what handlers do not see; 0 where none of them accesses memory.
     pub(crate) hidden: u64,
-    /// Whether a thread that waits may make the system call nanosleep.
-    pub(crate) sleeps: bool,
     /// Bytes that the cells can have.
     cells_size: u64,
 }
@@ -197,12 +195,7 @@ impl Ground {
 
 impl Tracer<'_> {
     /// Finds places for all of it in a process with these mappings. Nothing is mapped, and nothing written.
-    pub(crate) fn choose_ground(
-        &mut self,
-        number: u32,
-        tid: i32,
-        mappings: &[Mapping],
-    ) -> Result<Ground, String> {
+    pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
         }
@@ -229,7 +222,6 @@ impl Tracer<'_> {
             give_up: image.entry(Entry::GiveUp, places.agent),
             texts: Rc::new(Texts::behind(&contexts)),
             hidden: 0,
-            sleeps: self.may_all_sleep(number),
             cells_size: size,
         })
     }
@@ -269,13 +261,6 @@ impl Tracer<'_> {
             ground.contexts = ground.contexts.moved(place);
             ground.texts = Rc::new(Texts::behind(&ground.contexts));
         }
-    }
-
-    /// Whether no thread of an address space is in a seccomp sandbox, which may forbid what a handler calls to wait.
-    fn may_all_sleep(&self, number: u32) -> bool {
-        let mut threads = self.threads.values().filter(|tracked| tracked.space == Some(number));
-        // One that is gone does not matter.
-        threads.all(|tracked| Status::read(tracked.identity.tid).map_or(true, |status| status.seccomp == 0))
     }
 }
 

@@ -1,8 +1,9 @@
-//! What handlers know of their process and thread without asking the kernel: the identity page.
+//! What handlers know of their process and of all its threads: the identity page.
 //!
 //! It says how a thread's libc keeps its id and where the kernel keeps its processor, and that only while it holds for all
 //! threads of the address space. A thread for which it does not (a vfork child, which has its parent's memory; one that the program has
-//! made without its libc) is a *stranger*; while there is one, the page says nothing, and handlers ask the kernel.
+//! made without its libc) is a *stranger*; while there is one, the page says nothing, and handlers read what each thread was told of itself
+//! (`thread_ids`).
 //!
 //! A thread registers its `struct rseq` in its first instructions. Until then the `cpu_id` in it must be negative: else it could
 //! be taken for that of a registered thread that runs on that processor. glibc leaves a 0 there, or what the last owner of the
@@ -215,6 +216,7 @@ impl Space {
         let mut put =
             |field: usize, value: &[u8]| bytes[field - first..][..value.len()].copy_from_slice(value);
         put(offset_of!(Identity, pid), &(pid as u32).to_le_bytes());
+        put(offset_of!(Identity, owner), &(self.pid as u32).to_le_bytes());
         put(offset_of!(Identity, tid_offset), &known.thread.to_le_bytes());
         put(offset_of!(Identity, rseq_offset), &known.rseq.to_le_bytes());
         // It fails only if the process is gone.

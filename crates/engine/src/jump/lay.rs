@@ -161,7 +161,7 @@ impl Tracer<'_> {
         }
         mapped.push(shared);
         let reader = ground.sign() as u32;
-        let settings = Settings { identity: ground.identity as u32, yields: ground.sleeps, reader };
+        let settings = Settings { identity: ground.identity as u32, reader };
         let written = memory.poke(ground.code.0, &image().at(ground.code.0, settings));
         Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
     }

@@ -20,11 +20,11 @@
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
 //! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
-//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity` | the memory that it takes, in the process and shared with it |
+//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | the memory that it takes, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; those that become others |
 //! | `hidden` | what of all this handlers do not see |
 //! | `drain`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment |
-//! | `pulse`, `waiting` | the reader's sign of life; threads that wait for room |
+//! | `pulse`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
 //! | `signal`, `forbidden`, `out` | signals of threads that are in a trampoline; instructions that the process may not execute; threads are taken out of one |
 
 mod area;
@@ -50,6 +50,7 @@ mod mark;
 mod numbers;
 mod out;
 mod over;
+mod parked;
 mod plan;
 pub(crate) mod proof;
 mod pulse;
@@ -65,6 +66,7 @@ mod suits;
 mod tail;
 mod text;
 mod texts;
+mod thread_ids;
 mod trampoline;
 mod trust;
 mod waiting;
@@ -92,6 +94,7 @@ pub(crate) use identity::{Known, Looks};
 pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
 pub(crate) use over::has;
+pub(crate) use parked::Parked;
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
 pub(crate) use pulse::Sign;
@@ -102,6 +105,7 @@ pub(crate) use shared::Shared;
 pub(crate) use stack::Stacks;
 pub(crate) use suits::unsuitable;
 pub(crate) use texts::Texts;
+pub(crate) use thread_ids::take_ids;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 pub(crate) use trust::{Again, NextLook, Trust};
 pub(crate) use waiting::Patience;

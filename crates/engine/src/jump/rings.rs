@@ -119,6 +119,17 @@ impl Rings {
         }
     }
 
+    /// What the process was told.
+    pub(crate) fn told(&self, number: u32) -> u64 {
+        self.word(number, offset_of!(Control, tail)).map_or(ABANDONED, |tail| tail.load(Ordering::Relaxed))
+    }
+
+    /// The id of the thread that waits for room in a ring, as the process says.
+    pub(crate) fn waiter(&self, number: u32) -> Option<u32> {
+        let waiter = self.word(number, offset_of!(Control, waiter))?.load(Ordering::Relaxed);
+        u32::try_from(waiter).ok().filter(|&waiter| waiter != 0)
+    }
+
     /// Nobody reads any more, or not before long: who waits for room in a ring goes on, and its record is dropped.
     pub(crate) fn abandon(&self) {
         (0..self.count).for_each(|number| self.tell(number, ABANDONED));
@@ -154,12 +165,6 @@ impl Rings {
     #[cfg(test)]
     pub(crate) fn set_lost(&self, number: u32, lost: u64) {
         self.word(number, offset_of!(Control, lost)).expect("it is there").store(lost, Ordering::Release);
-    }
-
-    /// What the process was told.
-    #[cfg(test)]
-    pub(crate) fn told(&self, number: u32) -> u64 {
-        self.word(number, offset_of!(Control, tail)).expect("it is there").load(Ordering::Acquire)
     }
 }
 

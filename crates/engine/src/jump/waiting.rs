@@ -71,7 +71,8 @@ impl Tracer<'_> {
     /// Those who are to be let go have been: whoever is still there waits again.
     pub(crate) fn nobody_gives_up(&mut self) {
         if std::mem::take(&mut self.gives_up_waiting) {
-            self.spaces.keys().for_each(|&number| self.set_gives_up(number, 0));
+            let numbers: Vec<u32> = self.spaces.keys().copied().collect();
+            numbers.into_iter().for_each(|number| self.set_gives_up(number, 0));
         }
     }
 
@@ -86,12 +87,16 @@ impl Tracer<'_> {
         self.set_gives_up(number, 1);
     }
 
-    fn set_gives_up(&self, number: u32, value: u32) {
-        let Some(space) = self.spaces.get(&number) else { return };
+    fn set_gives_up(&mut self, number: u32, value: u32) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
         let Some(ground) = &space.ground else { return };
         let place = ground.identity + offset_of!(Identity, gives_up) as u64;
+        space.gives_up = value != 0;
         // It fails only if the process is gone.
         let _ = space.code.memory.poke(place, &value.to_le_bytes());
+        if value != 0 {
+            self.unpark_all(Some(number));
+        }
     }
 
     /// Whether a thread may wait for room, or for a context: it goes on by itself if it is let.

@@ -99,13 +99,19 @@ impl Who {
     }
 
     /// The process and the thread that a record is of, which says that it is of this thread. Where ids are translated, one that nobody knows
-    /// is its process.
+    /// is its process, and so is a thread that was not told its own.
     #[inline]
     pub(crate) fn ids(&self, tid: u32) -> (u32, u32) {
         match self.noted.get(tid) {
             Some((tid, pid)) => (pid, tid),
-            None => (self.process, if self.inner { self.process } else { tid }),
+            None => (self.process, if self.inner || tid == 0 { self.process } else { tid }),
         }
+    }
+
+    /// The thread that has an id for itself.
+    pub(crate) fn thread(&self, own: u32) -> Option<i32> {
+        let noted = self.noted.get(own).map(|(tid, _)| tid);
+        noted.or_else(|| (!self.inner).then_some(own)).and_then(|tid| i32::try_from(tid).ok())
     }
 
     /// The id that a thread has for itself.
@@ -162,6 +168,7 @@ mod tests {
         assert_eq!(who.ids(2), (700, 702));
         assert_eq!(who.ids(1), (700, 700), "a thread that nobody knows");
         assert_eq!((who.own_id(702), who.own_id(9)), (2, 9));
+        assert_eq!((who.thread(2), who.thread(9)), (Some(702), None));
         who.inner = false;
         assert_eq!(who.ids(1), (700, 1));
     }
@@ -171,6 +178,7 @@ mod tests {
         let mut who = Who { process: 700, ..Who::default() };
         who.add(701, 700);
         assert_eq!((who.ids(701), who.ids(800)), ((700, 701), (700, 800)));
+        assert_eq!(who.ids(0), (700, 700), "a thread that does not know its own");
         who.add(800, 800);
         assert_eq!((who.ids(701), who.ids(800)), ((700, 701), (800, 800)));
         // The number is used again.

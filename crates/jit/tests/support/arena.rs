@@ -142,6 +142,7 @@ impl Arena {
             arena.context(number).claim.store(claim::FREE, Relaxed);
         }
         arena.identity().pid.store(std::process::id(), Relaxed);
+        arena.identity().owner.store(std::process::id(), Relaxed);
         // SAFETY: glibc sets it before main and never again.
         arena.identity().rseq_offset.store(unsafe { __rseq_offset } as u64, Relaxed);
         arena.identity().tid_offset.store(tid_offset(), Relaxed);
