@@ -3,7 +3,8 @@
  * A process that writes into its own rings whatever it likes, while a child of it does what it should.
  *   forger MODE BYTES     BYTES: of a ring, as the tracer was told
  * MODE: big (records as large as the ring), random (random words anywhere), heads (numbers of bytes that were put in), records
- * (records of random parts), tids (records of threads that are others' or nobody's), times (records of any time).
+ * (records of random parts), tids (records of threads that are others' or nobody's), times (records of any time), waiters (rings that are full,
+ * in which the child, this process, or anybody waits).
  * Prints "ready", and after a line "child PID" and "done", when the child has called `forger_work` 2000 times; ends after another. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,6 +21,7 @@ struct control {
     _Alignas(64) uint64_t head;
     _Alignas(64) uint64_t tail;
     _Alignas(64) uint64_t lost;
+    _Alignas(64) uint64_t waiter;
 };
 
 struct header {
@@ -42,6 +44,7 @@ static volatile int over;
 static uint64_t seed = 88172645463325252ull;
 static const char *mode;
 static uint64_t ring_size;
+static pid_t child;
 
 static uint64_t random_word(void) {
     seed ^= seed << 13;
@@ -63,6 +66,12 @@ static void forge(struct control *control, uint8_t *ring) {
     control->lost = random_word() >> random_word() % 64;
     if (is("heads")) {
         control->head = random_word() % 3 ? control->head + (random_word() % ring_size & ~7ull) : random_word();
+        return;
+    }
+    if (is("waiters")) {
+        uint64_t any[] = {child, getpid(), 1, random_word()};
+        control->waiter = any[random_word() % 4];
+        control->head = tail + ring_size - (random_word() % (ring_size / 2) & ~7ull);
         return;
     }
     if (__atomic_load_n(&control->head, __ATOMIC_ACQUIRE) != tail) return;
@@ -131,7 +140,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IONBF, 0);
     puts("ready");
     if (!fgets(line, sizeof line, stdin)) return 2;
-    pid_t child = fork();
+    child = fork();
     if (child == 0) {
         for (int i = 0; i < 2000; i++) {
             forger_work(0x1000 + i);
@@ -141,7 +150,7 @@ int main(int argc, char **argv) {
     }
     printf("child %d\n", child);
     // Where what it writes are records, no handler writes beside it: the two would make nonsense of each other's.
-    int with_hits = !is("tids") && !is("times");
+    int with_hits = !is("tids") && !is("times") && !is("waiters");
     pthread_t thread;
     if (with_hits) pthread_create(&thread, NULL, hit, NULL);
     int status = 1;

@@ -56,6 +56,8 @@ pub struct Identity {
     /// What is written here does not matter: the state of a record that there is not, so that what commits a record need
     /// not ask whether there is one.
     pub nothing: Line,
+    /// Not 0 where a thread has looked for a context in vain (with `--lossless`): the tracer clears it.
+    pub crowded: Line,
 }
 
 /// The signature that glibc registers, found before each place that a restartable sequence aborts to.

@@ -3,7 +3,7 @@
 use process::{Registers, Running};
 use trace::Record;
 
-use crate::jump::Parked;
+use crate::jump::{Parked, Wait};
 use crate::site::Use;
 
 /// Signal handlers that interrupt one another in slots, at most; the oldest is forgotten beyond.
@@ -22,8 +22,8 @@ pub(crate) struct Tracked {
     pub(crate) interrupted: Vec<InSlot>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
-    /// The ring in which it waits for room, for which it has been asked.
-    pub(crate) waits_in: Option<u32>,
+    /// What it waits for, if it has been asked for that.
+    pub(crate) waits: Option<Wait>,
     /// Whether it was put back to the `int3` that it has come from, which is still to be answered.
     pub(crate) before_trap: bool,
     /// Whether it is on its way to its end, and will stop no more.
@@ -43,7 +43,7 @@ pub(crate) enum Activity {
     Running(Running),
     /// It is being handled just now.
     Handled,
-    /// It waits for room in a ring, and is kept stopped.
+    /// It waits for room in a ring, or for a context, and is kept stopped.
     Parked(Parked),
 }
 
@@ -86,7 +86,7 @@ impl Tracked {
             in_slot: None,
             interrupted: Vec::new(),
             asked: false,
-            waits_in: None,
+            waits: None,
             before_trap: false,
             exiting: false,
             last_trap: 0,

@@ -29,7 +29,8 @@
 //! In a forked child that has no rings yet all contexts are UNUSABLE, which is less than FREE: its hits are missed.
 //!
 //! Where nothing is to be lost, a context is waited for as a full ring is: the tries are counted only when there is no reader any more. The
-//! thread does not sleep, for which it would need a system call, and who has a context gives it back soon or waits for the reader himself. While the tracer waits for a thread of the process, and nothing goes on, nobody waits.
+//! thread does not sleep, for which it would need a system call, but says in [`Identity::crowded`] that it waits. While the tracer waits for a
+//! thread of the process, and nothing goes on, nobody waits.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -127,6 +128,10 @@ impl Compiler<'_> {
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);
             self.emitter.number(RDX, TRIES.into());
+            let crowded = Rm::Absolute(environment.identity + offset_of!(Identity, crowded) as u32);
+            self.emitter.alu32_number(Alu::Cmp, crowded, 0);
+            self.emitter.jump_if(Condition::NotEqual, inside);
+            self.emitter.store32_number(crowded, 1);
         }
         self.emitter.bind(inside);
         self.emitter.alu32_number(Alu::Sub, RDX, 1);

@@ -201,6 +201,7 @@ impl<'a> Compiler<'a> {
     fn keep_flags(&mut self) {
         if self.facts.reads_flags {
             let cell = self.frame.cell(Cell::AllFlags);
+            self.pushes(8);
             self.emitter.push_flags();
             self.emitter.pop(RAX);
             self.emitter.store(cell, RAX);

@@ -3,8 +3,15 @@
 use crate::support::{FORGED, Server, attach, need, target};
 
 /// The modes in which what it writes is no record, and those in which it is a record of another meaning.
-const MODES: [(&str, bool); 6] =
-    [("big", true), ("random", true), ("heads", true), ("records", true), ("tids", false), ("times", false)];
+const MODES: [(&str, bool); 7] = [
+    ("big", true),
+    ("random", true),
+    ("heads", true),
+    ("records", true),
+    ("tids", false),
+    ("times", false),
+    ("waiters", true),
+];
 
 /// Bytes of a ring.
 const RING: u64 = 64 << 20;
@@ -33,7 +40,10 @@ fn it_takes_no_memory_of_the_reader_and_no_record_of_another_process() {
         let mut server = Server::start(&program, [mode, &RING.to_string()]);
         assert_eq!(server.line(), "ready");
         let buffer = format!("--buffer={RING}");
-        let mut attached = attach(server.pid(), &log, &["--engine=jump", &buffer, "--log", "PID"]);
+        let mut options = vec!["--engine=jump", &buffer, "--log", "PID"];
+        // Where threads may wait, it says of others that they do.
+        options.extend((mode == "waiters").then_some("--lossless"));
+        let mut attached = attach(server.pid(), &log, &options);
         attached.wait_for(server.pid(), &program, "forger_work");
         let child = server.ask("go");
         let child = child.strip_prefix("child ").expect("its number").to_owned();

@@ -154,6 +154,13 @@ fn ticks(pid: u32) -> u64 {
 #[test]
 fn threads_that_wait_for_a_reader_that_does_not_come_take_no_processor() {
     let program = need!("sealed", target("jumps"), "gcc");
+    // As many as there are buffers for; and more, some of which find none.
+    for threads in [2, 60] {
+        take_no_processor_while_they_wait(&program, threads);
+    }
+}
+
+fn take_no_processor_while_they_wait(program: &Path, threads: u64) {
     let points: String = (0..20)
         .map(|number| format!("offset = jumps_{number}\nminor = {number}\npush r, rdi\nlog 1\nexit\n"))
         .collect();
@@ -161,7 +168,7 @@ fn threads_that_wait_for_a_reader_that_does_not_come_take_no_processor() {
         "name = \"{}\"\nmodtype = user\nmajor = 3\nmaxhits = 0xffffffffffffffff\n{points}",
         program.display()
     );
-    let mut server = start_jumps(&program, "2");
+    let mut server = start_jumps(program, &threads.to_string());
     let pid = server.pid();
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let reader = move |mut pipe: std::fs::File| {
@@ -170,16 +177,17 @@ fn threads_that_wait_for_a_reader_that_does_not_come_take_no_processor() {
     };
     let options = ["--engine=jump", "--lossless", "--buffer=256K"];
     let (mut attached, reader) = attach_to_pipe(pid, &text, &options, reader);
-    attached.wait_for(pid, &program, "jumps_19");
+    attached.wait_for(pid, program, "jumps_19");
     // More than what the tracer keeps for its output, and the rings.
-    server.send("60000");
+    let rounds = 120_000 / threads;
+    server.send(&rounds.to_string());
     // Until the tracer takes no more.
     let begin = Instant::now();
     let mut before = ticks(pid);
     loop {
         std::thread::sleep(Duration::from_secs(1));
         let now = ticks(pid);
-        // A hundred ticks are a second of one processor; here two threads wait.
+        // A hundred ticks are a second of one processor.
         if now - before <= 20 {
             break;
         }

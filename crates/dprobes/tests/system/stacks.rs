@@ -50,6 +50,8 @@ pub(crate) fn same_as_unprobed(program: &Path, words: &[&str], text: &str) -> Ve
 pub(crate) const COUNT: &str = "inc lv, 0\nabort";
 /// Logs two words.
 pub(crate) const LOG: &str = "push r, rip\npush r, rflags\nlog 2";
+/// Reads the flags, and does no more.
+const FLAGS: &str = "push r, rflags\nros 1\nabort";
 /// Leaves compiled code, and logs.
 pub(crate) const LEAVE: &str = "push 64\nmalloc\nfree\npush r, rip\nlog 1";
 
@@ -61,7 +63,7 @@ const LEAF: [&str; 5] =
 fn a_hit_without_room_is_missed_and_nothing_else() {
     let program = need!("stacks", program(), "gcc");
     for (mode, calls) in [("room", 246), ("stale", 123)] {
-        for handler in [COUNT, LOG, LEAVE] {
+        for handler in [COUNT, FLAGS, LOG, LEAVE] {
             let text = probes(&program, &LEAF.map(|point| (point, handler)));
             for outcome in same_as_unprobed(&program, &[mode], &text) {
                 for probe in &outcome.stats.probes {

@@ -94,7 +94,7 @@ pub(crate) use identity::{Known, Looks};
 pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
 pub(crate) use over::has;
-pub(crate) use parked::Parked;
+pub(crate) use parked::{Parked, Wait};
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
 pub(crate) use pulse::Sign;

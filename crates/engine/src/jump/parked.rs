@@ -6,27 +6,41 @@
 //! while. So it takes no processor from the reader, and none for ever where nobody takes the records. If the tracer dies, the kernel lets
 //! it go on.
 //!
+//! A thread for which no context is free has no place to say who it is, and says in the identity page that there is one. If those who have the
+//! contexts wait for room themselves, all threads of the process are asked, and those parked that are in handlers.
+//!
 //! A parked thread is as good as one that waits: it is let go on before anything else is asked of it.
 
+use std::collections::BTreeSet;
+use std::mem::offset_of;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use agent::layout::ABANDONED;
+use agent::layout::{ABANDONED, Identity};
 use process::{Event, Stop, Stopped};
 
 use super::rings::Rings;
+use crate::space::Space;
 use crate::tracer::Tracer;
-use crate::tracked::Activity;
+use crate::tracked::{Activity, Tracked};
 
 /// How long a thread is parked, at most. Then it looks by itself whether it is to wait any longer.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// A thread that waits for room, and is stopped.
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For room in the ring with this number.
+    Room(u32),
+    /// For a context that is free, perhaps; those who have them wait for room.
+    Context,
+}
+
+/// A thread that waits, and is stopped.
 #[derive(Debug)]
 pub(crate) struct Parked {
     thread: Stopped,
-    /// The number of its ring.
-    ring: u32,
+    wait: Wait,
     since: Instant,
 }
 
@@ -36,35 +50,73 @@ impl Tracer<'_> {
         if !self.is_lossless() {
             return;
         }
-        let is_done = |(&tid, parked): (&i32, &Parked)| {
-            let waits = parked.since.elapsed() < LONGEST && self.waits_for_room(tid, parked.ring);
-            (!waits).then_some(tid)
-        };
-        let parked = self.threads.iter().filter_map(|(tid, tracked)| Some((tid, tracked.parked()?)));
-        let done: Vec<i32> = parked.filter_map(is_done).collect();
-        done.into_iter().for_each(|tid| self.unpark(tid));
+        // In this order: for a context nobody waits where nobody is left who waits for room.
+        self.unpark_done(|wait| matches!(wait, Wait::Room(_)));
+        self.unpark_done(|wait| wait == Wait::Context);
         for (tid, ring) in self.drain.waiting() {
-            if self.waits_for_room(tid, ring)
-                && let Some(tracked) = self.threads.get_mut(&tid).filter(|tracked| !tracked.asked)
-                && let Activity::Running(running) = &tracked.activity
-            {
-                tracked.asked = running.interrupt().is_ok();
-                tracked.waits_in = Some(ring);
+            if self.waits_for_room(tid, ring) {
+                self.ask_waiting(tid, Wait::Room(ring));
+            }
+        }
+        for number in self.crowded() {
+            let threads = self.threads.iter().filter(|(_, tracked)| tracked.space == Some(number));
+            for tid in threads.map(|(&tid, _)| tid).collect::<Vec<_>>() {
+                self.ask_waiting(tid, Wait::Context);
             }
         }
     }
 
-    /// Lets a thread go on that was asked to stop; but one that waits for room is parked.
+    /// Lets the parked threads go on of these that do not wait any more.
+    fn unpark_done(&mut self, of: impl Fn(Wait) -> bool) {
+        let parked = self.threads.iter().filter_map(|(&tid, tracked)| Some((tid, tracked.parked()?)));
+        let parked = parked.filter(|(_, parked)| of(parked.wait));
+        let waits = |tid, parked: &Parked| parked.since.elapsed() < LONGEST && self.waits(tid, parked.wait);
+        let done = parked.filter(|&(tid, parked)| !waits(tid, parked)).map(|(tid, _)| tid);
+        done.collect::<Vec<i32>>().into_iter().for_each(|tid| self.unpark(tid));
+    }
+
+    /// The address spaces in which threads have looked for a context in vain, where others wait for room.
+    fn crowded(&self) -> Vec<u32> {
+        let parked = self.threads.values().filter(|tracked| tracked.parked().is_some());
+        let numbers: BTreeSet<u32> = parked.filter_map(|tracked| tracked.space).collect();
+        numbers.into_iter().filter(|number| self.spaces.get(number).is_some_and(Space::is_crowded)).collect()
+    }
+
+    /// Asks a thread to stop that may wait.
+    fn ask_waiting(&mut self, tid: i32, wait: Wait) {
+        if let Some(tracked) = self.threads.get_mut(&tid).filter(|tracked| !tracked.asked)
+            && let Activity::Running(running) = &tracked.activity
+        {
+            tracked.asked = running.interrupt().is_ok();
+            tracked.waits = Some(wait);
+        }
+    }
+
+    /// Lets a thread go on that was asked to stop; but one that waits is parked.
     pub(crate) fn park_or_go_on(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
-        let ring = self.threads.get_mut(&tid).and_then(|tracked| tracked.waits_in.take());
-        match ring.filter(|&ring| stop == Stop::Interrupt && self.waits_for_room(tid, ring)) {
-            Some(ring) => {
-                self.tell_ids(&thread);
-                self.set_activity(tid, Activity::Parked(Parked { thread, ring, since: Instant::now() }));
-                Ok(())
+        let wait = self.threads.get_mut(&tid).and_then(|tracked| tracked.waits.take());
+        let wait = wait.filter(|&wait| stop == Stop::Interrupt && self.waits(tid, wait));
+        // Who looks for a context is in a handler.
+        let wait = match wait {
+            Some(Wait::Context) if !self.may_wait(&thread)? => None,
+            wait => wait,
+        };
+        let Some(wait) = wait else { return self.go_on(thread, stop) };
+        self.tell_ids(&thread);
+        self.set_activity(tid, Activity::Parked(Parked { thread, wait, since: Instant::now() }));
+        Ok(())
+    }
+
+    /// Whether a thread may wait on.
+    fn waits(&self, tid: i32, wait: Wait) -> bool {
+        match wait {
+            Wait::Room(ring) => self.waits_for_room(tid, ring),
+            Wait::Context => {
+                let space = self.threads.get(&tid).and_then(|tracked| tracked.space);
+                let mut others = self.threads.values().filter(|other| other.space == space);
+                space.is_some() && others.any(Tracked::is_parked_for_room)
             }
-            None => self.go_on(thread, stop),
         }
     }
 
@@ -112,6 +164,24 @@ impl Tracer<'_> {
             Activity::Parked(parked) => Some(parked),
             _ => None,
         }
+    }
+}
+
+impl Tracked {
+    fn is_parked_for_room(&self) -> bool {
+        self.parked().is_some_and(|parked| matches!(parked.wait, Wait::Room(_)))
+    }
+}
+
+impl Space {
+    /// Whether a thread has looked for a context in vain since this was asked last.
+    fn is_crowded(&self) -> bool {
+        let Some(ground) = &self.ground else { return false };
+        let place = ground.identity + offset_of!(Identity, crowded) as u64;
+        let mut crowded = [0; 4];
+        let is_crowded = self.code.memory.peek(place, &mut crowded).is_ok() && crowded != [0; 4];
+        // It fails only if the process is gone.
+        is_crowded && self.code.memory.poke(place, &[0; 4]).is_ok()
     }
 }
 
