@@ -179,7 +179,7 @@ fn take_no_processor_while_they_wait(program: &Path, threads: u64) {
     let (mut attached, reader) = attach_to_pipe(pid, &text, &options, reader);
     attached.wait_for(pid, program, "jumps_19");
     // More than what the tracer keeps for its output, and the rings.
-    let rounds = 120_000 / threads;
+    let rounds = 30_000 / threads;
     server.send(&rounds.to_string());
     // Until the tracer takes no more.
     let begin = Instant::now();
@@ -201,7 +201,7 @@ fn take_no_processor_while_they_wait(program: &Path, threads: u64) {
     for probe in &outcome.stats.probes {
         assert_eq!(
             (probe.hits, probe.logged, probe.dropped, probe.missed),
-            (120_000, 120_000, 0, 0),
+            (30_000, 30_000, 0, 0),
             "{probe:?}"
         );
     }
