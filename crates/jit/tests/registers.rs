@@ -389,7 +389,8 @@ fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
     let code = [vec![Op::PushPid as u8, Op::LogImm as u8, 1, 0], vec![Op::Exit as u8]].concat();
     let site = &mut Site::new(&code, |arena, _| {
         let identity = arena.identity();
-        [&identity.tid_offset, &identity.rseq_offset].map(|field| field.store(0, Relaxed));
+        identity.tid_offset.store(0, Relaxed);
+        identity.rseq_offset.store(0, Relaxed);
         identity.pid.store(0, Relaxed);
         identity.owner.store(4242, Relaxed);
     });
