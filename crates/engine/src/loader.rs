@@ -194,8 +194,8 @@ mod tests {
             assert_eq!(linker.text(stop, CLOSE.len()).as_deref(), Some(&CLOSE[..]));
         }
         let libc = process::maps(std::process::id() as i32).expect("own mappings");
-        let libc = libc.iter().filter_map(|mapping| mapping.path.as_deref()?.to_str());
-        let libc = libc.filter(|path| path.ends_with("/libc.so.6")).next().expect("this program has one");
+        let mut libc = libc.iter().filter_map(|mapping| mapping.path.as_deref()?.to_str());
+        let libc = libc.find(|path| path.ends_with("/libc.so.6")).expect("this program has one");
         assert!(before_close(&image(libc)).is_empty());
     }
 

@@ -4,7 +4,7 @@
 //! consumes it. [`wait`] turns what the kernel reports into a [`Stopped`] thread and the reason of its stop, or
 //! into the news that the thread has ended.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,8 +40,8 @@ pub struct Stopped {
     registers: Cell<Option<Box<Registers>>>,
     rseq: Cell<Option<Option<RseqRegistration>>>,
     inner_id: Cell<Option<u32>>,
-    status: RefCell<Option<Rc<Status>>>,
-    mappings: RefCell<Option<Rc<[Mapping]>>>,
+    status: Cell<Option<Rc<Status>>>,
+    mappings: Cell<Option<Rc<[Mapping]>>>,
     /// Where [`Stopped::settle`] would move it, if it is there already.
     settled: Option<Stop>,
 }
@@ -159,8 +159,8 @@ impl Stopped {
             registers: Cell::new(None),
             rseq: Cell::new(None),
             inner_id: Cell::new(None),
-            status: RefCell::default(),
-            mappings: RefCell::default(),
+            status: Cell::default(),
+            mappings: Cell::default(),
             settled: None,
         }
     }
@@ -184,11 +184,11 @@ impl Stopped {
     /// # Errors
     /// It is gone.
     pub fn status(&self) -> Result<Rc<Status>, Error> {
-        if let Some(known) = &*self.status.borrow() {
-            return Ok(Rc::clone(known));
-        }
-        let status = Rc::new(Status::read(self.tid)?);
-        *self.status.borrow_mut() = Some(Rc::clone(&status));
+        let status = match self.status.take() {
+            Some(known) => known,
+            None => Rc::new(Status::read(self.tid)?),
+        };
+        self.status.set(Some(Rc::clone(&status)));
         Ok(status)
     }
 
@@ -198,11 +198,11 @@ impl Stopped {
     /// # Errors
     /// It is gone.
     pub fn mappings(&self) -> Result<Rc<[Mapping]>, ModuleError> {
-        if let Some(known) = &*self.mappings.borrow() {
-            return Ok(Rc::clone(known));
-        }
-        let mappings: Rc<[Mapping]> = crate::maps(self.tid)?.into();
-        *self.mappings.borrow_mut() = Some(Rc::clone(&mappings));
+        let mappings = match self.mappings.take() {
+            Some(known) => known,
+            None => crate::maps(self.tid)?.into(),
+        };
+        self.mappings.set(Some(Rc::clone(&mappings)));
         Ok(mappings)
     }
 
@@ -210,9 +210,9 @@ impl Stopped {
     /// unless it has made a call.
     pub(crate) fn known_as(self, before: &Stopped, mappings: bool) -> Stopped {
         self.inner_id.set(before.inner_id.get());
-        self.status.replace(before.status.take());
+        self.status.set(before.status.take());
         if mappings {
-            self.mappings.replace(before.mappings.take());
+            self.mappings.set(before.mappings.take());
         }
         self
     }
