@@ -261,7 +261,7 @@ mod tests {
     /// A child that calls a piece of code in which it waits for a byte in a pipe: the code, the child, and the pipe's end to write to.
     fn waits_in_lent_bytes() -> (u64, i32, i32) {
         // `syscall`, `ret`, and as many bytes as a stub has.
-        let mut code_bytes = [0x90; process::STUB.len()];
+        let mut code_bytes = [0x90u8; process::STUB.len()];
         code_bytes[..3].copy_from_slice(&[0x0f, 0x05, 0xc3]);
         let mut pipe = [0; 2];
         // SAFETY: a fresh mapping, which gets code; room for two descriptors. The child makes only calls that are safe after a fork, and ends.
