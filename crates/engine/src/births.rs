@@ -189,19 +189,19 @@ impl Tracer<'_> {
             .collect();
         // The system call was its last instruction there, and has completed.
         for old in gone.into_iter().chain([tid]) {
-            if let Some(mut tracked) = self.threads.remove(&old) {
-                if (old == former || former == 0)
-                    && let Some(waiting) = tracked.in_slot.take()
-                {
-                    self.commit(waiting.records);
-                }
-                for waiting in tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..)) {
-                    self.drop_records(waiting.records);
-                }
-                if let Some(space) = tracked.space {
-                    self.bury(Some(space), old);
-                    self.leave_space(space, old);
-                }
+            if (old == former || former == 0)
+                && let Some(waiting) = self.threads.get_mut(&old).and_then(|tracked| tracked.in_slot.take())
+            {
+                self.commit(waiting.records);
+            }
+            for waiting in self.unexecuted(old) {
+                self.drop_records(waiting.records);
+            }
+            if let Some(tracked) = self.threads.remove(&old)
+                && let Some(space) = tracked.space
+            {
+                self.bury(Some(space), old);
+                self.leave_space(space, old);
             }
         }
         let space = match Space::open(tid, true, self.ledger.clone()) {

@@ -61,7 +61,6 @@ impl Tracer<'_> {
             return Ok(Some(thread));
         };
         registers.set_rip(address);
-        let (again, abandoned) = tracked.come_back(address, &registers);
         let done = tracked.in_slot.take();
         if tracked.identity.rseq.is_none() {
             tracked.identity.rseq = Some(thread.rseq_area());
@@ -69,11 +68,8 @@ impl Tracer<'_> {
         if let Some(done) = done {
             self.commit(done.records);
         }
-        for waiting in abandoned {
-            self.drop_records(waiting.records);
-        }
         let segments = registers;
-        let again = again.or_else(|| self.come_back_elsewhere(tid, address, &registers));
+        let again = self.space_of(tid).and_then(|space| space.interrupted.come_back(address, &registers));
         let records = match again {
             Some(waiting) => waiting.records,
             None => self.run_handlers(&thread, address, word, &mut registers),
@@ -306,11 +302,9 @@ impl Tracer<'_> {
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();
-        for thread in self.threads.values_mut() {
-            let gone = |waiting: &mut InSlot| {
-                thread.space.is_some_and(|space| disarmed.contains(&(space, waiting.site)))
-            };
-            records.extend(thread.interrupted.extract_if(.., gone).flat_map(|waiting| waiting.records));
+        for (&number, space) in &mut self.spaces {
+            let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));
+            records.extend(gone.into_iter().flat_map(|waiting| waiting.records));
         }
         self.commit(records);
     }

@@ -66,6 +66,7 @@ mod forget;
 mod guard;
 mod hit;
 mod hold;
+mod interrupted;
 mod jump;
 mod leave;
 mod ledger;

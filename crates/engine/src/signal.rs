@@ -140,39 +140,20 @@ impl Tracer<'_> {
         } else if !armed {
             // The thread will execute it at its own place, where nothing tells of it any more.
             self.commit(waiting.records);
-        } else if let Some(tracked) = self.threads.get_mut(&tid) {
-            if let Some(space) = tracked.space.and_then(|space| self.spaces.get_mut(&space)) {
-                space.interrupted.insert(tid);
-            }
-            if let Some(forgotten) = tracked.interrupt(waiting) {
-                self.drop_records(forgotten.records);
+        } else if let Some(space) = self.space_of(tid) {
+            for given_up in space.interrupted.add(tid, waiting) {
+                self.drop_records(given_up.records);
             }
         }
     }
 
-    /// The interrupted instruction of another thread, if it is this that a thread comes to: where stacks go from thread to thread (Go
-    /// moves a goroutine on by a signal), what a signal interrupted goes on by any of them.
-    pub(crate) fn come_back_elsewhere(
-        &mut self,
-        tid: i32,
-        site: u64,
-        registers: &Registers,
-    ) -> Option<InSlot> {
-        let space = self.threads.get(&tid)?.space?;
-        let interrupted = &mut self.spaces.get_mut(&space)?.interrupted;
-        let mut found = None;
-        interrupted.retain(|tid| {
-            let tracked = self.threads.get_mut(tid).filter(|tracked| tracked.space == Some(space));
-            tracked.is_some_and(|tracked| {
-                if found.is_none()
-                    && let Some(place) = tracked.place_of(site, registers)
-                {
-                    found = Some(tracked.interrupted.remove(place));
-                }
-                !tracked.interrupted.is_empty()
-            })
-        });
-        found
+    /// Takes the instructions that a thread is still to execute: the one in its slot, and those from which signals keep it.
+    pub(crate) fn unexecuted(&mut self, tid: i32) -> Vec<InSlot> {
+        let Some(tracked) = self.threads.get_mut(&tid) else { return Vec::new() };
+        let in_slot = tracked.in_slot.take();
+        let space = tracked.space.and_then(|space| self.spaces.get_mut(&space));
+        let interrupted = space.map_or_else(Vec::new, |space| space.interrupted.of_thread(tid));
+        in_slot.into_iter().chain(interrupted).collect()
     }
 
     /// A thread has stopped, by no signal: if its instruction has completed, what waited for it is written.
@@ -203,8 +184,7 @@ impl Tracer<'_> {
             show(place, site, &mut registers);
             moved = true;
         }
-        let waiting = tracked.in_slot.take().into_iter().chain(std::mem::take(&mut tracked.interrupted));
-        for waiting in waiting.collect::<Vec<_>>() {
+        for waiting in self.unexecuted(thread.tid()) {
             self.commit(waiting.records);
         }
         moved |= restart::restart(thread.tid(), &mut registers);

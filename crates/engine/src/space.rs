@@ -13,6 +13,7 @@ use crate::change::{Batch, Change, Fixed, Undone};
 use crate::foresee::Foreseen;
 use crate::guard::Guard;
 use crate::hold::Held;
+use crate::interrupted::Interrupted;
 use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
@@ -62,8 +63,8 @@ pub(crate) struct Space {
     pub(crate) sites: Sites,
     /// Sites that were armed once: threads may still come from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
-    /// Its threads that signals kept from an instruction, as far as they still are to come back to it.
-    pub(crate) interrupted: HashSet<i32>,
+    /// The instructions to which threads will come back.
+    pub(crate) interrupted: Interrupted,
     pub(crate) areas: Vec<Area>,
     /// The memory that jumps need, once it is mapped.
     pub(crate) ground: Option<Ground>,
@@ -146,7 +147,7 @@ impl Space {
             members: 1,
             sites: Sites::new(),
             disarmed: HashMap::new(),
-            interrupted: HashSet::new(),
+            interrupted: Interrupted::default(),
             areas: Vec::new(),
             ground: None,
             cells: 0,
@@ -214,7 +215,7 @@ impl Space {
             members: 1,
             sites,
             disarmed,
-            interrupted: HashSet::new(),
+            interrupted: Interrupted::default(),
             areas: self.areas.clone(),
             ground: self.ground.clone(),
             rings: None,

@@ -453,14 +453,14 @@ impl<'a> Tracer<'a> {
         if let Some(space) = self.announced.remove(&tid).and_then(|announced| announced.space) {
             self.leave_space(space, tid);
         }
-        if let Some(mut tracked) = self.threads.remove(&tid) {
-            // Killed before it said that its instruction had completed.
-            for waiting in tracked.in_slot.take().into_iter().chain(tracked.interrupted.drain(..)) {
-                self.drop_records(waiting.records);
-            }
-            if let Some(space) = tracked.space {
-                self.leave_space(space, tid);
-            }
+        // Killed before it said that its instruction had completed.
+        for waiting in self.unexecuted(tid) {
+            self.drop_records(waiting.records);
+        }
+        if let Some(tracked) = self.threads.remove(&tid)
+            && let Some(space) = tracked.space
+        {
+            self.leave_space(space, tid);
         }
     }
 

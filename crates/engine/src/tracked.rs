@@ -6,9 +6,6 @@ use trace::Record;
 use crate::jump::{Parked, Wait};
 use crate::site::Use;
 
-/// Signal handlers that interrupt one another in slots, at most; the oldest is forgotten beyond.
-const NESTING: usize = 32;
-
 /// A followed thread.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -18,8 +15,6 @@ pub(crate) struct Tracked {
     pub(crate) activity: Activity,
     /// The instruction it executes in a slot, as far as is known.
     pub(crate) in_slot: Option<InSlot>,
-    /// Instructions that signals interrupted before they were executed, the latest last.
-    pub(crate) interrupted: Vec<InSlot>,
     /// Whether it has been asked to stop, and has not yet.
     pub(crate) asked: bool,
     /// What it waits for, if it has been asked for that.
@@ -84,7 +79,6 @@ impl Tracked {
             space,
             activity,
             in_slot: None,
-            interrupted: Vec::new(),
             asked: false,
             waits: None,
             before_trap: false,
@@ -106,37 +100,6 @@ impl Tracked {
     /// Whether a record waits for the instruction that it executes in a slot.
     pub(crate) fn has_records(&self) -> bool {
         self.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty())
-    }
-
-    /// Remembers that a signal came before an instruction was executed.
-    pub(crate) fn interrupt(&mut self, waiting: InSlot) -> Option<InSlot> {
-        let forgotten = (self.interrupted.len() >= NESTING).then(|| self.interrupted.remove(0));
-        self.interrupted.push(waiting);
-        forgotten
-    }
-
-    /// The interrupted instruction that the thread comes back to, if this is one: the same site, with the same
-    /// registers. What was interrupted later was abandoned by a jump out of its signal handler; it comes first
-    /// in the second value.
-    pub(crate) fn come_back(&mut self, site: u64, registers: &Registers) -> (Option<InSlot>, Vec<InSlot>) {
-        match self.place_of(site, registers) {
-            None => (None, Vec::new()),
-            Some(place) => {
-                let abandoned = self.interrupted.split_off(place + 1);
-                (self.interrupted.pop(), abandoned)
-            }
-        }
-    }
-}
-
-impl Tracked {
-    /// Which of the interrupted instructions is the one at this site with these registers.
-    pub(crate) fn place_of(&self, site: u64, registers: &Registers) -> Option<usize> {
-        self.interrupted.iter().rposition(|waiting| {
-            waiting.site == site
-                && waiting.registers.rsp() == registers.rsp()
-                && waiting.registers.general() == registers.general()
-        })
     }
 }
 

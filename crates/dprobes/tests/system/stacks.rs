@@ -150,3 +150,27 @@ fn goroutines_at_the_end_of_their_stacks_keep_what_is_theirs() {
     goroutines(&program, "auto", ["1", "2000"], "main.deep", &LEAVE.replace('\n', "; "));
     goroutines(&program, "trap", ["1", "100"], "main.deep", &COUNT.replace('\n', "; "));
 }
+
+/// A goroutine that loses its processor before an instruction of which the hit is counted has not lost that hit, nor hits again when it
+/// goes on: others have gone on and have lost theirs meanwhile, by the same thread.
+#[test]
+fn goroutines_without_a_processor_have_hit_once() {
+    const GOROUTINES: u64 = 40;
+    const EACH: u64 = 60;
+    let program = need!("stacks", go_target("preempted"), "go");
+    let counts = [GOROUTINES.to_string(), EACH.to_string()];
+    let (_, unprobed, _) = run(Command::new(&program).args(&counts));
+    let scratch = Scratch::new();
+    let stats = scratch.path().join("stats");
+    let mut command = dprobes();
+    command.args(["run", "--engine", "trap", "--lossless", "--at", "a.out:main.work:*", "--do", "log 0"]);
+    command.args(["-o", "/dev/null", "--stats"]).arg(&stats).arg("--").arg(&program).args(&counts);
+    let (status, probed, stderr) = run(&mut command);
+    assert_eq!((status.code(), &probed), (Some(0), &unprobed), "{stderr}");
+    let stats = Stats::read(&stats).expect("an account");
+    let hits: Vec<u64> = stats.probes[0].places.iter().flatten().map(|place| place.hits).collect();
+    // What is once in the function, in the loop, and where the loop ends; the function asks for more stack in none of them.
+    let possible = [0, GOROUTINES, GOROUTINES * EACH, GOROUTINES * (EACH + 1)];
+    assert!(hits.iter().all(|hits| possible.contains(hits)), "{:#?}", stats.probes);
+    assert!(hits.contains(&possible[1]) && hits.contains(&possible[2]), "{:#?}", stats.probes);
+}
