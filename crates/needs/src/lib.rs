@@ -19,6 +19,15 @@ use std::path::PathBuf;
 /// The environment's variable that says which tests may be skipped: all where it is not set.
 pub const VARIABLE: &str = "DPROBES_SKIP";
 
+/// The environment's variable by which tests that do the same again and again do it as often as continuous integration wants. Without it
+/// they do it a few times, for those who wait for them.
+pub const THOROUGH: &str = "DPROBES_THOROUGH";
+
+/// How often, or how much: the first, or the second where [`THOROUGH`] is set.
+pub fn rounds<T>(few: T, many: T) -> T {
+    if std::env::var_os(THOROUGH).is_some() { many } else { few }
+}
+
 /// Says that a test, or a part of one, did not run. `test` is the name that [`VARIABLE`] may have.
 ///
 /// # Panics

@@ -2,9 +2,13 @@
 
 use crate::support::{Session, changed_text, counting, need, start_server, target, text_differences};
 
-/// How often the program comes and goes, and after how many times what is taken is looked at first.
-const CYCLES: usize = 40;
+/// After how many cycles what is taken is looked at first.
 const WARM: usize = 10;
+
+/// How often the program comes and goes.
+fn cycles_in_all() -> usize {
+    needs::rounds(WARM + 10, WARM + 30)
+}
 
 /// What a session and a process that it probes have taken.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ fn cycles(engine: &str) {
     let tracer = status.split([':', ' ']).find(|word| word.parse::<u32>().is_ok()).expect("its number");
     let mut before = None;
     let mut ways = Vec::new();
-    for cycle in 1..=CYCLES {
+    for cycle in 1..=cycles_in_all() {
         session.done(&["insert", "-p", &pid, "--engine", engine, &comes]);
         assert_eq!(server.ask("call 2"), "done 2");
         let all = session.done(&["query", "--name", "libc.so.6"]);
@@ -69,7 +73,7 @@ fn cycles(engine: &str) {
     assert_eq!(before.mappings, after.mappings, "the process has been given more and more");
     let more = after.tracer.saturating_sub(before.tracer);
     // Threads that take requests have heaps of their own, a few more where the machine is busy.
-    assert!(more < 1200, "{more} KiB more than {} cycles before", CYCLES - WARM);
+    assert!(more < 1200, "{more} KiB more than {} cycles before", cycles_in_all() - WARM);
     session.done(&["session", "stop"]);
     assert_eq!(text_differences(server.pid()), [""; 0]);
     assert_eq!(server.ask("call 1"), "done 1");

@@ -220,8 +220,10 @@ fn random_assembly_does_what_it_does_unprobed() {
 #[test]
 #[ignore = "takes minutes: thousands of functions, as many programs as DPROBES_GENERATED_SEEDS says (20)"]
 fn much_random_assembly_does_what_it_does_unprobed() {
-    let seeds =
-        std::env::var("DPROBES_GENERATED_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(20);
+    let seeds = std::env::var("DPROBES_GENERATED_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(needs::rounds(8, 20));
     for number in 100..100 + seeds {
         need!("generated", seed(number, 400), "gcc");
     }
