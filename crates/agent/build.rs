@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const LIMIT: usize = 128 << 10;
 
 fn main() -> Result<()> {
-    println!("cargo::rustc-check-cfg=cfg(dprobes_image)");
+    println!("cargo::rustc-check-cfg=cfg(image)");
     let (system, processor) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
     if (&*system, &*processor) != ("linux", "x86_64") {
         return Err(format!("dprobes is for Linux on x86-64, not for {system} on {processor}").into());
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         "dprobes_agent",
         "staticlib",
         &archive,
-        &["--extern", &with_vm, "-Clto=fat", "--cfg", "dprobes_image"],
+        &["--extern", &with_vm, "-Clto=fat", "--cfg", "image"],
     )?;
     let linked = out.join("agent.elf");
     link(&archive, &here.join("blob.ld"), &linked)?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use process::Image;
+use image::Image;
 
 /// Places that are looked at, of a kind.
 const PLACES: usize = 40;

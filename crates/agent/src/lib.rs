@@ -10,11 +10,11 @@
 //! The design as a whole is in `docs/jump-engine.md`.
 #![cfg_attr(not(test), no_std)]
 
-#[cfg(not(dprobes_image))]
+#[cfg(not(image))]
 extern crate alloc;
 
 pub mod hidden;
-#[cfg(not(dprobes_image))]
+#[cfg(not(image))]
 pub mod image;
 pub mod inside;
 pub mod layout;

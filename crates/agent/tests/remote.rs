@@ -13,9 +13,10 @@ use dprobes_agent::layout::{
     CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state,
 };
 use dprobes_agent::thread_id;
+use image::Machine;
 use process::{
-    Caller, Event, Machine, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start,
-    look_at, low_gaps, low_places, maps, shared_memory,
+    Caller, Event, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at,
+    low_gaps, low_places, maps, shared_memory,
 };
 use vm::Word;
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use addr2line::Context;
 use gimli::{DwarfSections, EndianSlice, LittleEndian};
+use image::Image;
 use object::{Object, ObjectSection};
-use process::{Image, Module};
+use process::Module;
 use trace::store::Source;
 
 /// Bytes that a file with debug information may have.
@@ -71,7 +72,7 @@ impl Places {
 fn sections(image: &Image) -> Option<DwarfSections<Vec<u8>>> {
     let build_id = image.build_id();
     let separate = build_id.and_then(|id| id.split_first()).map(|(first, rest)| {
-        Path::new(SEPARATE).join(process::hex(&[*first])).join(format!("{}.debug", process::hex(rest)))
+        Path::new(SEPARATE).join(image::hex(&[*first])).join(format!("{}.debug", image::hex(rest)))
     });
     [Some(image.path().to_owned()), separate].into_iter().flatten().find_map(|path| read(&path, build_id))
 }

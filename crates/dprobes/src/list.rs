@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use glob::Pattern;
+use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
-use process::{Function, FunctionKind, Image, ImageCache, Machine};
+use process::ImageCache;
 use rpn::Point;
 
 use crate::Failure;

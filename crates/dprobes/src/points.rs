@@ -16,7 +16,8 @@
 
 use std::path::{Path, PathBuf};
 
-use process::{ImageCache, Module, Pattern};
+use image::Pattern;
+use process::{ImageCache, Module};
 use rpn::Point;
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use engine::{Error, Refused};
-use process::{Image, Machine};
+use image::{Image, Machine};
 use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
 use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
@@ -114,7 +114,7 @@ pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
         let place = |site: &rpn::Site| {
-            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, process::hex(&site.bytes))
+            format!("offset {:#x}, address {:#x}: {}", site.offset, site.vaddr, image::hex(&site.bytes))
         };
         match probe.sites.as_slice() {
             [] => {}
@@ -135,7 +135,7 @@ pub(crate) fn sites(object: &Object) -> String {
 fn build_id(bytes: &[u8]) -> String {
     match bytes {
         [] => "no build-id".to_owned(),
-        bytes => format!("build-id {}", process::hex(bytes)),
+        bytes => format!("build-id {}", image::hex(bytes)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use engine::Versions;
-use process::{Image, Machine};
+use image::{Image, Machine};
 use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
 use crate::arguments::{Preprocessor, Program, Select};

@@ -91,7 +91,7 @@ impl Recording {
             self.fact(store::Module {
                 number: module,
                 path: placed.module.path.display().to_string(),
-                build_id: process::hex(placed.module.image.build_id().unwrap_or_default()),
+                build_id: image::hex(placed.module.image.build_id().unwrap_or_default()),
             });
         }
         let vaddr = placed.module.vaddr(placed.address);
@@ -234,7 +234,7 @@ impl Recording {
 }
 
 /// The function that an address of an image is in, and how far.
-fn symbol(image: &process::Image, vaddr: u64) -> String {
+fn symbol(image: &image::Image, vaddr: u64) -> String {
     let function = image.function_at(vaddr).filter(|function| function.size == 0 || function.contains(vaddr));
     match function.map(|function| (function, vaddr - function.vaddr)) {
         None => String::new(),

@@ -1,7 +1,7 @@
 //! Which records of a trace are asked for.
 
 use clap::Args;
-use process::Pattern;
+use image::Pattern;
 use trace::store::{Filter, Info, Lookup};
 
 use crate::Failure;

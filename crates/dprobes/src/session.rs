@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use engine::{Error, Observer, Options, Report, State, Surroundings, Tracer, Versions};
-use process::{Machine, Pattern};
+use image::{Machine, Pattern};
 use trace::sink::Target;
 
 use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use process::{Image, ImageError};
+use image::{Image, ImageError};
 use rpn::Object;
 
 use crate::Failure;

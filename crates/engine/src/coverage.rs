@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use agent::layout::PAGE;
+use image::{Image, Unresolved};
 use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
-use process::{Image, Mapping, Unresolved};
+use process::Mapping;
 
 use crate::jump::{self, proof};
 use crate::mapping;

@@ -20,7 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Register};
-use process::{Image, Machine, Module};
+use image::{Image, Machine};
+use process::Module;
 
 /// The bytes of `mov eax,9`: the number of mmap.
 const MOV_EAX_MMAP: [u8; 5] = [0xb8, 9, 0, 0, 0];

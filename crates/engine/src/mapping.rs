@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
-use process::{Call, Caller, Entrance, Error as ProcessError, Machine, Mapping, Stop, Stopped};
+use image::Machine;
+use process::{Call, Caller, Entrance, Error as ProcessError, Mapping, Stop, Stopped};
 
 use crate::slots::{self, Growth};
 use crate::space::Space;

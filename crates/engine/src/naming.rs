@@ -3,7 +3,7 @@
 //! `offset =` takes offsets in the module's file, `address =` addresses of the process; within the engine places are
 //! addresses of the file's own numbering, which nobody types.
 
-use process::{Image, Misplaced};
+use image::{Image, Misplaced};
 use rpn::Location;
 
 /// Which numbers a program uses for a module.

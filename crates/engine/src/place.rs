@@ -1,6 +1,7 @@
 //! Where a program's probepoints are in a module of a process: checked, nothing changed.
 
-use process::{Image, Memory, Module, Pattern};
+use image::{Image, Pattern};
+use process::{Memory, Module};
 use rpn::{Location, Site};
 
 use crate::error::Refused;
@@ -303,7 +304,7 @@ pub(crate) fn site(
 }
 
 /// Refuses what cannot be told from data.
-pub(crate) fn check_doubt(image: &process::Image, vaddr: u64) -> Result<(), String> {
+pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
     match image.doubt(vaddr) {
         Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` insists)")),
         None => Ok(()),
@@ -312,7 +313,7 @@ pub(crate) fn check_doubt(image: &process::Image, vaddr: u64) -> Result<(), Stri
 
 /// Refuses an instruction into whose bytes the dynamic linker writes: it adds to them what it finds there, whenever it comes to it.
 pub(crate) fn not_relocated(
-    image: &process::Image,
+    image: &image::Image,
     vaddr: u64,
     displaced: &patch::Displaced,
 ) -> Result<(), String> {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 
-use process::{Error as ProcessError, Machine, Module, Stop, Stopped};
+use image::Machine;
+use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::change::{Batch, Fixed};
 use crate::error::{self, Error, Refused};

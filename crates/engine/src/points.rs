@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use process::{Image, Outline, Pattern, Selected};
+use image::{Image, Outline, Pattern, Selected};
 use rpn::Point;
 
 use crate::resolve::symbol;

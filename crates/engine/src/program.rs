@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use agent::layout::Over;
-use process::Image;
+use image::Image;
 use rpn::Location;
 use trace::Items;
 use vm::Op;

@@ -1,7 +1,7 @@
 //! Where a program's probepoints are in a module's file: without any process, as for building a PPDF.
 
+use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
-use process::{Function, FunctionKind, Image, Machine};
 use rpn::{Location, ModuleFile, Point, Probe, Site};
 
 use crate::naming::{Numbers, ranges};
@@ -186,7 +186,7 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
     if build_id != expected.build_id {
         let id = |bytes: &[u8]| match bytes {
             [] => "no build-id".to_owned(),
-            bytes => format!("build-id {}", process::hex(bytes)),
+            bytes => format!("build-id {}", image::hex(bytes)),
         };
         return Some(format!("{} expected, {} found: {advice}", id(&expected.build_id), id(build_id)));
     }

@@ -6,7 +6,8 @@
 use std::ops::{Range, RangeInclusive};
 
 use agent::layout::PAGE;
-use process::{Machine, Mapping};
+use image::Machine;
+use process::Mapping;
 
 use crate::mapping::Wanted;
 

@@ -5,7 +5,7 @@
 //! i386 handler sees and sets its low half (what it decrements below zero, or increments past its word, an x86-64
 //! handler sees as the 64-bit number that this gives).
 
-use process::Machine;
+use image::Machine;
 use rpn::{Arch, Object};
 use vm::Word;
 

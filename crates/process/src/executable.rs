@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::elf::{Image, Machine};
+use image::{Image, Machine};
 
 /// Scripts that name a script as their interpreter, one after the other; the kernel follows no more.
 const SCRIPTS: usize = 5;

@@ -7,15 +7,13 @@
 //! * System calls are made inside the process by its own threads ([`Stopped::call`]); what a thread was doing goes on as if nothing
 //!   had happened, also if the tracer is killed meanwhile. Several calls, to map
 //!   memory that the tracer shares with the process, are made by a [`Caller`].
-//! * What is mapped are modules ([`modules()`]): ELF files ([`Image`]), of which is known what a probe needs - symbols, functions, where
-//!   instructions begin, where control is proven to come to.
+//! * What is mapped are modules ([`modules()`]): ELF files ([`image::Image`]) at the addresses where the process has them.
 //!
 //! This crate knows nothing of probes. It must never leave a process in a state it did not find it in: every
 //! function either completes or puts back what it changed.
 
 mod caller;
 mod credentials;
-mod elf;
 mod error;
 mod executable;
 mod files;
@@ -28,7 +26,6 @@ mod memory;
 mod module;
 mod own;
 mod pages;
-mod pattern;
 mod processor;
 mod procfs;
 mod ptrace;
@@ -44,10 +41,6 @@ mod thread;
 
 pub use caller::{Call, Caller, Step};
 pub use credentials::Credentials;
-pub use elf::{
-    Binding, ControlFlow, Doubt, Exit, FileId, Foreign, Function, FunctionKind, Image, ImageError, Landings,
-    Lookup, Machine, Misplaced, NameKind, Outline, Segment, Selected, Unresolved, Version, hex,
-};
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
 pub use files::{allow_many_files, ignore_file_size_limit};
@@ -59,7 +52,6 @@ pub use memory::{Memory, read, write, write_each};
 pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, modules_in, survey};
 pub use own::fix_size;
 pub use pages::{Page, PageMap, Run};
-pub use pattern::Pattern;
 pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::{Entrance, Refuge, STUB, find_syscall, is_in_stub};

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::elf::{Image, Machine};
+use image::{Image, Machine};
 
 const CACHE: &str = "/etc/ld.so.cache";
 /// Bytes of the cache that are read; it has some tens of thousands.

@@ -36,7 +36,8 @@ pub(crate) use chain::Numbers;
 
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
-use crate::{Error, Machine, Mapping, Memory, Registers, frame, memory};
+use crate::{Error, Mapping, Memory, Registers, frame, memory};
+use image::Machine;
 
 /// The bytes of the `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];

@@ -1,5 +1,6 @@
 //! Memory that the tracer and a process share, and what a process can tell of itself, with real processes of all kinds.
 
+#[path = "../../image/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeSet;
@@ -13,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use common::{Scratch, have, run};
 use dprobes_process::{
-    Birth, Caller, Entrance, Error, Event, Machine, Memory, Refuge, Stop, Stopped, find_syscall, heap_start,
+    Birth, Caller, Entrance, Error, Event, Memory, Refuge, Stop, Stopped, find_syscall, heap_start,
     keeps_its_id, look_at, low_gaps, low_places, maps, read, shared_memory, thread_id_offset, write,
 };
+use image::Machine;
 
 /// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f` forks, `t` makes a thread,
 /// `q` quits with 7. It is always in a system call that must go on as if nothing had happened.

@@ -1,5 +1,6 @@
 //! The modules of live processes.
 
+#[path = "../../image/tests/common/mod.rs"]
 mod common;
 
 use std::io::{BufRead, BufReader};

@@ -1,12 +1,14 @@
 //! How long it takes to read an image, for people to look at: `cargo test --release --test speed -- --ignored
 //! --nocapture`. Files come from DPROBES_COMPARE, separated by colons; the C library by default.
 
+#[path = "../../image/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;
 use std::time::Instant;
 
-use dprobes_process::{Image, ImageCache, modules};
+use dprobes_process::{ImageCache, modules};
+use image::Image;
 
 #[test]
 #[ignore = "measures, does not judge"]

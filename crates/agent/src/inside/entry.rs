@@ -35,7 +35,7 @@ const HANDLER: u64 = SAVED + offset_of!(Saved, handler) as u64;
 macro_rules! entry {
     ($(#[$attribute:meta])* $name:ident calls $function:path) => {
         $(#[$attribute])*
-        #[cfg_attr(dprobes_image, unsafe(no_mangle))]
+        #[cfg_attr(image, unsafe(no_mangle))]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             naked_asm!(
@@ -111,7 +111,7 @@ unsafe extern "C" fn leave() -> ! {
 /// Gives up a run that cannot be ended: its record is dropped, and compiled code goes on behind its call of
 /// [`dprobes_resume`]. What comes here runs on a context's stack: the agent's own code where an invariant is broken. The tracer may
 /// send a thread here, too, if that faults in the agent.
-#[cfg_attr(dprobes_image, unsafe(no_mangle))]
+#[cfg_attr(image, unsafe(no_mangle))]
 #[unsafe(naked)]
 pub extern "C" fn dprobes_give_up() -> ! {
     naked_asm!(

@@ -22,7 +22,7 @@ mod handler;
 mod hidden;
 mod kernel;
 mod machine;
-#[cfg(dprobes_image)]
+#[cfg(image)]
 mod memory;
 mod ring;
 mod segment;

@@ -7,7 +7,7 @@ use crate::layout::Identity;
 use crate::thread_id;
 
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
-#[cfg_attr(dprobes_image, unsafe(no_mangle))]
+#[cfg_attr(image, unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "it is a symbol of the image, beside the entries")]
 pub(super) static dprobes_settings: Settings = Settings { identity: 0, reader: 0 };
 

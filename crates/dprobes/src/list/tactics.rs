@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use engine::{Coverage, Ground};
-use process::{Image, ImageCache};
+use image::Image;
+use process::ImageCache;
 use rpn::Point;
 use serde::Serialize;
 

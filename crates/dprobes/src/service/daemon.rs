@@ -14,7 +14,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables, Versions};
-use process::Machine;
+use image::Machine;
 use trace::sink::Target;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};

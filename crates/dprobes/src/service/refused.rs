@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use engine::Versions;
-use process::{Machine, Status};
+use image::Machine;
+use process::Status;
 
 /// A process's machine, and why the program is not for it.
 pub(crate) type Refusal = (Machine, String);

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use process::{Mapping, Pattern, Status};
+use image::Pattern;
+use process::{Mapping, Status};
 
 /// Time between two looks at young processes.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);

@@ -21,8 +21,8 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
     Register,
 };
+use image::{Image, Machine};
 use patch::{Argument, Lent};
-use process::{Image, Machine};
 
 use super::moment;
 use crate::loader;

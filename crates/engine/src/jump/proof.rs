@@ -1,12 +1,13 @@
 //! What is proven of the code around sites, for the plan of their jumps.
 //!
 //! A jump may need that an instruction moves that nobody wants to probe: it must be one, and begin where it is said to
-//! ([`process::ControlFlow`]). That is known of the module's file; it holds for the code in memory where that is what the file has.
+//! ([`image::ControlFlow`]). That is known of the module's file; it holds for the code in memory where that is what the file has.
 
 use std::ops::Range;
 
+use image::Image;
 use patch::tactic::Site;
-use process::{Image, Module, auxiliary};
+use process::{Module, auxiliary};
 
 /// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
 const AROUND: u64 = 128 + 2 * LONGEST;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use process::Image;
+use image::Image;
 
 /// Bytes of a function that are looked at, at most.
 const MOST: u64 = 1 << 20;

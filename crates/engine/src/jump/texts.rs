@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use process::{Image, Mapping, Module, Page, PageMap};
+use image::Image;
+use process::{Mapping, Module, Page, PageMap};
 
 use crate::site;
 use crate::space::Space;

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{ImageCache, Module, ModuleError, open};
-use crate::elf::{Image, Segment};
 use crate::maps::{Mapping, maps};
+use image::{Image, Segment};
 
 /// Bytes of a page; what segments and mappings are rounded to.
 const PAGE: u64 = 4096;

@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::elf::{FileId, Image, ImageError};
 use crate::maps::Mapping;
+use image::{FileId, Image, ImageError};
 
 pub use self::find::{Skipped, Survey, modules, modules_in, survey};
 
@@ -100,7 +100,7 @@ impl Module {
     /// process's root and from our own place; or, where that file is gone, the path itself. Without a slash it is
     /// the file's own name, the name the library gives itself (DT_SONAME), a link in the file's directory, or one of
     /// these without its version (`libc` for `libc.so.6`); `a.out` is the process's own program, whatever it is
-    /// called; and a pattern ([`crate::Pattern`]) means all whose names match.
+    /// called; and a pattern ([`image::Pattern`]) means all whose names match.
     pub fn is_named(&self, name: &str, root: &Path) -> bool {
         naming::is_named(self, name, root)
     }

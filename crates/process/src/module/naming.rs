@@ -10,7 +10,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, fstat};
 
 use super::Module;
-use crate::pattern::Pattern;
+use image::Pattern;
 
 pub(super) fn is_named(module: &Module, name: &str, root: &Path) -> bool {
     if name.is_empty() {

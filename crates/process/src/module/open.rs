@@ -18,8 +18,8 @@ use std::sync::Arc;
 use nix::sys::stat::{major, minor};
 
 use super::{ImageCache, ModuleError};
-use crate::elf::{FileId, Image, open_regular};
 use crate::maps::Mapping;
+use image::{FileId, Image, open_regular};
 
 /// Bytes of a file that are compared with memory.
 const COMPARED: usize = 4096;

@@ -32,6 +32,7 @@ mod headers;
 mod landing;
 mod lookup;
 mod outline;
+mod pattern;
 mod region;
 mod regions;
 mod relocations;
@@ -62,10 +63,10 @@ pub use self::headers::{Machine, Segment};
 pub use self::landing::Landings;
 pub use self::lookup::{Lookup, NameKind};
 pub use self::outline::{Exit, Outline};
+pub use self::pattern::Pattern;
 pub use self::selection::Selected;
 pub use self::separate::{Foreign, hex};
-pub use self::source::FileId;
-pub(crate) use self::source::open_regular;
+pub use self::source::{FileId, open_regular};
 pub use self::version::Version;
 
 use self::dynamic::Dynamic;
@@ -84,7 +85,7 @@ const NOTES: u64 = 1 << 20;
 
 /// An ELF file's contents, as far as probes need them.
 ///
-/// Addresses in it (`vaddr`) are the file's own; [`crate::Module`] adds the load bias. For a file that is not
+/// Addresses in it (`vaddr`) are the file's own; a module of a process adds its load bias. For a file that is not
 /// position-independent they are the addresses in the process.
 #[derive(Debug)]
 pub struct Image {
@@ -126,8 +127,12 @@ impl Image {
         Image::from_file(path, file, id)
     }
 
-    /// Reads an ELF file that is open already; `path` is for messages.
-    pub(crate) fn from_file(path: &Path, file: File, id: FileId) -> Result<Image, ImageError> {
+    /// Reads an ELF file that is open already ([`open_regular`]); `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// It is no ELF file, or its program headers are damaged.
+    pub fn from_file(path: &Path, file: File, id: FileId) -> Result<Image, ImageError> {
         Image::new(Source::file(path, file, id.size), Some(id))
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
-use dprobes_process::{Image, Unresolved};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+use image::{Image, Unresolved};
 
 /// What is proven of libc is what objdump shows, and most of it; padding is what does nothing.
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
-use dprobes_process::{Exit, Image, Pattern};
+use image::{Exit, Image, Pattern};
 
 /// The instructions objdump lists: as it writes them.
 fn objdump(path: &Path) -> BTreeMap<u64, String> {

@@ -32,7 +32,8 @@ impl FileId {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    pub(crate) fn of(metadata: &std::fs::Metadata) -> FileId {
+    /// That of a file of which this is known.
+    pub fn of(metadata: &std::fs::Metadata) -> FileId {
         FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -43,7 +44,11 @@ impl FileId {
 }
 
 /// Opens a regular file for reading, and nothing else: a FIFO would block, a device might act.
-pub(crate) fn open_regular(path: &Path) -> io::Result<(File, FileId)> {
+///
+/// # Errors
+///
+/// It cannot be opened, or is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<(File, FileId)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
-use dprobes_process::{Image, Misplaced};
+use image::{Image, Misplaced};
 
 /// An instruction objdump lists: its length, and how it writes it.
 type Listing = BTreeMap<u64, (u64, String)>;
@@ -324,7 +324,7 @@ other:  lcall *(%ecx)
     let (object, program) = (scratch.path().join("small.o"), scratch.path().join("small"));
     run(Command::new("as").arg("--32").arg("-o").arg(&object).arg(&source));
     run(Command::new("ld").args(["-m", "elf_i386", "-o"]).arg(&program).arg(&object));
-    assert_eq!(Image::open(&program).unwrap().machine(), dprobes_process::Machine::I386);
+    assert_eq!(Image::open(&program).unwrap().machine(), image::Machine::I386);
     expect_equal("i386", &program);
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use common::{PLAIN, Scratch, have, run};
-use dprobes_process::Image;
+use image::Image;
 use proptest::prelude::*;
 
 /// A small library that has every table that is read: versions, both hash tables, unwinding entries, notes, and

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{PLAIN, Scratch, have, run};
-use dprobes_process::{Foreign, Image};
+use image::{Foreign, Image};
 
 #[test]
 fn a_debug_file_has_the_symbols_of_its_module_and_no_code() {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use dprobes_process::Image;
+use image::Image;
 pub use needs::have;
 
 /// Macros for the assembler: the begin and the end of a function.

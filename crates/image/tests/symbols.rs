@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
-use dprobes_process::{Binding, FunctionKind, Image, Machine, NameKind};
+use image::{Binding, FunctionKind, Image, Machine, NameKind};
 
 /// Address, type letter and name of each symbol of code that `nm` lists.
 fn nm(path: &Path, options: &[&str]) -> Vec<(u64, char, String)> {
@@ -27,7 +27,7 @@ fn expect_all(path: &Path, options: &[&str]) -> usize {
     let symbols = nm(path, options);
     for (address, kind, name) in &symbols {
         let base = name.split('@').next().unwrap();
-        let here = |f: &&dprobes_process::Function| f.vaddr == *address && f.name == base;
+        let here = |f: &&image::Function| f.vaddr == *address && f.name == base;
         let mut named = image.functions().iter().filter(here);
         // One definition can have two versions.
         let found = named.clone().find(|f| f.full_name() == *name).or_else(|| named.next());
