@@ -21,6 +21,9 @@ pub(crate) const FROM_TERMINAL: usize = 1;
 /// What the tracer writes into the pipe when the front can wait for its end by its life.
 const BEGUN: u8 = b'b';
 
+/// The signals that end a session.
+const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// The tracer's process id, in the front.
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
@@ -62,12 +65,19 @@ pub(crate) fn split_beside<T>(
     let (death, mut alive) = io::pipe().map_err(|error| failed("pipe", error))?;
     // Without it the front learns of the tracer's death by the pipe.
     let life = Life::new().ok();
+    // One that comes before the front can pass it on waits until it can.
+    let mask = hold_back(&ENDS);
     // SAFETY: plain system calls; the process has one thread, so that the child may do anything.
     unsafe {
         let (pid, group) = (libc::getpid(), libc::getpgrp());
         match libc::fork() {
-            -1 => Err(failed("fork", io::Error::last_os_error())),
+            -1 => {
+                let error = io::Error::last_os_error();
+                let_through(&mask);
+                Err(failed("fork", error))
+            }
             0 => {
+                let_through(&mask);
                 drop(death);
                 if life.as_ref().is_some_and(Life::begin) {
                     alive.write_all(&[BEGUN]).map_err(|error| failed("pipe", error))?;
@@ -87,15 +97,36 @@ pub(crate) fn split_beside<T>(
                 if only_descendants_are_traced() {
                     adopt_orphans();
                 }
-                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                for signal in ENDS {
                     crate::control::handle(signal, forward, true);
                 }
+                let_through(&mask);
                 drop(alive);
                 let ending = beside(parts, tracer);
                 wait_for(tracer, death, life.as_ref(), &ledger, ending)
             }
         }
     }
+}
+
+/// Blocks signals; gives what was blocked before.
+fn hold_back(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: the sets are valid for the calls, and hold numbers of signals.
+    unsafe {
+        let (mut held, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut held);
+        for &signal in signals {
+            libc::sigaddset(&mut held, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &held, &mut before);
+        before
+    }
+}
+
+/// Blocks what was blocked before signals were held back, and nothing else.
+fn let_through(before: &libc::sigset_t) {
+    // SAFETY: the set is valid for the call.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 /// Whether this user may trace descendants only, by the rules of the Yama security module.

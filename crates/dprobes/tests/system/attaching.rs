@@ -1,6 +1,10 @@
 //! Attaching: until a signal, a time, or the end of the process; afterwards every byte is as before.
 
-use crate::support::{Outcome, Server, attach, counting, is_traced, need, target, text_differences};
+use crate::support::{
+    Outcome, Server, attach, counting, dprobes, engine, finish, is_traced, need, target, text_differences,
+};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The executable mappings of a process.
@@ -49,6 +53,44 @@ fn until_sigterm() {
 #[test]
 fn until_sighup() {
     until(|attached| attached.stop(libc::SIGHUP));
+}
+
+#[test]
+fn a_signal_at_any_moment_of_the_beginning_ends_the_whole_session() {
+    let program = need!("attaching", target("server"), "gcc");
+    let mut server = Server::start(&program, [] as [&str; 0]);
+    server.line();
+    let pid = server.pid();
+    let (pid_word, point) = (pid.to_string(), format!("{}:server_work:entry", program.display()));
+    for round in 0..needs::rounds(60, 200) {
+        let mut command = dprobes();
+        command.args([
+            "attach",
+            "-p",
+            &pid_word,
+            "-o",
+            "/dev/null",
+            "--at",
+            &point,
+            "--do",
+            "inc lv, 0; abort",
+        ]);
+        command.args(engine()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let attached = command.process_group(0).spawn().expect("dprobes starts");
+        std::thread::sleep(Duration::from_micros(100 * (round as u64 % 200)));
+        // SAFETY: kill takes no pointers; dprobes is our child and was not reaped.
+        unsafe { libc::kill(attached.id() as i32, [libc::SIGINT, libc::SIGTERM, libc::SIGHUP][round % 3]) };
+        let (status, _, told) = finish(attached, "after the signal");
+        // What a front that ended by the signal has started has ended too, and had nothing to say.
+        match status.signal() {
+            Some(_) => assert_eq!(told, "", "round {round}: {status}"),
+            None => assert_eq!(status.code(), Some(0), "round {round}: {status}, {told}"),
+        }
+        assert!(server.lives() && !is_traced(pid), "round {round}");
+        assert_eq!(text_differences(pid), [""; 0], "round {round}");
+    }
+    assert_eq!(server.ask("call 20"), "done 20");
+    assert!(server.end().0.success());
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) use elf::{
 pub(crate) use jumps::{ends_well, is_right, start_jumps};
 pub(crate) use needs::{find_program, need};
 pub(crate) use program::counting;
-pub(crate) use run::{FORGED, Outcome, Run, dprobes, engine, run};
+pub(crate) use run::{FORGED, Outcome, Run, dprobes, engine, finish, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::Stats;
