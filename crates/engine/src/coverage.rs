@@ -189,7 +189,7 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
             continue;
         }
         let reason = jump::unsuitable(&displaced).map(|reason| general(&reason));
-        let reason = reason.or_else(|| stacks.objection(vaddr).map(str::to_owned));
+        let reason = reason.or_else(|| stacks.objection(image, vaddr).map(str::to_owned));
         let jump = reason.is_none();
         reason.into_iter().for_each(|reason| count(|it| &mut it.traps, reason));
         sites[segment].push(Site { address, length: displaced.length(), jump });

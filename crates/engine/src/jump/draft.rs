@@ -15,7 +15,6 @@ use super::area;
 use super::around::{Around, NEAR, free};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
-use super::stack::Stacks;
 use super::tail;
 use super::text::Text;
 use super::writing::Writing;
@@ -167,18 +166,19 @@ impl Tracer<'_> {
             }
         };
         let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
-        let mut stacks = Stacks::of(&module.image);
+        let mut known_stacks = std::mem::take(&mut self.texts.stacks);
+        let stacks = known_stacks.of(&module.image);
         for site in planned {
             let objection = |()| {
-                stacks
-                    .objection(site.0.address.wrapping_sub(module.bias))
-                    .map_or(Ok(()), |why| Err(why.to_owned()))
+                let why = stacks.objection(&module.image, site.0.address.wrapping_sub(module.bias));
+                why.map_or(Ok(()), |why| Err(why.to_owned()))
             };
             match self.suits_a_jump(number, &site).and_then(objection) {
                 Ok(()) => wanted.push(site),
                 Err(reason) => others.push((site, reason)),
             }
         }
+        self.texts.stacks = known_stacks;
         let cells = known.ground.as_ref().map(Ground::reserved);
         cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
         if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {

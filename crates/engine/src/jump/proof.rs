@@ -13,6 +13,8 @@ use process::{Module, auxiliary};
 const AROUND: u64 = 128 + 2 * LONGEST;
 /// The longest instruction.
 const LONGEST: u64 = 15;
+/// So many pieces of code are compared with the file one by one.
+const FEW: usize = 32;
 
 /// What is proven around sites: farther around those whose instructions are shorter than a jump. Addresses are the process's.
 #[derive(Debug, Default)]
@@ -57,6 +59,7 @@ pub(crate) fn around(
     }
     let flow = image.control_flow();
     let mut found = Proven::default();
+    let stored = if windows.len() > FEW { as_stored(image, start.wrapping_sub(bias), text) } else { 0..0 };
     for window in windows {
         let window = window.start.wrapping_sub(bias)..window.end.wrapping_sub(bias);
         let end_of = |vaddr: u64| vaddr.wrapping_add(flow.length(vaddr) as u64);
@@ -73,7 +76,8 @@ pub(crate) fn around(
         let length = (last - first) as usize;
         let from = usize::try_from(first.wrapping_add(bias).wrapping_sub(start)).ok();
         let here = from.and_then(|from| text.get(from..from.checked_add(length)?));
-        if here.is_some() && image.text(first, length).as_deref() == here {
+        let is_stored = stored.contains(&first) && last <= stored.end;
+        if here.is_some() && (is_stored || image.text(first, length).as_deref() == here) {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
             // As much of it as was compared.
             if ways && let Some(landings) = image.landings().within(first..last) {
@@ -95,6 +99,18 @@ pub(crate) fn around(
         }
     }
     found
+}
+
+/// The addresses of code, from its start on, that are as the file has them, where all are that the file has: looked at in one go.
+fn as_stored(image: &Image, first: u64, text: &[u8]) -> Range<u64> {
+    let mut segments = image.segments().iter().filter(|segment| segment.executable);
+    let end = segments.find_map(|segment| {
+        let end = segment.vaddr.saturating_add(segment.file_size);
+        (segment.vaddr..end).contains(&first).then_some(end)
+    });
+    let length = end.map_or(0, |end| (end - first).min(text.len() as u64));
+    let is_stored = image.text(first, length as usize).is_some_and(|stored| text.starts_with(&stored));
+    if is_stored { first..first + length } else { 0..0 }
 }
 
 /// Whether a module is the dynamic linker of a thread's process, which is at work before the program has begun; or may be, where that
@@ -174,6 +190,22 @@ mod tests {
             changed[at] ^= 0x10;
             assert_eq!(starts(&changed), [], "{at}");
         }
+    }
+
+    #[test]
+    fn code_is_as_stored_only_if_every_byte_is() {
+        let (first, image) = (VADDR, image());
+        assert_eq!(as_stored(&image, first, CODE), first..first + CODE.len() as u64);
+        // A mapping goes on behind what the file has, and need not begin where that begins.
+        let longer = [CODE, &[0xcc; 100]].concat();
+        assert_eq!(as_stored(&image, first, &longer), first..first + CODE.len() as u64);
+        assert_eq!(as_stored(&image, first + 2, &CODE[2..]), first + 2..first + CODE.len() as u64);
+        for at in 0..CODE.len() {
+            let mut changed = CODE.to_vec();
+            changed[at] ^= 1;
+            assert!(as_stored(&image, first, &changed).is_empty(), "{at}");
+        }
+        assert!(as_stored(&image, first + 0x1000, CODE).is_empty());
     }
 
     #[test]

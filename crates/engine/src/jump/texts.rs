@@ -11,6 +11,7 @@ use std::sync::Arc;
 use image::Image;
 use process::{Mapping, Module, Page, PageMap};
 
+use super::stack::KnownStacks;
 use crate::site;
 use crate::space::Space;
 
@@ -48,6 +49,8 @@ type Key = (*const Image, u64, u64);
 pub(crate) struct Texts {
     known: HashMap<Key, (Arc<Image>, Rc<Kept>)>,
     bytes: usize,
+    /// What was found out about the stacks of its functions.
+    pub(super) stacks: KnownStacks,
 }
 
 fn key(module: &Module, mapping: &Mapping) -> Key {
@@ -96,7 +99,8 @@ impl Texts {
             return;
         }
         if self.bytes + kept.bytes.len() > MOST {
-            *self = Texts::default();
+            self.known.clear();
+            self.bytes = 0;
         }
         self.bytes += kept.bytes.len();
         self.known.insert(key(module, mapping), (Arc::clone(&module.image), Rc::clone(kept)));
