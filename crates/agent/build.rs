@@ -33,24 +33,23 @@ fn main() -> Result<()> {
     }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
-    let interpreter = here.join("../vm/src");
-    for source in ["src", "../vm/src", "blob.ld", "build.rs"] {
+    for source in ["src", "../vm/src", "../layout/src", "blob.ld", "build.rs"] {
         println!("cargo::rerun-if-changed={}", here.join(source).display());
     }
     for name in ["RUSTC_LINKER", "CC"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    let vm = out.join("libvm.rlib");
-    compile(&interpreter.join("lib.rs"), "vm", "rlib", &vm, &[])?;
-    let archive = out.join("libagent.a");
+    let [vm, layout] = ["libvm.rlib", "liblayout.rlib"].map(|name| out.join(name));
     let with_vm = format!("vm={}", vm.display());
-    compile(
-        &here.join("src/lib.rs"),
-        "dprobes_agent",
-        "staticlib",
-        &archive,
-        &["--extern", &with_vm, "-Clto=fat", "--cfg", "image"],
-    )?;
+    let with_layout = format!("layout={}", layout.display());
+    compile(&here.join("../vm/src/lib.rs"), "vm", "rlib", &vm, &[])?;
+    compile(&here.join("../layout/src/lib.rs"), "layout", "rlib", &layout, &["--extern", &with_vm])?;
+    let archive = out.join("libagent.a");
+    // What layout itself needs is looked for by the compiler.
+    let search = format!("dependency={}", out.display());
+    let options = ["-Clto=fat", "--cfg", "image", "-L", &search];
+    let options = [&["--extern", &with_vm, "--extern", &with_layout][..], &options[..]].concat();
+    compile(&here.join("src/lib.rs"), "dprobes_agent", "staticlib", &archive, &options)?;
     let linked = out.join("agent.elf");
     link(&archive, &here.join("blob.ld"), &linked)?;
     write_image(&linked, &out)

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::layout::LOW_END;
+use layout::LOW_END;
 
 /// The agent's own code, as it was linked for address 0.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub struct Image {
 /// What the agent is told of the address space that it is put into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The address of the [`crate::layout::Identity`].
+    /// The address of the [`layout::Identity`].
     pub identity: u32,
-    /// The address of the word by which the reader of all rings shows that it lives: [`crate::layout::ABANDONED`] says that
+    /// The address of the word by which the reader of all rings shows that it lives: [`layout::ABANDONED`] says that
     /// it does not, any other value must change while it does.
     pub reader: u32,
 }

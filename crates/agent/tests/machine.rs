@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use cases::assemble;
 use common::{Bench, Left, Taken, low, protect};
 use dprobes_agent::image::{Entry, image};
-use dprobes_agent::thread_id;
+use layout::thread_id;
 use libc::{c_void, iovec};
 use vm::{Fault, Machine, Program, Register, State, Word};
 

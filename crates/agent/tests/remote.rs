@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use cases::assemble;
 use dprobes_agent::image::{Entry, Settings, image};
-use dprobes_agent::layout::{
-    CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state,
-};
-use dprobes_agent::thread_id;
 use image::Machine;
+use layout::thread_id;
+use layout::{CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state};
 use process::{
     Caller, Event, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at,
     low_gaps, low_places, maps, shared_memory,
@@ -41,7 +39,7 @@ fn stopped(tid: i32) -> (Stopped, Stop) {
 
 /// Bytes of the memory that is shared: a context, its ring, and the handler's description behind them.
 const RING: u64 = CONTEXT_SIZE;
-const HANDLER: u64 = RING + dprobes_agent::layout::RING_SIZE;
+const HANDLER: u64 = RING + layout::RING_SIZE;
 const CONTROLS: u64 = HANDLER + 2 * PAGE;
 const SHARED: u64 = CONTROLS + PAGE;
 
@@ -125,7 +123,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     call.set_orig_rax(!0);
     thread.set_registers(&call).expect("it lives");
     // It is told who it is, if the kernel can; else its memory says so.
-    let owner = identity + std::mem::offset_of!(dprobes_agent::layout::Identity, owner) as u64;
+    let owner = identity + std::mem::offset_of!(layout::Identity, owner) as u64;
     let (limit, flags) = thread_id::describe(pid as u32);
     let told = OwnSegment { base: 0, limit, flags };
     match thread.set_own_segment(thread_id::PROCESS, Some(told)) {
@@ -156,7 +154,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     assert!(repaired > 0);
     let after = thread.registers().expect("it lives");
     assert_eq!(after.rsp(), stack + 8);
-    assert_eq!(after.rax(), identity + std::mem::offset_of!(dprobes_agent::layout::Identity, nothing) as u64);
+    assert_eq!(after.rax(), identity + std::mem::offset_of!(layout::Identity, nothing) as u64);
 
     // The record, seen from here; and the program, which has noticed nothing.
     let mut record = vec![0; HEADER + 8 + 11 + 11 + 11];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cases::assemble;
 use common::{Bench, identity};
 use dprobes_agent::image::{Entry, image};
-use dprobes_agent::layout::{ABANDONED, HEADER, HandlerInfo, MARK, MORE, More, RING_SIZE, UNSET, state};
+use layout::{ABANDONED, HEADER, HandlerInfo, MARK, MORE, More, RING_SIZE, UNSET, state};
 use vm::{Call, Element, Program, Word};
 
 fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {

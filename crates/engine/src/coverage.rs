@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use agent::layout::PAGE;
 use image::{Image, Unresolved};
+use layout::PAGE;
 use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
 use process::Mapping;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::layout::PAGE;
+use layout::PAGE;
 use process::{FloatRegisters, Registers, Stopped};
 use vm::{Fault, Lent, Machine, Register, RegisterSet, Shape};
 

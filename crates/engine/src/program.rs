@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use agent::layout::Over;
 use image::Image;
+use layout::Over;
 use rpn::Location;
 use trace::Items;
 use vm::Op;
@@ -145,7 +145,7 @@ pub(crate) const MISSED: usize = 0;
 pub(crate) const DROPPED: usize = 1;
 /// Hits of a probe that has `ignore` or `maxhits`.
 pub(crate) const TURNS: usize = 2;
-/// An [`agent::layout::Over`]: the lower half is not 0 once no run begins any more, the upper half once the probe is
+/// An [`layout::Over`]: the lower half is not 0 once no run begins any more, the upper half once the probe is
 /// removed.
 pub(crate) const OVER: usize = 3;
 /// The probe is closed, in the word of [`OVER`].

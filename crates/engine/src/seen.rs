@@ -3,7 +3,7 @@
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-use agent::layout::PAGE;
+use layout::PAGE;
 use process::Mapping;
 
 use crate::site;

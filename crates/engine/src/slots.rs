@@ -5,8 +5,8 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use agent::layout::PAGE;
 use image::Machine;
+use layout::PAGE;
 use process::Mapping;
 
 use crate::mapping::Wanted;

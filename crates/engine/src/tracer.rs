@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use agent::layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
+use layout::{GREATEST_RING, LEAST_RING, RING_SIZE};
 use process::{Event, ImageCache, Stop, Stopped};
 use vm::State as Machine;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use agent::layout::PAGE;
+use layout::PAGE;
 use process::Memory;
 
 /// Bytes that are read in one go.

@@ -31,7 +31,7 @@
 
 use core::mem::offset_of;
 
-use agent::layout::{CONTEXT_SIZE, Context, Identity, RSEQ_SECTION, RSEQ_SIGNATURE, claim};
+use layout::{CONTEXT_SIZE, Context, Identity, RSEQ_SECTION, RSEQ_SIGNATURE, claim};
 use vm::Op;
 
 use crate::compiler::Compiler;

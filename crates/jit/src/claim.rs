@@ -36,11 +36,11 @@ use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::instructions::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
 use crate::record::of_context;
-use agent::layout::{
+use core::mem::offset_of;
+use layout::{
     ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_SECTION, RSEQ_SIGNATURE,
     claim::{FREE, TAKEN},
 };
-use core::mem::offset_of;
 
 /// How often shared contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
 /// its thread was preempted; so this is long.

@@ -1,10 +1,9 @@
 //! What a handler becomes.
 
 use crate::emit::{Emitter, Finished, Label};
-use crate::frame::{COMMIT_CELL, SPILL_CELL};
 use crate::instructions::{RAX, RSP, Rm};
-use agent::layout::state;
 use core::fmt;
+use layout::{COMMIT_CELL, SPILL_CELL, state};
 
 /// Why a handler cannot be a part of a jump probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +161,7 @@ impl Compiled {
     ///     mov   -144-delta(%rsp), %rax
     /// ```
     pub fn commit(delta: i32) -> Vec<u8> {
-        let cell = |below: i32| Rm::At(RSP, -below - delta);
+        let cell = |below: u64| Rm::At(RSP, -(below as i32) - delta);
         let mut emitter = Emitter::new();
         emitter.store(cell(SPILL_CELL), RAX);
         emitter.load(RAX, cell(COMMIT_CELL));

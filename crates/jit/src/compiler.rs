@@ -224,7 +224,7 @@ impl<'a> Compiler<'a> {
             let at = self.frame.cell(Cell::Instructions);
             self.emitter.store_number(at, count);
         }
-        let unset = u64::from(agent::layout::UNSET);
+        let unset = u64::from(layout::UNSET);
         for (cell, value) in [
             (Cell::Jumps, 0),
             (Cell::Calls, 0),

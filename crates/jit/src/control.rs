@@ -7,8 +7,8 @@ use crate::instructions::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::{Count, Location};
-use agent::layout::Over;
 use core::mem::offset_of;
+use layout::Over;
 use vm::{CALL_DEPTH, CALL_LIMIT, JUMP_LIMIT, Op};
 
 impl Compiler<'_> {

@@ -31,8 +31,8 @@ use crate::emit::{Label, Stream};
 use crate::environment::Variable;
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::scan::Instruction;
-use agent::layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
 use core::mem::offset_of;
+use layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
 use vm::Op;
 
 /// A counter, and whether it counts down.

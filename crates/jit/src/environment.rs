@@ -1,6 +1,6 @@
 //! What a handler is compiled for: where its data lies, and the site.
 
-use agent::layout::{Entries, Mark, PerProcessor};
+use layout::{Entries, Mark, PerProcessor};
 
 /// A handler: a part of a program.
 #[derive(Clone, Copy, Debug)]
@@ -52,24 +52,24 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The address of the word by which the reader of all rings shows that it lives: nobody waits any more when it is
-    /// [`agent::layout::ABANDONED`].
+    /// [`layout::ABANDONED`].
     pub reader: u32,
 }
 
 /// Where the data of a site's handler lies, and what is known of the site. All addresses are below
-/// [`agent::layout::LOW_END`].
+/// [`layout::LOW_END`].
 #[derive(Clone, Copy, Debug)]
 pub struct Environment<'a> {
-    /// The address of the process' [`agent::layout::Identity`].
+    /// The address of the process' [`layout::Identity`].
     pub identity: u32,
-    /// The address of the first [`agent::layout::Context`].
+    /// The address of the first [`layout::Context`].
     pub contexts: u32,
     /// The contexts that belong to a processor each, the first ones: processor 0 has the first. A processor that has none
     /// uses the shared ones.
     pub own_contexts: u32,
     /// The contexts behind them, which belong to none: a power of two, at least 1.
     pub shared_contexts: u32,
-    /// Bytes of a context's ring: a power of two from [`agent::layout::LEAST_RING`] to [`agent::layout::GREATEST_RING`].
+    /// Bytes of a context's ring: a power of two from [`layout::LEAST_RING`] to [`layout::GREATEST_RING`].
     pub ring_size: u32,
     /// The address of the first local variable, 8 bytes each.
     pub locals: u32,
@@ -84,7 +84,7 @@ pub struct Environment<'a> {
     pub missed: u32,
     /// The address of the word of 8 bytes that counts records that were dropped, locked.
     pub dropped: u32,
-    /// The address of [`agent::layout::Over`], 8 bytes.
+    /// The address of [`layout::Over`], 8 bytes.
     pub over: u32,
     /// Whether somebody else may disable the probe while jumps still lead to its handler: another one is at the same site.
     pub removable: bool,
@@ -92,7 +92,7 @@ pub struct Environment<'a> {
     pub limits: Option<Limits>,
     /// The agent's entries.
     pub agent: Entries,
-    /// The address of the [`agent::layout::HandlerInfo`] that goes with the handler.
+    /// The address of the [`layout::HandlerInfo`] that goes with the handler.
     pub info: u32,
     /// The number of the site and its probe in records.
     pub number: u32,
@@ -109,7 +109,7 @@ pub struct Environment<'a> {
     pub lossless: Option<Waiting>,
     /// What marks a thread's registered `struct rseq`.
     pub mark: Mark,
-    /// The address of the table of what handlers do not see ([`agent::hidden`]). 0: nothing is hidden.
+    /// The address of the table of what handlers do not see ([`layout::hidden`]). 0: nothing is hidden.
     pub hidden: u32,
     /// Whether the processor has `rdpid`; without it `lsl` is used, which the kernel prepares too.
     pub rdpid: bool,

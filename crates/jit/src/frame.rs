@@ -12,17 +12,10 @@
 //! The prologue pushes before it changes any register, and ends with a store to the lowest word that anything behind it
 //! may push: once it is through, no access to the stack can fault.
 
+use layout::{COMMIT_CELL, RED_ZONE};
+
 use crate::emit::{Emitter, Label};
 use crate::instructions::{RAX, RSP, Reg, Rm};
-
-/// The offset below the site's rsp at which the address of a tentative record is kept.
-pub(crate) const COMMIT_CELL: i32 = 136;
-
-/// The offset below the site's rsp at which [`crate::Compiled::commit`] keeps rax.
-pub(crate) const SPILL_CELL: i32 = 144;
-
-/// Bytes below the stack pointer that belong to the program.
-const RED_ZONE: i32 = 128;
 
 /// A word of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,11 +126,11 @@ impl Frame {
 
     /// Where the address of a tentative record is kept.
     pub(crate) fn commit_cell(&self) -> Rm {
-        Rm::At(RSP, self.size() - COMMIT_CELL)
+        Rm::At(RSP, self.size() - COMMIT_CELL as i32)
     }
 
     fn skipped(&self) -> i32 {
-        if self.tentative { COMMIT_CELL } else { RED_ZONE }
+        (if self.tentative { COMMIT_CELL } else { RED_ZONE }) as i32
     }
 
     /// Writes the prologue; gives its steps.

@@ -11,8 +11,8 @@ use crate::instructions::{Alu, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
 use crate::record::{AGENT, of_context};
 use crate::registers::Operand;
 use crate::shape::{Code, Count, Location, Log};
-use agent::layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
 use core::mem::{offset_of, size_of};
+use layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
 use vm::{Call, Element, STACK_WORDS};
 
 /// All registers but rsp.

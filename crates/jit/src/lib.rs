@@ -10,7 +10,7 @@
 //!   compiled code before the instruction: the run is handed to the interpreter as it is ([`vm::resume`]).
 //! * The program cannot tell: all general registers and the flags are those of the site again at the end, but for what
 //!   `pop r` changed. No vector register is touched. The red zone is skipped.
-//! * No address of a module is in the code but the site's; data is addressed absolutely, below 2 GiB ([`agent::layout`]).
+//! * No address of a module is in the code but the site's; data is addressed absolutely, below 2 GiB ([`layout`]).
 //! * Words of 8 bytes only.
 //!
 //! | file | what it is |

@@ -8,7 +8,7 @@ use crate::instructions::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::registers::Operand;
 use crate::scan::Instruction;
 use crate::shape::Log;
-use agent::layout::{HEADER, PAGE};
+use layout::{HEADER, PAGE};
 use vm::{LOG_LIMIT, Op};
 
 /// Bytes of a prefix: the token and a u16.

@@ -6,8 +6,8 @@ use crate::emit::{Label, Stream};
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::registers::Operand;
 use crate::shape::Location;
-use agent::hidden;
-use agent::layout::LOW_END;
+use layout::LOW_END;
+use layout::hidden;
 
 impl Compiler<'_> {
     /// Notes that the next instruction, one access, may fault, and where it goes on then.

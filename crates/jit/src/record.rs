@@ -20,12 +20,12 @@ use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
 use crate::instructions::{Alu, Condition, RAX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
-use agent::layout::{
+use core::mem::offset_of;
+use layout::thread_id;
+use layout::{
     Context, Control, HEADER, Header, Identity, LOG_SHIFT, MARK, More, SCRATCH, UNSET, claim, flag,
     record_size, state, status,
 };
-use agent::thread_id;
-use core::mem::offset_of;
 
 /// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
 const PREFETCH: usize = 1536;

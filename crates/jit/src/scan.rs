@@ -5,7 +5,7 @@
 //! they are interpreted from their first instruction on.
 
 use crate::environment::Handler;
-use agent::layout::RESUME_ELEMENTS;
+use layout::RESUME_ELEMENTS;
 use std::collections::HashSet;
 use vm::{Op, Operand, Register, Word};
 

@@ -20,7 +20,7 @@ pub(crate) enum Code {
     Unset,
     /// This number.
     Number(u16),
-    /// What its cell holds; [`agent::layout::UNSET`] where none was set.
+    /// What its cell holds; [`layout::UNSET`] where none was set.
     Cell,
 }
 

@@ -6,7 +6,7 @@ use crate::instructions::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
 use crate::registers::Operand;
 use crate::scan::{Instruction, general};
 use crate::shape::{Code, Location, Log};
-use agent::layout::PROCESSOR_MASK;
+use layout::PROCESSOR_MASK;
 use vm::{Op, Register};
 
 /// Copies that `dup` leaves at most in compiled code.

@@ -6,9 +6,9 @@
 
 mod support;
 
-use agent::layout::Registers as Shared;
 use cases::{Execution, Interpreter, Ran, TestMachine};
 use dprobes_jit::{Handler, Unsupported, compile};
+use layout::Registers as Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use support::arena::Arena;
 use support::interpreter::{DynMachine, LEFT, WORLD, World, number};

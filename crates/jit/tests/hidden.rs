@@ -2,8 +2,8 @@
 
 mod support;
 
-use agent::hidden::{BEFORE_OURS, BELOW_STACK, OURS};
 use dprobes_jit::{Handler, compile};
+use layout::hidden::{BEFORE_OURS, BELOW_STACK, OURS};
 use support::arena::Arena;
 use support::handler;
 use support::interpreter::LEFT;

@@ -3,9 +3,9 @@
 
 mod support;
 
-use agent::layout::claim::{FREE, TAKEN};
-use agent::layout::{CONTEXT_SIZE, PAGE};
 use dprobes_jit::{Compiled, Environment, compile};
+use layout::claim::{FREE, TAKEN};
+use layout::{CONTEXT_SIZE, PAGE};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 use support::arena::{Arena, CONTEXTS, OWN};
@@ -148,7 +148,7 @@ static CONTEXT_AREA: AtomicU64 = AtomicU64::new(0);
 /// What cannot be while the sequence is sound: that another thread has a context that this one had found free.
 fn another_claims() {
     for number in 0..u64::from(OWN) {
-        let context = (CONTEXT_AREA.load(SeqCst) + number * CONTEXT_SIZE) as *const agent::layout::Context;
+        let context = (CONTEXT_AREA.load(SeqCst) + number * CONTEXT_SIZE) as *const layout::Context;
         // SAFETY: the arena's, all of whose fields are atomic.
         let context = unsafe { &*context };
         if context.claim.load(Relaxed) == TAKEN {

@@ -2,9 +2,9 @@
 
 mod support;
 
-use agent::hidden::{BEFORE_OURS, BELOW_STACK, OURS, PAGE_BITS};
-use agent::layout::Registers as Shared;
 use dprobes_jit::{Handler, Limits, Variable, compile};
+use layout::Registers as Shared;
+use layout::hidden::{BEFORE_OURS, BELOW_STACK, OURS, PAGE_BITS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
@@ -163,7 +163,7 @@ impl Start {
         locals[LOCALS - 1] = locals[LOCALS - 1].wrapping_add(arena.sum(counted[0].1));
         let records = arena.records();
         for record in &records {
-            let state = if self.tentative { agent::layout::state::TENTATIVE } else { 1 };
+            let state = if self.tentative { layout::state::TENTATIVE } else { 1 };
             prop_assert_eq!(record.state, state);
             prop_assert_eq!((record.rsp, record.number), (registers.general[4], environment.number));
         }

@@ -2,9 +2,9 @@
 
 mod support;
 
-use agent::layout::claim::{FREE, TAKEN, UNUSABLE};
-use agent::thread_id;
 use dprobes_jit::{Compiled, Environment, Limits, Variable, Waiting, compile};
+use layout::claim::{FREE, TAKEN, UNUSABLE};
+use layout::thread_id;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use support::arena::{Arena, CONTEXTS, OWN, RING_SIZE};
@@ -106,7 +106,7 @@ proptest! {
             }
             // All are committed by now, and the state of none was written to what is none.
             for record in arena.records() {
-                prop_assert_eq!(record.state, agent::layout::state::COMMITTED);
+                prop_assert_eq!(record.state, layout::state::COMMITTED);
             }
             Ok(())
         })?;
@@ -132,7 +132,7 @@ fn a_commit_finds_its_record_whatever_the_instruction_did_to_the_stack_pointer()
         assert_eq!(registers.flags & Registers::FLAGS, Registers::FLAGS);
         let records = arena.records();
         assert_eq!(records.len(), 1);
-        assert_eq!(records[0].state, agent::layout::state::COMMITTED, "moved by {delta}");
+        assert_eq!(records[0].state, layout::state::COMMITTED, "moved by {delta}");
     }
 }
 
@@ -281,7 +281,7 @@ fn without_loss_a_full_ring_is_waited_for() {
 }
 
 /// Bytes of a record of two words.
-const RECORD: u64 = agent::layout::record_size(16, None) as u64;
+const RECORD: u64 = layout::record_size(16, None) as u64;
 
 /// A site whose handler logs two arguments and waits where there is no room.
 fn lossless() -> Site<'static> {
@@ -324,7 +324,7 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(pause);
-            site.arena.at(reader).store(agent::layout::ABANDONED, Relaxed);
+            site.arena.at(reader).store(layout::ABANDONED, Relaxed);
         });
         site.hit();
     });

@@ -11,15 +11,15 @@
 //!     start of the ring | record | record ...
 //! ```
 //!
-//! `tail` is the reader's own number, `head` the process's. A record is a header ([`agent::layout::Header`]), the log, and, if the header says so,
-//! what only some records have ([`agent::layout::More`]) and the stack traces; each part begins at a multiple of 8 bytes.
+//! `tail` is the reader's own number, `head` the process's. A record is a header ([`layout::Header`]), the log, and, if the header says so,
+//! what only some records have ([`layout::More`]) and the stack traces; each part begins at a multiple of 8 bytes.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 use std::mem::offset_of;
 
-use agent::layout::{HEADER, Header, LOG_SHIFT, MARK, MORE, More, flag, record_size, state};
+use layout::{HEADER, Header, LOG_SHIFT, MARK, MORE, More, flag, record_size, state};
 
 /// The memory that a ring is in. Others may write to it at any moment.
 pub trait Source {
@@ -337,7 +337,7 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::layout::status;
+    use layout::status;
     use proptest::prelude::*;
 
     const BOUNDS: Bounds = Bounds { log: 64, traces: 32 };

@@ -7,7 +7,7 @@ use core::arch::naked_asm;
 use core::mem::offset_of;
 
 use super::settings::{Settings, dprobes_settings};
-use crate::layout::{CONTEXT_SIZE, HandlerInfo, Identity, SAVED, Saved};
+use layout::{CONTEXT_SIZE, HandlerInfo, Identity, SAVED, Saved};
 
 /// The flags that the agent's own code needs: none but the one that is always set.
 const FLAGS: u64 = 2;
@@ -72,7 +72,7 @@ macro_rules! entry {
 }
 
 entry! {
-    /// [`crate::layout::Entries::resume`].
+    /// [`layout::Entries::resume`].
     ///
     /// # Safety
     /// The context and what it leads to are as the tracer has set them up, and stay so until this returns.
@@ -80,7 +80,7 @@ entry! {
 }
 
 entry! {
-    /// [`crate::layout::Entries::wait`].
+    /// [`layout::Entries::wait`].
     ///
     /// # Safety
     /// As for [`dprobes_resume`].

@@ -9,7 +9,7 @@ use super::hidden::Hidden;
 use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
-use crate::layout::{
+use layout::{
     Context, HandlerInfo, Header, MORE, More, Over, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved,
     UNSET, flag, record_size, state, status,
 };

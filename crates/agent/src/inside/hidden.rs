@@ -5,8 +5,8 @@ use core::slice::from_raw_parts;
 use core::sync::atomic::{Ordering, fence};
 
 use super::guarded;
-use crate::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
-use crate::layout::PAGE;
+use layout::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
+use layout::{PAGE, RED_ZONE};
 
 /// How often a list is read anew that changes meanwhile. It changes with every change of the probes, all of which take longer.
 const TRIES: usize = 16;
@@ -110,11 +110,11 @@ impl Hidden {
     }
 
     /// The ranges at which there is nothing for handlers.
-    fn ranges(self, version: u32) -> &'static [crate::hidden::Range] {
+    fn ranges(self, version: u32) -> &'static [layout::hidden::Range] {
         let (list, count) = self.list(version, |lists, list| lists.ranges[list].load(Ordering::Relaxed));
         // SAFETY: the list has that many; a change of it, which the version shows, leaves every word a word.
         unsafe {
-            from_raw_parts(list as *const crate::hidden::Range, count.min(crate::hidden::RANGES) as usize)
+            from_raw_parts(list as *const layout::hidden::Range, count.min(layout::hidden::RANGES) as usize)
         }
     }
 
@@ -123,7 +123,7 @@ impl Hidden {
         let (list, count) = self.list(version, |lists, list| lists.bytes[list].load(Ordering::Relaxed));
         let place = (list + LIST_BYTES) as *const u64;
         // SAFETY: as in `ranges`.
-        let all = unsafe { from_raw_parts(place, count.min(crate::hidden::BYTES) as usize) };
+        let all = unsafe { from_raw_parts(place, count.min(layout::hidden::BYTES) as usize) };
         let first = all.partition_point(|changed| changed >> 16 < addresses.start);
         let end = all.partition_point(|changed| changed >> 16 <= addresses.end);
         all.get(first..end).unwrap_or(&[])
@@ -136,9 +136,6 @@ impl Hidden {
         (self.base + LIST + list as u64 * LIST_SIZE, count.into())
     }
 }
-
-/// Bytes below a stack pointer that are the function's own.
-const RED_ZONE: u64 = 128;
 
 /// The first of some addresses into which a stack may not have grown yet. What is above the site's own stack pointer is there, and the page below
 /// that in which the handler has its frame. What is deeper, nobody needs: whether it is there only the kernel knows, and is not asked.

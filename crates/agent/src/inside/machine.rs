@@ -9,7 +9,7 @@ use vm::{Fault, Machine, Register, RegisterSet, Shape};
 use super::float::FloatRegisters;
 use super::hidden::Hidden;
 use super::{guarded, kernel, segment, settings};
-use crate::layout::{Over, Registers};
+use layout::{Over, Registers};
 
 /// The thread's registers as compiled code has stored them, and its memory.
 pub(super) struct Thread<'a> {
@@ -105,7 +105,7 @@ impl Machine for Thread<'_> {
     }
 
     fn processor(&mut self) -> u64 {
-        (kernel::processor() & crate::layout::PROCESSOR_MASK).into()
+        (kernel::processor() & layout::PROCESSOR_MASK).into()
     }
 
     fn wide_register(&mut self, register: Register) -> Option<u128> {

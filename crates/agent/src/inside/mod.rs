@@ -2,7 +2,7 @@
 //!
 //! The workspace's build compiles this module a second time, alone with the interpreter, to a piece of memory that runs at any
 //! address below 2 GiB (`build.rs`); [`crate::image`] is that piece. There it has no libc, no thread-local storage, no writable
-//! data of its own and no state but what [`crate::layout`] describes; it is called by compiled handlers and returns to them. It makes no system
+//! data of its own and no state but what [`layout`] describes; it is called by compiled handlers and returns to them. It makes no system
 //! call: the process may be forbidden any, and be killed for it.
 //!
 //! | file | what it is |

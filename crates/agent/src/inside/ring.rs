@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::settings;
-use crate::layout::{ABANDONED, Context, Control, Header, MARK, state};
+use layout::{ABANDONED, Context, Control, Header, MARK, state};
 
 /// Looks at the reader's progress that a thread takes before it says that it waits.
 const LOOKS: u32 = 200;

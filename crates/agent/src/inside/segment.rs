@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use super::guarded::fault_entry;
-use crate::thread_id;
+use layout::thread_id;
 
 macro_rules! getters {
     ($($read:ident $name:literal;)*) => {

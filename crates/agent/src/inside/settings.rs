@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::segment;
-use crate::layout::Identity;
-use crate::thread_id;
+use layout::Identity;
+use layout::thread_id;
 
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
 #[cfg_attr(image, unsafe(no_mangle))]

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
-use dprobes_agent::layout::{
+use layout::{
     CONTEXT_SIZE, CONTROL, Context, Control, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, LOW_END, More,
     RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
 };
@@ -170,7 +170,7 @@ impl Bench {
         unsafe { &*(self.context().control.load(Ordering::Relaxed) as *const Control) }
     }
 
-    pub fn registers(&mut self) -> &mut dprobes_agent::layout::Registers {
+    pub fn registers(&mut self) -> &mut layout::Registers {
         // SAFETY: as above; nothing else uses them between runs.
         unsafe { &mut (*(self.context as *mut Context)).registers }
     }

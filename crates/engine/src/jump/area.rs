@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use agent::layout::PAGE;
+use layout::PAGE;
 
 use super::around::REACH;
 use crate::slots::{self, Gap, Growth};

@@ -1,7 +1,7 @@
 //! Sites become jumps: what that comes to is worked out ([`Draft`]), then done ([`Carried`]), and worked out anew where the process has
 //! changed meanwhile.
 
-use agent::layout::PAGE;
+use layout::PAGE;
 use process::{Module, Stop, Stopped};
 
 use super::Domain;

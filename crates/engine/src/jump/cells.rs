@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::layout::{PAGE, PerProcessor};
+use layout::{PAGE, PerProcessor};
 
 use super::shared::Shared;
 use super::trust::Trust;

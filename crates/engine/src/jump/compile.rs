@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use agent::layout::{HandlerInfo, PerProcessor, state};
 use jit::{Compiled, Environment, Handler, Limits, Variable, Waiting};
+use layout::{HandlerInfo, PerProcessor, state};
 use patch::Mode;
 use rpn::{Location, Object};
 use vm::{Op, Word};

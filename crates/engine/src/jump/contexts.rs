@@ -5,7 +5,7 @@
 
 use std::mem::offset_of;
 
-use agent::layout::{CONTEXT_SIZE, Context, PAGE, claim};
+use layout::{CONTEXT_SIZE, Context, PAGE, claim};
 use process::Memory;
 
 use super::rings::Rings;
@@ -199,7 +199,7 @@ mod tests {
     fn each_gets_its_ring() {
         let own = Own::new();
         let (contexts, memory) = (own.0, &own.1);
-        let rings = Rings::unshared(contexts.count(), agent::layout::LEAST_RING);
+        let rings = Rings::unshared(contexts.count(), layout::LEAST_RING);
         assert!(contexts.give(std::process::id() as i32, &rings));
         for number in 0..contexts.count() {
             let mut bytes = [0; 8];

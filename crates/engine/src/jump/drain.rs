@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use agent::layout::PROCESSOR_MASK;
+use layout::PROCESSOR_MASK;
 use process::Stopped;
 use rings::{Head, Next, Nonsense};
 use trace::{Items, Record};

@@ -7,7 +7,7 @@
 use std::arch::x86_64::__cpuid_count;
 use std::mem::offset_of;
 
-use agent::layout::Identity;
+use layout::Identity;
 use libc::siginfo_t;
 use process::Registers;
 

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use agent::image::{Entry, Image, image};
-use agent::layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
+use layout::{CONTEXT_SIZE, Entries, HandlerInfo, LEAST_RING, LOW_END, PAGE};
 use process::{Mapping, Memory};
 use rpn::Object;
 

@@ -1,4 +1,4 @@
-//! The table of what handlers do not see ([`agent::hidden`]), as it is written into an address space.
+//! The table of what handlers do not see ([`layout::hidden`]), as it is written into an address space.
 //!
 //! It is mapped, readable and executable, in the spaces whose handlers access memory. It is written anew before sites are
 //! written, when memory has been mapped for probes, and some time after probes have been taken out: it may say for a while that
@@ -10,11 +10,11 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use agent::hidden::{
+use layout::hidden::{
     BEFORE_OURS, BELOW_STACK, BYTES, CLEAN, INDEX, LEAF, LEAF_BITS, LEAF_COUNT, LEAVES, LIST, LIST_BYTES,
     LIST_SIZE, LISTS, Lists, OURS, PAGE_BITS, RANGES, SIZE, SUSPECT, changed_byte,
 };
-use agent::layout::{LOW_END, PAGE};
+use layout::{LOW_END, PAGE};
 use process::{Mapping, Memory, Stop, Stopped};
 use vm::{Op, Word};
 

@@ -20,7 +20,7 @@ use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use agent::layout::{Identity, Mark, RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED};
+use layout::{Identity, Mark, RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED};
 use process::{Event, Stopped};
 
 use crate::space::Space;

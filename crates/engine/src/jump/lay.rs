@@ -9,7 +9,7 @@ use std::io;
 use std::rc::Rc;
 
 use agent::image::{Settings, image};
-use agent::layout::PAGE;
+use layout::PAGE;
 use process::{Call, Caller, Error, Memory, Step, Stop, Stopped};
 
 use super::cells::{Cells, Domain};

@@ -57,7 +57,7 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::layout::LEAST_RING;
+    use layout::LEAST_RING;
     use std::cell::RefCell;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Threads that wait for room in a ring are kept stopped until there is some.
 //!
 //! With `lossless` a thread waits where its ring is full. It makes no system call to sleep, which its process may be forbidden: it looks again
-//! and again, and says in the ring's [`Control`](agent::layout::Control) that it waits. The tracer, when it has looked into the rings, stops who
+//! and again, and says in the ring's [`Control`](layout::Control) that it waits. The tracer, when it has looked into the rings, stops who
 //! waits there (it is *parked*), and lets it go on when half of its ring is free, or nobody is to wait for room any more; in any case after a
 //! while. So it takes no processor from the reader, and none for ever where nobody takes the records. If the tracer dies, the kernel lets
 //! it go on.
@@ -16,7 +16,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use agent::layout::{ABANDONED, Identity};
+use layout::{ABANDONED, Identity};
 use process::{Event, Stop, Stopped};
 
 use super::rings::Rings;

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::layout::{ABANDONED, PAGE};
+use layout::{ABANDONED, PAGE};
 
 /// The page that begins with the word.
 #[derive(Debug)]

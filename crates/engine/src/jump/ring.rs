@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use agent::layout::{ABANDONED, HEADER};
+use layout::{ABANDONED, HEADER};
 use rings::{Bounds, Cursor, Head, Next, Nonsense, Ring, Source};
 
 use super::clock::counter;
@@ -238,7 +238,7 @@ impl Source for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::layout::{Header, RING_SIZE, flag, record_size, state, status};
+    use layout::{Header, RING_SIZE, flag, record_size, state, status};
     use std::mem::offset_of;
 
     /// Those of site 0.

@@ -13,7 +13,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use agent::layout::{ABANDONED, CONTROL, Control, PAGE, state};
+use layout::{ABANDONED, CONTROL, Control, PAGE, state};
 
 use super::shared::Shared;
 
@@ -178,13 +178,13 @@ impl Drop for Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::layout::LEAST_RING;
+    use layout::LEAST_RING;
 
     #[test]
     fn only_what_waits_in_a_ring_is_dropped() {
         let rings = Rings::unshared(3, LEAST_RING);
         let word = |offset: usize| rings.shared().half(offset).expect("it is there");
-        let of = |state| agent::layout::status(state, 0, 24);
+        let of = |state| layout::status(state, 0, 24);
         word(rings.offset(1)).store(of(state::TENTATIVE), Ordering::Relaxed);
         word(0).store(state::TENTATIVE, Ordering::Relaxed);
         let (base, size) = rings.place();

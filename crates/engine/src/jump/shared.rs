@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use agent::layout::PAGE;
+use layout::PAGE;
 
 /// Words that are copied one by one.
 const FEW: usize = 8;

@@ -10,6 +10,7 @@
 //! | a handler | SIGBUS, since the program has the alignment check on | it goes on without that, up to the displaced instruction |
 //! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
 
+use layout::COMMIT_CELL;
 use libc::siginfo_t;
 use patch::Place;
 use process::{Registers, Stopped};
@@ -26,10 +27,6 @@ use crate::tracer::Tracer;
 
 /// `si_code` of the SIGTRAP of a step.
 const TRAP_TRACE: i32 = 2;
-
-/// Bytes below the stack pointer at the site where a handler keeps the address of the state of its record, across an
-/// instruction that can fault.
-const COMMIT_CELL: u64 = 136;
 
 impl Tracer<'_> {
     /// Answers a signal at which a thread is stopped, if it is in a trampoline. Gives the thread back where the signal is to be

@@ -1,10 +1,10 @@
-//! The numbers of each thread, where its handlers can read them without a system call ([`agent::thread_id`]).
+//! The numbers of each thread, where its handlers can read them without a system call ([`layout::thread_id`]).
 //!
 //! A thread gets them before it runs the first time in an address space with jumps: a new one at its first stop, one that is there already as it goes
 //! on after all were held. They say who it is whatever it does with its stack and with fs. Where the kernel does not know such
 //! descriptors (it was built without 32-bit programs), or the program has made its own, the thread is not told, and its records say that it is of its process.
 
-use agent::thread_id;
+use layout::thread_id;
 use process::{OwnSegment, Stopped};
 
 use crate::tracer::Tracer;

@@ -8,7 +8,7 @@
 use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
-use agent::layout::Identity;
+use layout::Identity;
 use process::Stopped;
 
 use super::Part;

@@ -1,11 +1,11 @@
 //! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
 
-use agent::hidden;
-use agent::layout::{
+use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
+use layout::hidden;
+use layout::{
     CONTEXT_SIZE, CONTROL, Context, Control, Entries, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, Mark,
     More, PAGE, PerProcessor, RSEQ_UNUSED, claim, flag, record_size, state,
 };
-use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Contexts of an arena that belong to a processor.
@@ -121,7 +121,7 @@ impl Arena {
     /// Fresh memory, all zeros but for the rings' addresses and the identity.
     pub(crate) fn new() -> Arena {
         let base = NEXT.fetch_add(SIZE, Relaxed);
-        assert!(base + SIZE <= agent::layout::LOW_END);
+        assert!(base + SIZE <= layout::LOW_END);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         // SAFETY: MAP_FIXED_NOREPLACE maps over nothing that is there.
@@ -371,7 +371,7 @@ impl Arena {
                 // SAFETY: likewise.
                 let count = unsafe { *((at + 4) as *const u32) };
                 self.lost.fetch_add(count.into(), Relaxed);
-                tail += agent::layout::MARK as u64;
+                tail += layout::MARK as u64;
                 continue;
             }
             let log = (status >> LOG_SHIFT) as usize;

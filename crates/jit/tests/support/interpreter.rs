@@ -1,7 +1,7 @@
 //! The agent's part, for tests: the interpreter on the registers in the context and the memory of a test.
 
 use super::arena::{RING_SIZE, control_of};
-use agent::layout::{
+use layout::{
     Context, HEADER, HandlerInfo, Header, More, Over, RESUME, Registers, Resume, STATE, UNSET, flag,
     record_size, state, status,
 };

@@ -180,8 +180,8 @@ unsafe extern "C" {
 // SAFETY: no other function has that name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn jit_test_resume_inner(
-    context: *mut agent::layout::Context,
-    info: *const agent::layout::HandlerInfo,
+    context: *mut layout::Context,
+    info: *const layout::HandlerInfo,
 ) -> u64 {
     // SAFETY: compiled code gives the context that it has claimed, and the info of its environment.
     unsafe { interpreter::resume(context, info) }
@@ -189,7 +189,7 @@ unsafe extern "C" fn jit_test_resume_inner(
 
 // SAFETY: no other function has that name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn jit_test_wait_inner(context: *mut agent::layout::Context, bytes: u64) -> u64 {
+unsafe extern "C" fn jit_test_wait_inner(context: *mut layout::Context, bytes: u64) -> u64 {
     // SAFETY: compiled code gives the context that it has claimed.
     unsafe { interpreter::wait(context, bytes) }
 }

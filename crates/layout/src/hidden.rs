@@ -43,7 +43,7 @@ pub const LEAF_COUNT: u64 = 64;
 /// Where the [`Lists`] are.
 pub const LISTS: u64 = LEAVES + LEAF_COUNT * LEAF;
 /// Where the first list is.
-pub const LIST: u64 = LISTS + crate::layout::PAGE;
+pub const LIST: u64 = LISTS + crate::PAGE;
 /// The most ranges in a list.
 pub const RANGES: u64 = 1 << 15;
 /// The most bytes in a list.

@@ -1,0 +1,170 @@
+//! The working memory of a hit.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{PAGE, record_size};
+
+/// Working memory of one hit at a time, claimed by the thread that hits.
+///
+/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
+/// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
+/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from FREE to TAKEN.
+///
+/// The memory is private, and zeroed by the kernel in a forked child: there all contexts are UNUSABLE, and hits that need one are
+/// missed, until the tracer has given the child rings of its own.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Context {
+    /// The thread that has it, for when that thread is killed. One store can say who claims it, together with `claim`.
+    pub holder: AtomicU32,
+    /// One of [`claim`]. Given back by a plain store of FREE.
+    pub claim: AtomicU32,
+    /// The address of the displaced instruction that comes after the handler that runs in it.
+    pub site: AtomicU64,
+    /// Bytes that were ever put into its ring. Written by the thread that has the context.
+    pub head: AtomicU64,
+    /// The value of [`Control::tail`](crate::Control::tail) when the thread looked last: the reader's own is not touched while there is room. Behind a record that
+    /// was lost the ring looks full here, so that the next one looks again, and leaves a mark.
+    pub seen_tail: AtomicU64,
+    /// The address of its ring.
+    pub ring: AtomicU64,
+    /// Bytes of its ring: a power of two from [`LEAST_RING`](crate::LEAST_RING) to [`GREATEST_RING`](crate::GREATEST_RING).
+    pub ring_size: AtomicU64,
+    /// The address of its ring's [`Control`](crate::Control).
+    pub control: AtomicU64,
+    /// Of [`Control::lost`](crate::Control::lost), those that marks in the ring tell ([`state::LOST`](crate::state::LOST)).
+    pub marked: AtomicU64,
+    /// The program's registers, for handlers that leave compiled code: see [`Registers`].
+    pub registers: Registers,
+}
+
+/// The values of [`Context::claim`].
+pub mod claim {
+    /// It has no ring: what a forked child finds.
+    pub const UNUSABLE: u32 = 0;
+    /// Nobody has it.
+    pub const FREE: u32 = 1;
+    /// A thread has it.
+    pub const TAKEN: u32 = 2;
+}
+
+/// The registers of the thread as it reached the site. Compiled code stores them before it calls the agent and loads them
+/// after.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: in the order of their numbers in machine code.
+    pub general: [u64; 16],
+    /// The site's address.
+    pub rip: u64,
+    /// The flags.
+    pub rflags: u64,
+}
+
+/// Bytes from one context to the next: the [`Context`], the interpreter's working memory and a stack, which the agent's
+/// code uses from the end down.
+///
+/// | offset | what is there |
+/// |---|---|
+/// | 0 | [`Context`] |
+/// | [`RESUME`] | [`Resume`] |
+/// | [`SAVED`] | [`Saved`] |
+/// | [`STATE`] | the interpreter's working memory: a `vm::State` |
+/// | [`SCRATCH`] | a record that has no room in the ring: a [`Header`](crate::Header), then [`SCRATCH_SIZE`] less its bytes |
+/// | ... | unused |
+/// | [`CONTEXT_SIZE`] | the end of the stack |
+pub const CONTEXT_SIZE: u64 = 256 << 10;
+
+/// Where a context's [`Resume`] is.
+pub const RESUME: u64 = PAGE;
+
+/// Where a context's [`Saved`] is.
+pub const SAVED: u64 = PAGE + 0xc00;
+
+/// Where a context's `vm::State` is.
+pub const STATE: u64 = 2 * PAGE;
+
+/// Where a context's scratch record is. Compiled code writes a record here that it knows will be dropped.
+pub const SCRATCH: u64 = 128 << 10;
+
+/// Bytes of a scratch record: the header, the largest log, what may follow it, and 8 bytes that may be written behind it.
+pub const SCRATCH_SIZE: u64 = record_size(vm::LOG_LIMIT, Some(0)) as u64 + 8;
+
+/// What the agent keeps of the program while it runs on a context.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// xmm0 to xmm15.
+    pub vectors: [u128; 16],
+    /// The stack pointer.
+    pub stack: u64,
+    /// The address of the [`HandlerInfo`](crate::HandlerInfo).
+    pub handler: u64,
+}
+
+/// The most elements of the stack that compiled code hands over.
+pub const RESUME_ELEMENTS: usize = 96;
+
+/// Stands for a code that a handler did not set, in [`Resume`].
+pub const UNSET: u32 = u32::MAX;
+
+/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. Of `elements` and `calls`, as many
+/// are set as there are.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Resume {
+    /// The time stamp counter when the hit began to log, or when it left compiled code.
+    pub time: u64,
+    /// Where what it has logged is.
+    pub log: u64,
+    /// Bytes that it has logged.
+    pub log_length: u32,
+    /// Bytes logged when the last logging that succeeded had ended.
+    pub complete: u32,
+    /// The offset in the bytecode of the next instruction.
+    pub offset: u32,
+    /// The slot of the stack's top.
+    pub top: u32,
+    /// Jumps that were taken.
+    pub jumps: u32,
+    /// Calls that were made.
+    pub calls_made: u32,
+    /// Instructions that were executed; 0 where the run cannot come to `insmax`.
+    pub instructions: u32,
+    /// The major code that it set, or [`UNSET`].
+    pub major: u32,
+    /// The minor code that it set, or [`UNSET`].
+    pub minor: u32,
+    /// Elements of the stack in `elements`; all others are 0.
+    pub element_count: u32,
+    /// Calls in `calls`.
+    pub call_count: u32,
+    /// The number that its record gets ([`Header::number`](crate::Header::number)).
+    pub number: u32,
+    /// The elements of the stack.
+    pub elements: [vm::Element; RESUME_ELEMENTS],
+    /// The calls that have not returned, the outermost first.
+    pub calls: [vm::Call; vm::CALL_DEPTH],
+}
+
+const _: () = {
+    assert!(size_of::<Context>() as u64 <= PAGE);
+    assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
+    assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
+    assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    // No stack of less than this is left for the agent's code.
+    assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
+    assert!(CONTEXT_SIZE.is_power_of_two());
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::offset_of;
+
+    #[test]
+    fn the_fields_are_where_compiled_code_expects_them() {
+        assert!(offset_of!(Context, marked) + 8 <= 64);
+        assert_eq!(offset_of!(Context, registers) % 64, 0);
+    }
+}
