@@ -22,7 +22,7 @@ impl Tracer<'_> {
     pub fn start(&mut self, command: &[OsString], surroundings: &Surroundings) -> Result<i32, Error> {
         let running = process::start(command, surroundings)?;
         let pid = running.tid();
-        self.started.insert(pid);
+        self.session.started.insert(pid, None);
         self.threads.insert(pid, Tracked::new(pid, pid, None, Activity::Running(running)));
         Ok(pid)
     }
@@ -38,7 +38,7 @@ impl Tracer<'_> {
         if !refused.is_empty() {
             return Err(Error::Refused(refused));
         }
-        let mut space = Space::open(thread, false, self.ledger.clone())?;
+        let mut space = Space::open(thread, false, self.spaces.ledger.clone())?;
         space.members = 0;
         let number = self.add_space(space);
         self.seize_process(pid, number)?;

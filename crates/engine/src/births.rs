@@ -1,5 +1,7 @@
 //! Threads and processes that are born, replace their program, and end.
 
+use std::collections::HashMap;
+
 use process::{Registers, Status, Stop, Stopped};
 
 use crate::observer::Note;
@@ -38,6 +40,15 @@ fn is_its_own_end(registers: &Registers) -> bool {
     }
 }
 
+/// Threads of which not all is known that is needed to follow them.
+#[derive(Debug, Default)]
+pub(crate) struct Births {
+    /// Those that have stopped before their parent told of them.
+    pub(crate) newborn: HashMap<i32, Newborn>,
+    /// Those that their parent told of before they stopped.
+    pub(crate) announced: HashMap<i32, Announced>,
+}
+
 impl Tracer<'_> {
     /// A thread says that it has created another.
     pub(crate) fn announced(&mut self, mut thread: Stopped, child: i32) -> Result<(), process::Error> {
@@ -62,21 +73,21 @@ impl Tracer<'_> {
         // parent may end.
         let space = self.child_space(parent, child, status.tgid);
         let announced = Announced { space, pid: status.tgid, inner_id: status.inner_id };
-        match self.newborn.remove(&child) {
+        match self.births.newborn.remove(&child) {
             Some(newborn) => self.adopt(newborn.thread, announced),
             None => {
-                self.announced.insert(child, announced);
+                self.births.announced.insert(child, announced);
             }
         }
     }
 
     /// A thread that is not known has stopped: it is new.
     pub(crate) fn born(&mut self, thread: Stopped) {
-        match self.announced.remove(&thread.tid()) {
+        match self.births.announced.remove(&thread.tid()) {
             Some(announced) => self.adopt(thread, announced),
             None => {
-                self.waiting = true;
-                self.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
+                self.session.waiting = true;
+                self.births.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
             }
         }
     }
@@ -84,14 +95,14 @@ impl Tracer<'_> {
     /// Looks after new threads whose parent was killed before it could tell of them.
     pub(crate) fn look_after_newborn(&mut self) {
         let mut orphans = Vec::new();
-        for (&tid, newborn) in &mut self.newborn {
+        for (&tid, newborn) in &mut self.births.newborn {
             newborn.ticks += 1;
             if newborn.ticks > PATIENCE {
                 orphans.push(tid);
             }
         }
         for tid in orphans {
-            let Some(newborn) = self.newborn.remove(&tid) else { continue };
+            let Some(newborn) = self.births.newborn.remove(&tid) else { continue };
             let status = Status::read(tid).unwrap_or_else(|_| Status {
                 tgid: tid,
                 inner_id: tid,
@@ -150,7 +161,7 @@ impl Tracer<'_> {
     fn child_space(&mut self, parent: i32, child: i32, pid: i32) -> Option<u32> {
         let tracked = self.threads.get(&parent)?;
         let (space, parent_pid) = (tracked.space, tracked.identity.pid);
-        self.leaving.born(parent_pid, pid);
+        self.departure.who.born(parent_pid, pid);
         let number = space?;
         let space = self.spaces.get_mut(&number)?;
         let shared = parent_pid == pid || process::same_memory(child, parent).unwrap_or(false);
@@ -204,7 +215,7 @@ impl Tracer<'_> {
                 self.leave_space(space, old);
             }
         }
-        let space = match Space::open(tid, true, self.ledger.clone()) {
+        let space = match Space::open(tid, true, self.spaces.ledger.clone()) {
             Ok(space) => Some(self.add_space(space)),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => {
@@ -257,7 +268,7 @@ impl Tracer<'_> {
     fn announce_untold(&mut self, parent: &Stopped) {
         for child in process::children(parent.tid()) {
             if !self.threads.contains_key(&child)
-                && !self.announced.contains_key(&child)
+                && !self.births.announced.contains_key(&child)
                 && let Some(status) = process::traced_here(child)
             {
                 self.told_of(parent.tid(), child, &status);

@@ -35,7 +35,7 @@ impl Tracer<'_> {
 
     /// Says, once for a probe, that a facility is none of user probes.
     fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
-        if self.told.insert(format!("{probe:?} {facility}")) {
+        if self.told.is_new(format!("{probe:?} {facility}")) {
             let text = format!("{head} {facility} is for kernel probes only; the probepoint is removed");
             self.observer.note(&Note::Exit(text));
         }

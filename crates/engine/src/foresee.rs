@@ -55,14 +55,14 @@ impl Tracer<'_> {
         };
         let jumps = || self.programs.values().any(|program| program.options.engine != Engine::Trap);
         // Others that are held would wait.
-        !space.starting && space.foreseen.is_none() && self.held.is_empty() && jumps()
+        !space.starting && space.foreseen.is_none() && self.holds.events.is_empty() && jumps()
     }
 
     /// Works out what is to be placed in the process of a thread, and asks a thread of it to stop.
     pub(crate) fn foresee(&mut self, tid: i32) {
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let mut foreseen: Vec<Foreseen> = Vec::new();
-        let modules = process::modules(tid, &mut self.images).unwrap_or_default();
+        let modules = process::modules(tid, &mut self.cache.images).unwrap_or_default();
         let mut basis = self.spaces.get(&number).map(Basis::of);
         let unplaced = self.unplaced(number, tid, &modules);
         let count_of_modules = unplaced.len();
@@ -76,9 +76,9 @@ impl Tracer<'_> {
             let known = if place + 1 < count_of_modules { basis.clone() } else { basis.take() };
             let Some((space, known)) = self.spaces.get(&number).zip(known) else { break };
             let here = (program, key);
-            let checked = self.checked.iter().position(|(other, _)| *other == here);
+            let checked = self.cache.checked.iter().position(|(other, _)| *other == here);
             let mut plan = match checked {
-                Some(checked) => self.checked.swap_remove(checked).1,
+                Some(checked) => self.cache.checked.swap_remove(checked).1,
                 None => place::plan(program, &self.programs[program], &module, &space.text(), checks),
             };
             let planned = std::mem::take(&mut plan.planned);
@@ -91,7 +91,7 @@ impl Tracer<'_> {
             }
             foreseen.push(Foreseen { here, plan, draft, count, probes });
         }
-        self.checked.clear();
+        self.cache.checked.clear();
         if let Some(space) = self.spaces.get_mut(&number) {
             space.foreseen = Some(foreseen);
         }

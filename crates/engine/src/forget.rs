@@ -25,17 +25,17 @@ impl Tracer<'_> {
     /// never another one's.
     pub fn forget(&mut self, number: usize) {
         if self.programs.get(number).is_some_and(|program| !program.inserted) {
-            self.forgotten.push(Forgotten { number, mark: None });
+            self.sharing.forgotten.push(Forgotten { number, mark: None });
             self.forget_programs();
         }
     }
 
     /// Gives back what programs have taken that are to be forgotten, of which nothing is left anywhere.
     pub(crate) fn forget_programs(&mut self) {
-        if self.forgotten.is_empty() || self.threads.values().any(Tracked::has_records) {
+        if self.sharing.forgotten.is_empty() || self.threads.values().any(Tracked::has_records) {
             return;
         }
-        let mut forgotten = std::mem::take(&mut self.forgotten);
+        let mut forgotten = std::mem::take(&mut self.sharing.forgotten);
         forgotten.retain_mut(|Forgotten { number, mark }| {
             let Some(program) = self.programs.get(*number) else { return false };
             if Rc::strong_count(&program.alive) > 1 {
@@ -46,20 +46,19 @@ impl Tracer<'_> {
                 return true;
             }
             let Some(program) = self.programs.remove(*number) else { return false };
-            self.mortal.retain(|(of, _)| of != number);
-            self.told_waiting.remove(number);
-            self.losses.forget(*number);
+            self.sharing.mortal.retain(|(of, _)| of != number);
+            self.told.forget(*number);
             for space in self.spaces.values_mut() {
                 // What was worked out for it has a copy of what is described.
                 space.foreseen = None;
                 space.ground.iter_mut().for_each(|ground| ground.forget(*number));
             }
-            if let Some(cells) = &mut self.cells {
+            if let Some(cells) = &mut self.sharing.cells {
                 give_back(program, cells);
             }
             false
         });
-        self.forgotten = forgotten;
+        self.sharing.forgotten = forgotten;
     }
 }
 

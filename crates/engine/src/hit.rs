@@ -166,7 +166,7 @@ impl Tracer<'_> {
         let definition = &object.probes[number];
         let probe = &mut program.probes[number];
         let limits = has_limits(definition);
-        if let Some(cells) = self.cells.as_mut().filter(|_| limits) {
+        if let Some(cells) = self.sharing.cells.as_mut().filter(|_| limits) {
             // Each domain takes turns of its own.
             probe.counted(cells);
         }
@@ -201,8 +201,8 @@ impl Tracer<'_> {
         };
         let space = tracked.space.and_then(|number| self.spaces.get(&number));
         let mut machine =
-            HitMachine::new(thread, registers, &mut tracked.identity, space, caller, &self.stop);
-        let (locals, globals) = (program.locals.memory(domain), self.globals.memory(domain));
+            HitMachine::new(thread, registers, &mut tracked.identity, space, caller, &self.session.stop);
+        let (locals, globals) = (program.locals.memory(domain), self.sharing.globals.memory(domain));
         let code = vm::Program {
             word: object.word(),
             code: &object.code,
@@ -211,7 +211,7 @@ impl Tracer<'_> {
             logmax: object.logmax,
             mask: definition.mask,
             locals: program.locals.of(&locals),
-            globals: self.globals.of(&globals, object.gvars),
+            globals: self.sharing.globals.of(&globals, object.gvars),
             excpt_log: object.excpt_log,
             autostacktrace: object.autostacktrace,
             heap: definition.heap,
@@ -302,7 +302,7 @@ impl Tracer<'_> {
         }
         // Threads that a signal has kept from the instruction will execute it at its own place.
         let mut records = Vec::new();
-        for (&number, space) in &mut self.spaces {
+        for (&number, space) in self.spaces.iter_mut() {
             let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));
             records.extend(gone.into_iter().flat_map(|waiting| waiting.records));
         }
@@ -336,7 +336,7 @@ impl Tracer<'_> {
             registers.set_rip(slot.address);
             let certain = !site.displaced.may_fault();
             let complete = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
-            self.waiting |= !waiting.records.is_empty();
+            self.session.waiting |= !waiting.records.is_empty();
             tracked.in_slot = Some(waiting);
             self.commit(complete);
         }
@@ -403,7 +403,7 @@ impl Tracer<'_> {
                     Ok(()) => counts.logged += 1,
                     Err(_) => {
                         counts.dropped += 1;
-                        self.losses.note(pending.record.time);
+                        self.told.losses.note(pending.record.time);
                     }
                 }
             }
@@ -418,7 +418,7 @@ impl Tracer<'_> {
                 && let Some(program) = self.programs.get_mut(program)
             {
                 program.probes[probe].counts.dropped += 1;
-                self.losses.note(pending.record.time);
+                self.told.losses.note(pending.record.time);
             }
         }
     }

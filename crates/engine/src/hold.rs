@@ -1,6 +1,6 @@
 //! All threads of an address space are stopped at once, so that more than one byte of its code can be changed.
 //!
-//! Each is asked to stop. What it says is kept ([`Tracer::held`](crate::tracer::Tracer)) and answered afterwards, in its turn, which lets it go on:
+//! Each is asked to stop. What it says is kept ([`Holds::events`]) and answered afterwards, in its turn, which lets it go on:
 //! so threads that stop for a reason of their own are not stopped a second time. A thread that cannot stop, because the
 //! kernel keeps it in an uninterruptible wait (the parent of a vfork child, say), is as good as stopped: it was asked to, and it
 //! executes nothing of the program before it has answered. So is one that is being born: it begins stopped.
@@ -36,9 +36,12 @@ impl Held {
     }
 }
 
-/// How often, and how long, threads were held.
+/// Threads that are held: what they were stopped by; how often that was, and how long.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
+    /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
+    /// still to be waited for; until then they stay as they are.
+    pub(crate) events: VecDeque<Event>,
     /// When the first thread was asked, while threads are held.
     since: Option<Instant>,
     /// Of all; but the median is that of the last ones.
@@ -104,7 +107,7 @@ impl Tracer<'_> {
         self.holds.begin();
         self.hold_parked(number);
         let start = Instant::now();
-        let stopped: HashSet<i32> = self.held.iter().map(tid_of).collect();
+        let stopped: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
         let mut moving = HashSet::new();
         for (&tid, tracked) in &mut self.threads {
             if tracked.space != Some(number) || stopped.contains(&tid) {
@@ -116,7 +119,7 @@ impl Tracer<'_> {
                 moving.insert(tid);
             }
         }
-        if self.held.iter().any(|event| self.ends(event, number)) {
+        if self.holds.events.iter().any(|event| self.ends(event, number)) {
             return Err(REPLACED.to_owned());
         }
         let mut idle = 0;
@@ -127,7 +130,7 @@ impl Tracer<'_> {
                     moving.remove(&tid_of(&event));
                     let ends = self.ends(&event, number);
                     let event = self.put_before_its_trap(event, number);
-                    self.held.push_back(event);
+                    self.holds.events.push_back(event);
                     if ends {
                         return Err(REPLACED.to_owned());
                     }
@@ -180,7 +183,7 @@ impl Tracer<'_> {
 
     /// Where no other thread was held, the one that is being answered goes on now.
     pub(crate) fn released_if_alone(&mut self) {
-        if self.held.is_empty() {
+        if self.holds.events.is_empty() {
             self.holds.released();
         }
     }

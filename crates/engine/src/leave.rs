@@ -32,6 +32,16 @@ const LOOK_AFTER: u32 = 64;
 /// Rounds without news after which threads are asked again that were let run on.
 const ASK_AFTER: u32 = 16;
 
+/// The letting go of processes.
+#[derive(Debug, Default)]
+pub(crate) struct Departure {
+    pub(crate) who: Leaving,
+    /// Whether those wait no longer for room in a ring.
+    pub(crate) gives_up: bool,
+    /// Whether threads are being let go just now.
+    pub(crate) is_parting: bool,
+}
+
 /// Which processes are being let go.
 #[derive(Debug, Default)]
 pub(crate) enum Leaving {
@@ -103,7 +113,7 @@ impl Tracer<'_> {
             self.restore_all(number);
         }
         self.part_with(Leaving::These(unprobed), control);
-        self.leaving = Leaving::Nobody;
+        self.departure.who = Leaving::Nobody;
     }
 
     /// The processes that have no probe, and that no program is meant for by their number. Processes that share their memory
@@ -111,7 +121,7 @@ impl Tracer<'_> {
     fn unprobed(&self) -> HashSet<i32> {
         let followed = self.threads.values().filter(|tracked| !tracked.exiting);
         let followed = followed.map(|tracked| (tracked.identity.pid, tracked.space));
-        let announced = self.announced.values().map(|announced| (announced.pid, announced.space));
+        let announced = self.births.announced.values().map(|announced| (announced.pid, announced.space));
         let processes: Vec<(i32, Option<u32>)> = followed.chain(announced).collect();
         let probed = self.spaces.iter().filter(|(_, space)| space.is_probed());
         let mut spaces: HashSet<u32> = probed.map(|(&number, _)| number).collect();
@@ -134,10 +144,10 @@ impl Tracer<'_> {
     /// Lets processes go whose probes have been taken out.
     fn part_with(&mut self, who: Leaving, control: &Control) {
         self.unpark_all(None);
-        self.leaving = who;
+        self.departure.who = who;
         for tracked in self.threads.values_mut() {
             if let Activity::Running(running) = &tracked.activity
-                && self.leaving.includes(tracked.identity.pid)
+                && self.departure.who.includes(tracked.identity.pid)
             {
                 tracked.asked = running.interrupt().is_ok();
             }
@@ -145,7 +155,7 @@ impl Tracer<'_> {
         let mut patience = Patience::new();
         let mut end = Instant::now() + PATIENCE;
         let last = Instant::now() + LAST;
-        self.parts = true;
+        self.departure.is_parting = true;
         let mut idle = 0;
         while self.anyone_left() && Instant::now() < end.min(last) {
             if self.step(control, false) {
@@ -157,12 +167,12 @@ impl Tracer<'_> {
                     self.look_after_ended();
                 }
                 let asks = idle % ASK_AFTER == 0 && self.is_lossless();
-                if asks && self.ask_leaving() && !self.gives_up_waiting {
+                if asks && self.ask_leaving() && !self.departure.gives_up {
                     // They wait for records to be read: that may take its time.
-                    self.gives_up_waiting = patience.is_over(self.drain.read());
+                    self.departure.gives_up = patience.is_over(self.reader.drain.read());
                     end = Instant::now() + PATIENCE;
                 }
-                if self.gives_up_waiting {
+                if self.departure.gives_up {
                     let threads = self.threads.values().filter(|tracked| self.is_still_there(tracked));
                     let spaces: HashSet<u32> = threads.filter_map(|tracked| tracked.space).collect();
                     spaces.into_iter().for_each(|number| self.give_up_waiting(number));
@@ -170,7 +180,7 @@ impl Tracer<'_> {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.parts = false;
+        self.departure.is_parting = false;
         self.nobody_gives_up();
         self.drop_anchors();
         self.drain(true);
@@ -190,7 +200,7 @@ impl Tracer<'_> {
             if let Activity::Running(running) = &tracked.activity
                 && !tracked.exiting
                 && !tracked.asked
-                && self.leaving.includes(tracked.identity.pid)
+                && self.departure.who.includes(tracked.identity.pid)
             {
                 tracked.asked = running.interrupt().is_ok();
                 any = true;
@@ -237,24 +247,24 @@ impl Tracer<'_> {
 
     /// Whether there are threads that have not been let go and are not about to end.
     fn anyone_left(&self) -> bool {
-        let is_awaited = |tid: &i32| match &self.leaving {
+        let is_awaited = |tid: &i32| match &self.departure.who {
             Leaving::Everybody => true,
             some => Status::read(*tid).is_ok_and(|status| some.includes(status.tgid)),
         };
-        self.newborn.keys().any(is_awaited)
-            || self.announced.keys().any(is_awaited)
+        self.births.newborn.keys().any(is_awaited)
+            || self.births.announced.keys().any(is_awaited)
             || self.threads.values().any(|tracked| self.is_still_there(tracked))
     }
 
     /// Whether a thread is to be let go, and has not been.
     fn is_still_there(&self, tracked: &Tracked) -> bool {
-        !tracked.exiting && self.leaving.includes(tracked.identity.pid)
+        !tracked.exiting && self.departure.who.includes(tracked.identity.pid)
     }
 
     /// Whether a thread that is followed is to be let go.
     pub(crate) fn is_leaving(&self, tid: i32) -> bool {
-        !matches!(self.leaving, Leaving::Nobody)
-            && self.threads.get(&tid).is_some_and(|tracked| self.leaving.includes(tracked.identity.pid))
+        !matches!(self.departure.who, Leaving::Nobody)
+            && self.threads.get(&tid).is_some_and(|tracked| self.departure.who.includes(tracked.identity.pid))
     }
 
     /// Lets a thread go that is in `stop`, which is no signal's.
@@ -263,7 +273,7 @@ impl Tracer<'_> {
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
         }
-        if matches!(stop, Stop::Interrupt) && !self.gives_up_waiting && self.may_wait(&thread)? {
+        if matches!(stop, Stop::Interrupt) && !self.departure.gives_up && self.may_wait(&thread)? {
             // It comes out by itself when there is room; others may have to come out first. It is asked again.
             let running = thread.resume(0);
             self.set_activity(tid, Activity::Running(running));

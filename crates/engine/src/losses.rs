@@ -35,15 +35,15 @@ impl Losses {
 impl Tracer<'_> {
     /// Tells what was dropped since the last time, if that is long enough ago.
     pub(crate) fn look_for_losses(&mut self) {
-        if self.losses.last.is_none_or(|last| last.elapsed() >= PAUSE) {
+        if self.told.losses.last.is_none_or(|last| last.elapsed() >= PAUSE) {
             self.tell_losses();
         }
     }
 
     /// Tells what was dropped since the last time.
     pub(crate) fn tell_losses(&mut self) {
-        self.losses.last = Some(Instant::now());
-        if let Some((from, to, count)) = self.losses.own.take() {
+        self.told.losses.last = Some(Instant::now());
+        if let Some((from, to, count)) = self.told.losses.own.take() {
             self.observer.lost(&Lost { pid: None, from, to, count });
         }
         for (number, program) in self.programs.iter() {
@@ -52,7 +52,7 @@ impl Tracer<'_> {
                 if dropped == 0 {
                     continue;
                 }
-                let told = self.losses.told.entry((number, probe)).or_default();
+                let told = self.told.losses.told.entry((number, probe)).or_default();
                 let more = dropped.saturating_sub(std::mem::replace(told, dropped));
                 if more > 0 {
                     self.observer.dropped(number, probe, more);

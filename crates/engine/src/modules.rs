@@ -78,7 +78,7 @@ impl Tracer<'_> {
     /// The modules of a process; none if it cannot be probed, which is told.
     pub(crate) fn modules_of(&mut self, thread: &Stopped) -> Option<Vec<Module>> {
         let tid = thread.tid();
-        match thread.mappings().map(|mappings| process::modules_in(tid, &mappings, &mut self.images)) {
+        match thread.mappings().map(|mappings| process::modules_in(tid, &mappings, &mut self.cache.images)) {
             Err(error) => self.cannot_probe(tid, error.to_string()),
             Ok(modules) if modules.iter().any(|module| module.image.machine().bitness().is_some()) => {
                 return Some(modules);
@@ -91,12 +91,12 @@ impl Tracer<'_> {
     /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
         let mut refused = Vec::new();
-        self.checked.clear();
+        self.cache.checked.clear();
         for number in self.programs.numbers().to_vec() {
             for (module, mut plan) in self.plans_of(number, pid)? {
                 // It is not made again when the program is placed.
                 match plan.refused.is_empty() {
-                    true => self.checked.push(((number, module), plan)),
+                    true => self.cache.checked.push(((number, module), plan)),
                     false => refused.append(&mut plan.refused),
                 }
             }
@@ -115,7 +115,7 @@ impl Tracer<'_> {
         let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
         let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
         let text = Text::new(&memory, space.map(|space| &space.sites));
-        let modules = process::modules(pid, &mut self.images)?;
+        let modules = process::modules(pid, &mut self.cache.images)?;
         let checks = self.checks(pid);
         let program = &self.programs[number];
         if !program.is_for(pid) {
@@ -142,7 +142,7 @@ impl Tracer<'_> {
     pub(crate) fn cannot_probe(&mut self, tid: i32, reason: String) {
         if self.is_first() {
             let error = ProcessError::Unsuitable { pid: tid, reason };
-            self.failure.get_or_insert(error.into());
+            self.session.failure.get_or_insert(error.into());
         } else {
             let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
             self.tell_once(Note::NotProbed { pid, reason });
@@ -151,7 +151,7 @@ impl Tracer<'_> {
 
     /// Whether no program has begun with the probes in: then an error ends the session.
     pub(crate) fn is_first(&self) -> bool {
-        self.begun.is_empty() && !self.serving
+        self.session.begun.is_empty() && !self.session.serving
     }
 
     /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
@@ -223,7 +223,7 @@ impl Tracer<'_> {
         let checks = self.checks(tid);
         let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
         space.watched = true;
-        own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.loaders)
+        own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.cache.loaders)
     }
 
     /// The modules in which a program is to be placed and is not, with how its probes are checked.
@@ -289,7 +289,7 @@ impl Tracer<'_> {
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number).filter(|space| !space.starting) else { return };
-        self.begun.insert(number);
+        self.session.begun.insert(number);
         for (program_number, program) in self.programs.iter() {
             if !program.is_for(pid) {
                 continue;
@@ -297,7 +297,7 @@ impl Tracer<'_> {
             let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mut is_mapped = || modules.iter().any(|other| space.named.is(other, module, tid));
-            if waits && !is_mapped() && self.told_waiting.insert(program_number) {
+            if waits && !is_mapped() && self.told.waiting.insert(program_number) {
                 self.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }
         }

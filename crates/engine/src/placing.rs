@@ -199,7 +199,7 @@ impl Tracer<'_> {
             }
         }
         if self.is_first() {
-            self.failure.get_or_insert(Error::Refused(refused));
+            self.session.failure.get_or_insert(Error::Refused(refused));
             return true;
         }
         for line in error::lines(&refused) {

@@ -76,13 +76,14 @@ impl Tracer<'_> {
 
     /// What each of several users' processes has counted at the probes of these programs, by number; nothing where all are of one.
     pub(crate) fn of_users(&self, programs: &[usize]) -> Vec<OfUser> {
-        let domains = self.cells.as_ref().map(|cells| cells.domains()).filter(|domains| domains.len() > 1);
+        let domains =
+            self.sharing.cells.as_ref().map(|cells| cells.domains()).filter(|domains| domains.len() > 1);
         let programs = || programs.iter().filter_map(|&number| self.programs.get(number));
         let of = |(domain, trust): &(Domain, Rc<Trust>)| OfUser {
             name: trust.name(),
             hits: programs().flat_map(|program| program.hits_of(*domain)).collect(),
             locals: programs().flat_map(|program| program.values(Some(*domain))).collect(),
-            globals: self.globals.values(Some(*domain)),
+            globals: self.sharing.globals.values(Some(*domain)),
         };
         domains.into_iter().flatten().map(of).collect()
     }
@@ -121,8 +122,8 @@ impl Tracer<'_> {
             report.locals.extend(program.values(None));
         }
         report.holds = self.holds.times();
-        report.nonsense = self.drain.nonsense();
-        report.globals = self.globals.values(None);
+        report.nonsense = self.reader.drain.nonsense();
+        report.globals = self.sharing.globals.values(None);
         report.users = self.of_users(self.programs.numbers());
         report
     }

@@ -58,15 +58,15 @@ impl Tracer<'_> {
     /// Inserts a program, each version in the processes of its machine: its number. `only` names the processes it is for, which include their later descendants;
     /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
     pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
-        self.globals.grow(program.gvars());
+        self.sharing.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
-        let inserted = self.programs.push(Program::new(program, options, only, self.cells.as_mut()));
+        let inserted = self.programs.push(Program::new(program, options, only, self.sharing.cells.as_mut()));
         let spaces: Vec<u32> = self.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.stale = true;
             }
-            self.waiting = true;
+            self.session.waiting = true;
             self.ask_one(number);
         }
         inserted
@@ -129,19 +129,19 @@ impl Tracer<'_> {
     /// Goes on until all that handlers have logged so far is written or dropped, or nothing was written for that time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
         let mut mark = self.mark();
-        let (mut end, mut read) = (Instant::now() + patience, self.drain.read());
+        let (mut end, mut read) = (Instant::now() + patience, self.reader.drain.read());
         loop {
             self.look_at_slots();
             self.drain(false);
             let waiting = self.threads.values().any(Tracked::has_records);
-            if self.drain.read() != read {
-                (end, read) = (Instant::now() + patience, self.drain.read());
+            if self.reader.drain.read() != read {
+                (end, read) = (Instant::now() + patience, self.reader.drain.read());
             }
             if (!waiting && self.is_past(&mut mark)) || Instant::now() >= end {
                 self.tell_losses();
                 return;
             }
-            if !self.step(control, false) && !self.drain.is_busy() {
+            if !self.step(control, false) && !self.reader.drain.is_busy() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -185,7 +185,7 @@ impl Tracer<'_> {
             Variables::Local(number) => {
                 self.programs.get(number).map_or_else(Vec::new, |program| program.values(None))
             }
-            Variables::Global => self.globals.values(None),
+            Variables::Global => self.sharing.globals.values(None),
         };
         let values = values.into_iter().enumerate();
         values.filter(|(index, _)| range.contains(index)).collect()
@@ -201,8 +201,8 @@ impl Tracer<'_> {
                     .for_each(|index| program.reset(index));
             }
             Variables::Global => {
-                let all = 0..self.globals.values(None).len();
-                all.filter(|index| range.contains(index)).for_each(|index| self.globals.reset(index));
+                let all = 0..self.sharing.globals.values(None).len();
+                all.filter(|index| range.contains(index)).for_each(|index| self.sharing.globals.reset(index));
             }
         }
     }
@@ -223,7 +223,7 @@ impl Tracer<'_> {
     /// Makes the tracer one that serves requests: it never ends by itself, wants to be interrupted regularly, and
     /// what cannot be probed is told and not an end.
     pub fn serve(&mut self) {
-        self.serving = true;
+        self.session.serving = true;
     }
 
     /// Answers one event, or returns after an interruption. With nothing to follow it returns at once.
@@ -242,7 +242,7 @@ impl Tracer<'_> {
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
         self.tell_losses();
-        self.leaving = Leaving::Nobody;
+        self.departure.who = Leaving::Nobody;
     }
 
     /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come

@@ -26,8 +26,8 @@ impl Tracer<'_> {
         let mut pause = PAUSE.0;
         let mut asked = HashSet::new();
         // Threads that run no more: held here, or ended.
-        let mut still: HashSet<i32> = self.held.iter().map(tid_of).collect();
-        still.extend(self.newborn.keys());
+        let mut still: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
+        still.extend(self.births.newborn.keys());
         still.insert(tid);
         loop {
             let mut moving = Vec::new();
@@ -45,7 +45,7 @@ impl Tracer<'_> {
                         let replaced = matches!(event, Event::Stopped(_, Stop::Exec { .. }));
                         news = true;
                         still.insert(other);
-                        self.held.push_back(event);
+                        self.holds.events.push_back(event);
                         if replaced {
                             return Err("the process has replaced its program".to_owned());
                         }

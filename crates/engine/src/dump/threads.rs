@@ -44,11 +44,11 @@ impl Tracer<'_> {
         let ended = |_| "the process was killed meanwhile".to_owned();
         let status = Status::read(thread.tid()).map_err(ended)?;
         let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
-        let held = self.held.iter().filter_map(|event| match event {
+        let held = self.holds.events.iter().filter_map(|event| match event {
             Event::Stopped(thread, stop) => Some((thread, *stop)),
             Event::Ended { .. } => None,
         });
-        let newborn = self.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
+        let newborn = self.births.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
         // One that is gone by now has been killed: it is not shown.
         let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
         shown.extend(others);

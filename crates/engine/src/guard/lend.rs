@@ -26,7 +26,7 @@ impl Tracer<'_> {
     ) -> Result<(Stopped, Stop), Error> {
         let key = module_key(&work.module);
         if self.spaces.get(&number).is_none_or(|space| space.blocking.contains(&key))
-            || self.blocks.of(&work.module.image).is_empty()
+            || self.cache.blocks.of(&work.module.image).is_empty()
         {
             return Ok((thread, stop));
         }
@@ -60,7 +60,7 @@ impl Tracer<'_> {
 
     /// Those calls, as far as they can be sites, and read in the process what they read in the file.
     fn plan_blocks(&mut self, number: u32, tid: i32, module: &Module) -> Vec<Planned> {
-        let blocks = self.blocks.of(&module.image);
+        let blocks = self.cache.blocks.of(&module.image);
         let checks = Checks { opcodes: false, ..self.checks(tid) };
         let Some(space) = self.spaces.get(&number) else { return Vec::new() };
         let text = space.text();

@@ -57,7 +57,7 @@ impl Tracer<'_> {
                         return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
                     let basis = Basis::of(space);
-                    let fresh = !self.serving && is_fresh(space, &thread, module);
+                    let fresh = !self.session.serving && is_fresh(space, &thread, module);
                     self.draft(number, thread.tid(), module, planned, basis, strict, fresh)
                 }
             };

@@ -11,7 +11,7 @@ impl Tracer<'_> {
     /// Puts all threads of an address space back that are on their way to a trampoline.
     pub(crate) fn bring_back(&mut self, number: u32, _held: &Held) {
         let Some(space) = self.spaces.get(&number) else { return };
-        for event in &mut self.held {
+        for event in &mut self.holds.events {
             let Event::Stopped(thread, stop) = event else { continue };
             let by_trap = *stop == Stop::Signal(libc::SIGTRAP);
             if self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) == Some(number) {

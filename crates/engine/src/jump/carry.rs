@@ -272,10 +272,10 @@ impl Tracer<'_> {
         }
         if let Some(after) = after {
             let before = std::mem::replace(&mut space.planner, after.planner);
-            self.spent.push(Box::new(before));
+            self.session.spent.push(Box::new(before));
             (space.generation, space.jumps.room, space.ground) = (after.generation, after.room, after.ground);
         }
-        self.spent.push(Box::new((probed, notes, code, fresh, texts)));
+        self.session.spent.push(Box::new((probed, notes, code, fresh, texts)));
         if let Some(error) = written.err().or(failed) {
             let note = format!("process {}: writing the probes: {error}", space.code.process);
             self.tell_once(Note::Other(note));

@@ -79,11 +79,12 @@ impl Tracer<'_> {
         At { site, may_fault, ahead, waits }: At<'_>,
     ) -> Result<Ready, String> {
         const NOWHERE: &str = "there is no memory to share with the process";
-        let Some(cells) = &mut self.cells else { return Err(NOWHERE.to_owned()) };
+        let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
         let base = ground.cells;
         let program = &mut self.programs[program_number];
         let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
-        let globals = self.globals.address(base).ok_or("the global variables are not in shared memory")?;
+        let globals =
+            self.sharing.globals.address(base).ok_or("the global variables are not in shared memory")?;
         if program.counters.is_none() {
             let variables = counted(&program.versions);
             let counter = |variable: u16| Some((variable, cells.counter(program.locals.offset(variable))?));
@@ -95,7 +96,7 @@ impl Tracer<'_> {
             .collect();
         let limits = has_limits(&program.versions.of_word(Word::W8).probes[probe]);
         if !std::mem::replace(&mut program.probes[probe].is_compiled, true) && is_mortal(program, probe) {
-            self.mortal.push((program_number, probe));
+            self.sharing.mortal.push((program_number, probe));
         }
         let program = &mut self.programs[program_number];
         let object = program.versions.of_word(Word::W8);
@@ -131,7 +132,7 @@ impl Tracer<'_> {
             major: object.major,
             minor: definition.minor,
         };
-        let number = self.numbers.take(Common {
+        let number = self.sharing.numbers.take(Common {
             program: program_number,
             probe,
             address: site.address,
@@ -154,7 +155,7 @@ impl Tracer<'_> {
             missed: word(MISSED),
             dropped: word(DROPPED),
             over: word(OVER),
-            removable: self.serving,
+            removable: self.session.serving,
             limits: limits.then(|| Limits {
                 hits: word(TURNS),
                 ignore: definition.ignore,

@@ -28,18 +28,18 @@ impl Space {
 impl Tracer<'_> {
     /// The domain of processes that are trusted so. Where there are too many, it is the tracer's own, and they are probed by traps.
     fn domain_of(&mut self, trust: &Trust) -> Domain {
-        let trust = Rc::new(if self.shares_variables { Trust::default() } else { trust.clone() });
-        let Some(cells) = &mut self.cells else { return Domain::OWN };
+        let trust = Rc::new(if self.sharing.everybody { Trust::default() } else { trust.clone() });
+        let Some(cells) = &mut self.sharing.cells else { return Domain::OWN };
         if let Some(domain) = cells.domain(&trust) {
             return domain;
         }
         self.leave_domains();
-        self.cells.as_mut().and_then(|cells| cells.domain(&trust)).unwrap_or(Domain::OWN)
+        self.sharing.cells.as_mut().and_then(|cells| cells.domain(&trust)).unwrap_or(Domain::OWN)
     }
 
     /// Gives the memory of domains back of which no process is there.
     fn leave_domains(&mut self) {
-        let Some(cells) = &mut self.cells else { return };
+        let Some(cells) = &mut self.sharing.cells else { return };
         let spaces = self.spaces.values();
         let used: HashSet<Domain> =
             spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
@@ -63,12 +63,12 @@ impl Tracer<'_> {
         if space.ground.is_none() {
             space.domain = domain;
         }
-        self.next_look = self.next_look.max(space.next_look());
+        self.sharing.next_look = self.sharing.next_look.max(space.next_look());
     }
 
     /// Looks at those processes that may have become others.
     pub(crate) fn look_for_others(&mut self) {
-        if self.next_look == NextLook::Never {
+        if self.sharing.next_look == NextLook::Never {
             return;
         }
         let now = Instant::now();
@@ -82,7 +82,7 @@ impl Tracer<'_> {
             self.spaces.iter().filter(|(_, space)| changing(space)).map(|(&number, _)| number).collect();
         // The one that was asked may be where no tracer can stop it.
         changing.iter().for_each(|&number| self.ask_one(number));
-        self.next_look = self.spaces.values().map(Space::next_look).max().unwrap_or_default();
+        self.sharing.next_look = self.spaces.values().map(Space::next_look).max().unwrap_or_default();
     }
 
     /// Looks who a process is just now.
@@ -113,7 +113,7 @@ impl Tracer<'_> {
         let Some(domain) = space.becomes.take() else { return Ok((thread, stop)) };
         let (pid, size) = (space.code.process, space.cells);
         let base = space.ground.as_ref().map(|ground| ground.cells);
-        let memory = self.cells.as_ref().and_then(|cells| cells.memory(domain));
+        let memory = self.sharing.cells.as_ref().and_then(|cells| cells.memory(domain));
         let descriptor = memory.as_ref().and_then(|memory| memory.descriptor());
         let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };
         let failed = |reason: String| {

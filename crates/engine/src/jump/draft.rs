@@ -166,7 +166,7 @@ impl Tracer<'_> {
             }
         };
         let (mut wanted, mut others) = (Vec::with_capacity(planned.len()), Vec::new());
-        let mut known_stacks = std::mem::take(&mut self.texts.stacks);
+        let mut known_stacks = std::mem::take(&mut self.cache.texts.stacks);
         let stacks = known_stacks.of(&module.image);
         for site in planned {
             let objection = |()| {
@@ -178,7 +178,7 @@ impl Tracer<'_> {
                 Err(reason) => others.push((site, reason)),
             }
         }
-        self.texts.stacks = known_stacks;
+        self.cache.texts.stacks = known_stacks;
         let cells = known.ground.as_ref().map(Ground::reserved);
         cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
         if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
@@ -222,8 +222,14 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get(&number) else { return draft };
         let any = |groups: &[Group]| groups.iter().any(|group| !group.ready.is_empty());
         if any(&groups)
-            && let Err(reason) =
-                draft.choose_areas(space, tid, &mappings, &groups, &mut known, self.serving && !space.cramped)
+            && let Err(reason) = draft.choose_areas(
+                space,
+                tid,
+                &mappings,
+                &groups,
+                &mut known,
+                self.session.serving && !space.cramped,
+            )
         {
             for group in &mut groups {
                 let ready = std::mem::take(&mut group.ready).into_values();
@@ -301,8 +307,9 @@ impl Tracer<'_> {
         let mut groups = Vec::with_capacity(by_mapping.len());
         for (mapping, sites) in by_mapping.into_values() {
             let space = self.spaces.get(&number);
-            let again = self.serving || space.is_some_and(|space| space.starting);
-            let text = space.and_then(|space| Text::read(space, module, &mapping, &mut self.texts, again));
+            let again = self.session.serving || space.is_some_and(|space| space.starting);
+            let text =
+                space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));
             let Some(text) = text else {
                 let reason = "the code cannot be read";
                 draft.leave(

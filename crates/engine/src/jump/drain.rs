@@ -213,14 +213,14 @@ impl Drain {
 impl Tracer<'_> {
     /// Reads all rings, in the order of time. With `all`, to the end: what waits for an instruction is dropped.
     pub(crate) fn drain(&mut self, all: bool) {
-        self.sign.iter().for_each(|sign| sign.beat());
+        self.sharing.sign.iter().for_each(|sign| sign.beat());
         self.tell_times();
         // The reader is taken out meanwhile: records go to the rest of the tracer.
-        let mut drain = std::mem::replace(&mut self.drain, Drain::new());
+        let mut drain = std::mem::replace(&mut self.reader.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
-        self.numbers.about_to_look();
-        drain.look(&self.numbers, all);
+        self.sharing.numbers.about_to_look();
+        drain.look(&self.sharing.numbers, all);
         drain.named = None;
         if !drain.next.is_empty() {
             drain.clock.set();
@@ -242,15 +242,15 @@ impl Tracer<'_> {
         }
         // One that has something left is read next time.
         let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
-        if self.numbers.wait() && drain.sources.iter().all(done) {
-            self.numbers.all_is_read();
+        if self.sharing.numbers.wait() && drain.sources.iter().all(done) {
+            self.sharing.numbers.all_is_read();
         }
         if !drain.busy {
             drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
         let liars = std::mem::take(&mut drain.liars);
         drain.tell_gaps(self.observer);
-        self.drain = drain;
+        self.reader.drain = drain;
         for (pid, why) in liars {
             self.tell_once(Note::Other(format!(
                 "process {pid} has written what no handler writes into its own buffer ({why}): what was there is lost"
@@ -261,7 +261,7 @@ impl Tracer<'_> {
 
     /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.
     pub(crate) fn drain_meanwhile(&mut self) {
-        if self.held.is_empty() && self.drain.is_due() {
+        if self.holds.events.is_empty() && self.reader.drain.is_due() {
             self.drain(false);
         }
     }
@@ -280,7 +280,13 @@ impl Tracer<'_> {
             self.hand_out(rings, &front.head, clock, record, &mut names);
             reader.pass(&front.head);
             handed += 1;
-            match reader.next(rings, front.ring, |number| self.numbers.bounds(number), all, &mut front.head) {
+            match reader.next(
+                rings,
+                front.ring,
+                |number| self.sharing.numbers.bounds(number),
+                all,
+                &mut front.head,
+            ) {
                 Next::Record(_) => {}
                 other => {
                     if let Next::Nonsense(why) = other {
@@ -315,7 +321,7 @@ impl Tracer<'_> {
         record: &mut Record,
         names: &mut Names<'_>,
     ) {
-        let Some(common) = self.numbers.get(head.number) else { return };
+        let Some(common) = self.sharing.numbers.get(head.number) else { return };
         // One that is forgotten has no probes any more.
         let Some(program) = self.programs.get_mut(common.program) else { return };
         let Some(probe) = program.probes.get_mut(common.probe) else { return };
@@ -323,7 +329,7 @@ impl Tracer<'_> {
         if head.dropped {
             if head.log.is_some() {
                 counts.dropped += 1;
-                self.losses.note(clock.time(head.time));
+                self.told.losses.note(clock.time(head.time));
             }
             return;
         }
@@ -335,7 +341,7 @@ impl Tracer<'_> {
                 Ok(()) => counts.logged += 1,
                 Err(_) => {
                     counts.dropped += 1;
-                    self.losses.note(clock.time(head.time));
+                    self.told.losses.note(clock.time(head.time));
                 }
             }
         }
@@ -356,7 +362,7 @@ impl Tracer<'_> {
         let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let space = number.and_then(|number| self.spaces.get(&number));
         if let Some(rings) = space.and_then(|space| space.rings.as_ref()).filter(|_| is_named) {
-            let mut sources = self.drain.sources.iter_mut();
+            let mut sources = self.reader.drain.sources.iter_mut();
             if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
                 source.who.remember(thread.tid());
             }
@@ -375,13 +381,14 @@ impl Tracer<'_> {
     pub(crate) fn bury(&mut self, space: Option<u32>, tid: i32) {
         let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
         let (Some(ground), Some(rings)) = (&space.ground, &space.rings) else { return };
-        let Some(source) = self.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings)) else {
+        let Some(source) = self.reader.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))
+        else {
             return;
         };
         let tid = source.who.own_id(tid);
         ground.contexts.give_back(&space.code.memory, tid);
         for (ring, reader) in source.readers.iter().enumerate() {
-            reader.drop_of(rings, ring as u32, |number| self.numbers.bounds(number), tid as u32);
+            reader.drop_of(rings, ring as u32, |number| self.sharing.numbers.bounds(number), tid as u32);
         }
     }
 
@@ -390,7 +397,7 @@ impl Tracer<'_> {
         let Some(tracked) = self.threads.get(&tid) else { return };
         let space = tracked.space.and_then(|number| self.spaces.get(&number));
         let Some(rings) = space.and_then(|space| space.rings.as_ref()) else { return };
-        let mut sources = self.drain.sources.iter_mut();
+        let mut sources = self.reader.drain.sources.iter_mut();
         if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
             source.who.add(tid, tracked.identity.pid);
         }
@@ -399,7 +406,7 @@ impl Tracer<'_> {
     /// Notes what is in the rings now.
     pub(crate) fn mark(&self) -> Mark {
         let mut mark = Mark::default();
-        for source in &self.drain.sources {
+        for source in &self.reader.drain.sources {
             mark.add(&source.rings, |ring| self.is_claimed(&source.rings, ring));
         }
         mark
@@ -407,7 +414,10 @@ impl Tracer<'_> {
 
     /// Whether all is read that was there at a moment.
     pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
-        mark.is_passed(|rings, ring| self.drain.tail(rings, ring), |rings, ring| self.is_claimed(rings, ring))
+        mark.is_passed(
+            |rings, ring| self.reader.drain.tail(rings, ring),
+            |rings, ring| self.is_claimed(rings, ring),
+        )
     }
 
     /// Whether a handler has the context of a ring. Of a process that is gone none has.

@@ -199,7 +199,7 @@ impl Tracer<'_> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
         }
-        let cells = self.cells.as_ref().ok_or("there is no memory to share with the process")?;
+        let cells = self.sharing.cells.as_ref().ok_or("there is no memory to share with the process")?;
         let (processors, size) = (cells.processors(), cells.size());
         let heap = process::heap_start(tid);
         let places = places(mappings, heap, size, Contexts::size(processors) + TEXTS);
@@ -230,10 +230,10 @@ impl Tracer<'_> {
     fn choose_ring_size(&mut self, tid: i32, count: u32) -> u64 {
         // Half of what it may still take: it has needs of its own.
         let room = process::addresses_left(tid).map_or(u64::MAX, |left| left / 2);
-        let sizes = std::iter::successors(Some(self.ring_size), |size| Some(size / 2));
+        let sizes = std::iter::successors(Some(self.reader.ring_size), |size| Some(size / 2));
         let mut sizes = sizes.take_while(|&size| size >= LEAST_RING);
         let size = sizes.find(|&size| Rings::bytes(count, size) <= room).unwrap_or(LEAST_RING);
-        if size < self.ring_size {
+        if size < self.reader.ring_size {
             let note = format!("process {tid} has room for buffers of {} KiB only", size >> 10);
             self.tell_once(Note::Other(note));
         }

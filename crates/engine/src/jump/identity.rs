@@ -110,7 +110,7 @@ impl Tracer<'_> {
         let numbers: Vec<u32> =
             self.spaces.iter().filter(|(_, space)| due(space)).map(|(&number, _)| number).collect();
         for number in numbers {
-            if !self.held.is_empty() {
+            if !self.holds.events.is_empty() {
                 return;
             }
             if let Some(space) = self.spaces.get_mut(&number) {
@@ -135,7 +135,7 @@ impl Tracer<'_> {
     /// Looks at all threads of an address space, which are held. What was known before stays until more is.
     fn look(&mut self, number: u32, thread: Option<&Stopped>) {
         let Some(space) = self.spaces.get_mut(&number).filter(|space| space.ground.is_some()) else { return };
-        let held = self.held.iter().filter_map(|event| match event {
+        let held = self.holds.events.iter().filter_map(|event| match event {
             Event::Stopped(thread, _) => Some(thread),
             Event::Ended { .. } => None,
         });

@@ -35,7 +35,7 @@ impl Tracer<'_> {
         stop: Stop,
         ground: &Ground,
     ) -> Called<()> {
-        let cells = self.cells.as_ref().map_or(0, Cells::used);
+        let cells = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let (thread, stop, made) = self.lay_ground(number, thread, stop, ground)?;
         if let Some(space) = self.spaces.get_mut(&number) {
             match &made {
@@ -89,7 +89,7 @@ impl Tracer<'_> {
         let signs = self.is_lossless() && ground.claims && !space.has_sign;
         if result.is_ok()
             && signs
-            && let Some(sign) = &self.sign
+            && let Some(sign) = &self.sharing.sign
         {
             let (place, descriptor) = (ground.sign(), sign.descriptor());
             (caller, result) = caller.share_over(descriptor, place, PAGE, libc::PROT_READ)?;
@@ -134,7 +134,7 @@ impl Tracer<'_> {
     ) -> Result<Step<()>, Error> {
         let pid = caller.thread().tid();
         let refused = |what: &'static str| Error::Refused { what, pid, cause: io::ErrorKind::Other.into() };
-        let cells = self.cells.as_ref();
+        let cells = self.sharing.cells.as_ref();
         let own = cells.and_then(|cells| Some((cells.used(), cells.memory(domain)?)));
         let Some((used, cells)) = own.as_ref().and_then(|(used, memory)| Some((*used, memory.descriptor()?)))
         else {
@@ -168,7 +168,7 @@ impl Tracer<'_> {
 
     /// Maps what there is more of the cells than when the ground was laid. The result says why that cannot be.
     pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
-        let used = self.cells.as_ref().map_or(0, Cells::used);
+        let used = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
         let (base, now) = match &space.ground {
             Some(ground) => (ground.cells, space.cells),
@@ -252,7 +252,7 @@ impl Tracer<'_> {
         for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
             who.add(tracked.identity.tid, tracked.identity.pid);
         }
-        self.drain.add(Rc::clone(&rings), who);
+        self.reader.drain.add(Rc::clone(&rings), who);
         space.lacks_rings = false;
         space.mappings += mappings;
         space.rings = Some(rings);

@@ -15,7 +15,7 @@ impl Tracer<'_> {
     /// ends nothing of another domain.
     pub(crate) fn look_for_over(&mut self) {
         let mut over: BTreeMap<Domain, Vec<(usize, usize)>> = BTreeMap::new();
-        for &(program, number) in &self.mortal {
+        for &(program, number) in &self.sharing.mortal {
             let probe = &self.programs[program].probes[number];
             let Some(counted) = probe.counted.as_ref().filter(|_| !probe.state.is_over()) else { continue };
             counted.each_over(|domain| {

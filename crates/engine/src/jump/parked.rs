@@ -53,7 +53,7 @@ impl Tracer<'_> {
         // In this order: for a context nobody waits where nobody is left who waits for room.
         self.unpark_done(|wait| matches!(wait, Wait::Room(_)));
         self.unpark_done(|wait| wait == Wait::Context);
-        for (tid, ring) in self.drain.waiting() {
+        for (tid, ring) in self.reader.drain.waiting() {
             if self.waits_for_room(tid, ring) {
                 self.ask_waiting(tid, Wait::Room(ring));
             }
@@ -125,7 +125,9 @@ impl Tracer<'_> {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
         let rings = space.filter(|space| !space.gives_up).and_then(|space| space.rings.as_ref());
         rings.is_some_and(|rings| {
-            !self.parts && self.drain.waiter(rings, ring) == Some(tid) && !has_room(rings, ring)
+            !self.departure.is_parting
+                && self.reader.drain.waiter(rings, ring) == Some(tid)
+                && !has_room(rings, ring)
         })
     }
 
@@ -146,7 +148,7 @@ impl Tracer<'_> {
     pub(crate) fn hold_parked(&mut self, number: u32) {
         for tid in self.parked_of(Some(number)) {
             if let Some(Parked { thread, .. }) = self.take_parked(tid) {
-                self.held.push_back(Event::Stopped(thread, Stop::Interrupt));
+                self.holds.events.push_back(Event::Stopped(thread, Stop::Interrupt));
             }
         }
     }

@@ -45,32 +45,32 @@ impl Patience {
 impl Tracer<'_> {
     /// A thread of an address space has not done yet what the tracer waits for: makes room for it.
     pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut Patience) {
-        if !self.is_lossless() || !self.drain.is_due() {
+        if !self.is_lossless() || !self.reader.drain.is_due() {
             return;
         }
         self.drain(false);
-        if !self.drain.is_busy() {
+        if !self.reader.drain.is_busy() {
             self.observer.idle();
         }
-        let leaves = self.parts && self.leaves(number);
-        patience.over |= leaves && self.gives_up_waiting || patience.is_over(self.drain.read());
+        let leaves = self.departure.is_parting && self.leaves(number);
+        patience.over |= leaves && self.departure.gives_up || patience.is_over(self.reader.drain.read());
         if patience.over {
             self.give_up_waiting(number);
             // Of those who are to be let go the next one does not wait as long again.
-            self.gives_up_waiting |= leaves;
+            self.departure.gives_up |= leaves;
         }
     }
 
     /// What the tracer waited for is done: threads wait again where there is no room.
     pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &Patience) {
-        if patience.over && !(self.gives_up_waiting && self.leaves(number)) {
+        if patience.over && !(self.departure.gives_up && self.leaves(number)) {
             self.set_gives_up(number, 0);
         }
     }
 
     /// Those who are to be let go have been: whoever is still there waits again.
     pub(crate) fn nobody_gives_up(&mut self) {
-        if std::mem::take(&mut self.gives_up_waiting) {
+        if std::mem::take(&mut self.departure.gives_up) {
             let numbers: Vec<u32> = self.spaces.keys().copied().collect();
             numbers.into_iter().for_each(|number| self.set_gives_up(number, 0));
         }
@@ -79,7 +79,7 @@ impl Tracer<'_> {
     /// Whether the processes of an address space are about to be let go.
     fn leaves(&self, number: u32) -> bool {
         let mut threads = self.threads.values().filter(|tracked| tracked.space == Some(number));
-        threads.any(|tracked| self.leaving.includes(tracked.identity.pid))
+        threads.any(|tracked| self.departure.who.includes(tracked.identity.pid))
     }
 
     /// Nobody of an address space waits, for room or for a context, until it is told otherwise.
