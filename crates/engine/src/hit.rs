@@ -278,7 +278,7 @@ impl Tracer<'_> {
             space.foreseen = None;
             space.changed();
             let mut empty = Vec::new();
-            let planned = space.planner.is_some();
+            let planned = !space.planners.is_empty();
             for (&address, armed) in &mut space.sites {
                 let is_jump = planned || armed.jump().is_some();
                 let uses = armed.uses_mut();

@@ -212,14 +212,14 @@ impl Tracer<'_> {
     /// Restores all bytes of an address space.
     fn restore_all(&mut self, number: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        if space.planner.is_none() {
+        if space.planners.is_empty() {
             let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
             match space.has_jumps() {
                 false => space.disarm_traps(&fixed),
                 true => space.traps().into_iter().for_each(|address| space.disarm(address)),
             }
         }
-        if space.has_jumps() || space.planner.is_some() {
+        if space.has_jumps() || !space.planners.is_empty() {
             let batch = space.all_out();
             match self.hold(number) {
                 Ok(held) => {

@@ -173,9 +173,8 @@ impl Tracer<'_> {
         if !gone.is_empty() {
             space.changed();
         }
-        if let Some(planner) = &mut space.planner {
-            planner.remove(&gone);
-        }
+        space.planners.remove(&gone);
+        space.planners.retain(|module| by_key.contains_key(module));
         for address in gone {
             let Some(armed) = space.sites.remove(&address) else { continue };
             if let Some(jump) = armed.jump() {
@@ -278,7 +277,7 @@ impl Tracer<'_> {
                 }
             }
         }
-        if space.planner.is_some() {
+        if !space.planners.is_empty() {
             self.take_out_jumps(number, &unused);
         } else {
             unused.into_iter().for_each(|address| space.disarm(address));

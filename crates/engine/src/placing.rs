@@ -18,6 +18,7 @@ use crate::program::{Engine, State};
 use crate::programs::Programs;
 use crate::site::{self, Planned, Site, Use};
 use crate::slots::{self, Area};
+use crate::space::module_key;
 use crate::tracer::Tracer;
 
 /// What is to be armed in one module.
@@ -63,7 +64,8 @@ impl Tracer<'_> {
         let mut traps = std::mem::take(&mut work.plan.planned);
         note_offsets(&mut self.programs, &work.module, &traps);
         // Where there are jumps, no byte is changed that they do not know of.
-        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        let key = module_key(&work.module);
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if let Some(program) =
             work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
@@ -94,7 +96,7 @@ impl Tracer<'_> {
             }
         }
         let lends = traps.iter().any(|site| site.0.is_probed());
-        let planned = self.spaces.get(&number).is_some_and(|space| space.planner.is_some());
+        let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if lends && !planned {
             // Nothing is to trap before.
             (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
@@ -180,7 +182,7 @@ impl Tracer<'_> {
 
     /// Sites that were to trap will not: their bytes are the program's again, where a plan for jumps has changed them already.
     pub(crate) fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
-        if self.spaces.get(&number).is_some_and(|space| space.planner.is_some()) {
+        if self.spaces.get(&number).is_some_and(|space| !space.planners.is_empty()) {
             self.take_out_jumps(number, addresses);
         }
         if let Some(space) = self.spaces.get_mut(&number) {

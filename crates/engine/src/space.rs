@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use patch::tactic::Planner;
 use patch::{Place, Slot};
 use process::{Entrance, Error, Memory, Module, Registers, STUB, Stopped};
 
@@ -14,7 +13,7 @@ use crate::foresee::Foreseen;
 use crate::guard::Guard;
 use crate::hold::Held;
 use crate::interrupted::Interrupted;
-use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Rings, Trampoline};
+use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Planners, Rings, Trampoline};
 use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
 use crate::named::Named;
@@ -101,7 +100,7 @@ pub(crate) struct Space {
     /// Which state of the sites, and of what is known of their jumps, this is.
     pub(crate) generation: Generation,
     /// Which bytes are changed, and which others rely on how they are: once there are jumps.
-    pub(crate) planner: Option<Planner>,
+    pub(crate) planners: Planners,
     /// Mappings that were made in it for probes.
     pub(crate) mappings: usize,
     /// Whether the kernel has refused to map memory in it.
@@ -168,7 +167,7 @@ impl Space {
             clockless: false,
             jumps: Jumps::default(),
             generation: Generation::next(),
-            planner: None,
+            planners: Planners::default(),
             mappings: 0,
             cramped: false,
             spare: None,
@@ -236,7 +235,7 @@ impl Space {
             clockless: false,
             jumps: self.jumps.clone(),
             generation: Generation::next(),
-            planner: self.planner.clone(),
+            planners: self.planners.clone(),
             mappings: self.mappings,
             cramped: self.cramped,
             spare: self.spare.clone(),
@@ -268,7 +267,7 @@ impl Space {
             copy.areas.retain(|area| area.is_among(&mappings));
             copy.spare = copy.spare.filter(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
-            copy.planner = None;
+            copy.planners = Planners::default();
             // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
             if let Some(ground) = copy.ground.take() {
                 copy.has_sign = false;
@@ -456,7 +455,7 @@ impl Space {
         // It fails only where the process is gone or has unmapped the page.
         let _ = site::write(batch, &self.code, held);
         self.changed();
-        self.planner = None;
+        self.planners = Planners::default();
         self.jumps.forget_all_ways();
         let sites = std::mem::take(&mut self.sites);
         self.disarmed.reserve(sites.len());

@@ -1,6 +1,6 @@
 //! What a handler becomes.
 
-use crate::emit::{Emitter, Finished, Label};
+use crate::emit::{Emitter, Finished, Label, SiteField};
 use crate::instructions::{RAX, RSP, Rm};
 use core::fmt;
 use layout::{COMMIT_CELL, SPILL_CELL, state};
@@ -56,6 +56,7 @@ pub struct Step {
 pub struct Compiled {
     bytes: Vec<u8>,
     addresses: Vec<u32>,
+    site_fields: Option<Vec<SiteField>>,
     entry: u32,
     steps: Vec<Step>,
     guarded: Vec<Guarded>,
@@ -98,6 +99,7 @@ impl Compiled {
             clobbers: parts.clobbers,
             stack: parts.stack,
             addresses: parts.finished.addresses,
+            site_fields: parts.finished.site_fields,
             bytes: parts.finished.bytes,
         }
     }
@@ -132,6 +134,13 @@ impl Compiled {
             offset.copy_from_slice(word);
             word.copy_from_slice(&address.wrapping_add(u64::from_le_bytes(offset)).to_le_bytes());
         }
+    }
+
+    /// Where its bytes hold the address of its site, or one in itself, which is as far from it at any place. With these fields made to hold another address it is the
+    /// handler of a site there, if all else that it was compiled for is the same. None if it cannot be made so.
+    pub fn site_fields(&self) -> Option<impl Iterator<Item = SiteField>> {
+        let fields = self.site_fields.as_ref()?.iter().copied();
+        Some(fields.chain(self.addresses.iter().map(|&at| SiteField::Word(at))))
     }
 
     /// Where a thread goes on whose access to the program's memory faulted, if the instruction at `offset` is one.

@@ -44,6 +44,53 @@ pub(crate) enum Target {
     Descriptor(usize),
 }
 
+/// Bytes that hold the site's address: offsets of little-endian fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteField {
+    /// All 64 bits.
+    Word(u32),
+    /// The lower 32 bits, and the upper ones elsewhere.
+    Halves(u32, u32),
+}
+
+impl SiteField {
+    /// The same field in code of which this is a part that begins at an offset.
+    #[must_use]
+    pub fn behind(self, start: u32) -> SiteField {
+        match self {
+            SiteField::Word(at) => SiteField::Word(start + at),
+            SiteField::Halves(low, high) => SiteField::Halves(start + low, start + high),
+        }
+    }
+
+    /// Adds to the address that the field holds in these bytes.
+    ///
+    /// # Panics
+    /// The field is not in them.
+    pub fn add(self, by: u64, bytes: &mut [u8]) {
+        let field = |at: u32, length: usize| at as usize..at as usize + length;
+        match self {
+            SiteField::Word(at) => {
+                let word = &mut bytes[field(at, 8)];
+                let address = word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                word.copy_from_slice(&address.wrapping_add(by).to_le_bytes());
+            }
+            SiteField::Halves(low, high) => {
+                let half = |at, bytes: &[u8]| {
+                    bytes[field(at, 4)].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+                };
+                let address = (half(high, bytes) << 32 | half(low, bytes)).wrapping_add(by).to_le_bytes();
+                bytes[field(low, 4)].copy_from_slice(&address[..4]);
+                bytes[field(high, 4)].copy_from_slice(&address[4..]);
+            }
+        }
+    }
+}
+
+/// A field in the stream that it was written to.
+#[derive(Clone, Copy, Debug)]
+struct InStream(Stream, SiteField);
+
 /// Where to go back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aside {
@@ -59,6 +106,9 @@ pub(crate) struct Emitter {
     labels: Vec<Option<(Stream, usize)>>,
     distances: Vec<Distance>,
     sequences: Vec<Sequence>,
+    site_fields: Vec<InStream>,
+    /// Whether the site's address is anywhere else than in these fields.
+    pub(crate) is_fixed: bool,
 }
 
 /// Code that is complete but for the address it will lie at.
@@ -68,6 +118,8 @@ pub(crate) struct Finished {
     pub(crate) bytes: Vec<u8>,
     /// The offsets of words of 8 bytes to which the address is to be added.
     pub(crate) addresses: Vec<u32>,
+    /// Where the site's address is, if it is nowhere else.
+    pub(crate) site_fields: Option<Vec<SiteField>>,
     /// Where the streams begin.
     starts: [usize; 2],
     labels: Vec<Option<(Stream, usize)>>,
@@ -90,7 +142,14 @@ impl Emitter {
             labels: Vec::with_capacity(32),
             distances: Vec::with_capacity(32),
             sequences: Vec::new(),
+            site_fields: Vec::new(),
+            is_fixed: false,
         }
+    }
+
+    /// Notes that the field that ends here holds the site's address.
+    pub(crate) fn note_site(&mut self, field: SiteField) {
+        self.site_fields.push(InStream(self.current, field));
     }
 
     /// A label that is not bound yet.
@@ -185,13 +244,15 @@ impl Emitter {
 
     /// The whole: descriptors, cold code, hot code.
     pub(crate) fn finish(self) -> Finished {
-        let Emitter { streams: [cold, hot], labels, distances, sequences, .. } = self;
+        let Emitter { streams: [cold, hot], labels, distances, sequences, site_fields, is_fixed, .. } = self;
         let starts = [sequences.len() * DESCRIPTOR, sequences.len() * DESCRIPTOR + cold.len()];
+        let placed = |InStream(stream, field): &InStream| field.behind(starts[*stream as usize] as u32);
+        let site_fields = (!is_fixed).then(|| site_fields.iter().map(placed).collect());
         let mut bytes = vec![0; starts[0]];
         bytes.reserve_exact(cold.len() + hot.len());
         bytes.extend_from_slice(&cold);
         bytes.extend_from_slice(&hot);
-        let mut finished = Finished { bytes, addresses: Vec::new(), starts, labels };
+        let mut finished = Finished { bytes, addresses: Vec::new(), site_fields, starts, labels };
         for Distance { stream, at, to } in distances {
             let at = starts[stream as usize] + at;
             let target = match to {

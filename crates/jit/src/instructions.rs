@@ -1,6 +1,6 @@
 //! The instructions, one function each.
 
-use crate::emit::{Emitter, Label, Target};
+use crate::emit::{Emitter, Label, SiteField, Target};
 
 /// A general register, by its number in machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,6 +213,31 @@ impl Emitter {
         }
         self.store32_number(to, number as u32);
         self.store32_number(shifted(to, 4), (number >> 32) as u32);
+    }
+
+    /// Stores the site's address, so that it can be another one later.
+    pub(crate) fn store_site(&mut self, to: Rm, site: u64) {
+        if i32::try_from(site as i64).is_ok() {
+            self.is_fixed = true;
+            return self.store_number(to, site);
+        }
+        self.store32_number(to, site as u32);
+        let low = self.here() - 4;
+        self.store32_number(shifted(to, 4), (site >> 32) as u32);
+        let high = self.here() - 4;
+        self.note_site(SiteField::Halves(low as u32, high as u32));
+    }
+
+    /// Sets a register to the site's address, so that it can be another one later: to its lower half if it is `low`.
+    pub(crate) fn site(&mut self, to: Reg, site: u64, low: bool) {
+        let number = if low { site & 0xffff_ffff } else { site };
+        if low || u32::try_from(site).is_ok() || i32::try_from(site as i64).is_ok() {
+            self.is_fixed = true;
+            return self.number(to, number);
+        }
+        self.number(to, site);
+        let word = self.here() - 8;
+        self.note_site(SiteField::Word(word as u32));
     }
 
     /// Sets a register to a number, without touching the flags.

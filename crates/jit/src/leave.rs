@@ -223,7 +223,7 @@ impl Compiler<'_> {
         self.site_rsp(RAX);
         self.emitter.store(general(RSP), RAX);
         let rip = offset_of!(Context, registers) + offset_of!(Registers, rip);
-        self.emitter.store_number(of_context(RBX, rip), self.environment.site);
+        self.emitter.store_site(of_context(RBX, rip), self.environment.site);
         if self.facts.reads_flags {
             let cell = self.frame.cell(Cell::AllFlags);
             let flags = offset_of!(Context, registers) + offset_of!(Registers, rflags);

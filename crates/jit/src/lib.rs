@@ -45,6 +45,7 @@ mod straight;
 mod variables;
 
 pub use compiled::{Compiled, Guarded, Step, Unsupported};
+pub use emit::SiteField;
 pub use environment::{Environment, Handler, Limits, Variable, Waiting};
 
 use compiler::{Compiler, Mode};

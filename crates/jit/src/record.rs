@@ -142,7 +142,7 @@ impl Compiler<'_> {
     /// Says in the context at which site it is used.
     pub(crate) fn sign_site(&mut self, context: Reg) {
         let site = self.environment.site;
-        self.emitter.store_number(of_context(context, offset_of!(Context, site)), site);
+        self.emitter.store_site(of_context(context, offset_of!(Context, site)), site);
     }
 
     /// Sets eax and edx to the halves of the time stamp counter, or of what stands for it.

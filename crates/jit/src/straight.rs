@@ -110,9 +110,9 @@ impl Compiler<'_> {
                 true
             }
             (Register::Rip | Register::Eip, _) => {
-                let site = self.environment.site;
-                let low = register == Register::Eip;
-                self.push(Location::Number(if low { site & 0xffff_ffff } else { site }));
+                let to = self.take();
+                self.emitter.site(to, self.environment.site, register == Register::Eip);
+                self.push(Location::Register(to.0));
                 true
             }
             (Register::Rflags | Register::Eflags, _) => {

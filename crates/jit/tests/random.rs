@@ -94,6 +94,23 @@ struct Seen {
     memory: Vec<u8>,
 }
 
+/// The bytes of a handler for a site, moved; and those of the same handler, compiled for where the site is then. Nothing if it cannot be moved.
+fn moved(handler: &Handler<'_>, environment: &Environment<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
+    const SITE: u64 = 0x7fff_1234_5678;
+    const CODE: u64 = 0x7fff_2000_0000;
+    let compiled = |by: u64| {
+        let environment = Environment { site: SITE.wrapping_add(by), ..*environment };
+        compile(handler, &environment).expect("it was compiled before")
+    };
+    let by = 0x0000_00a9_8765_4000_u64.wrapping_neg();
+    let (here, there) = (compiled(0), compiled(by));
+    let (mut moved, mut elsewhere) = (Vec::new(), Vec::new());
+    here.place(CODE, &mut moved);
+    here.site_fields()?.for_each(|field| field.add(by, &mut moved));
+    there.place(CODE.wrapping_add(by), &mut elsewhere);
+    Some((moved, elsewhere))
+}
+
 impl Start {
     fn check(&self, arena: &mut Arena) -> Result<bool, TestCaseError> {
         let code = assemble(&self.lines);
@@ -132,6 +149,9 @@ impl Start {
         let turns = arena.word();
         environment.limits = self.last.then_some(Limits { hits: turns, ignore: 0, maxhits: 1 });
         let compiled = compile(&handler, &environment).expect("no program calls a facility");
+        if let Some((moved, there)) = moved(&handler, &environment) {
+            prop_assert_eq!(moved, there, "the handler of the same site elsewhere");
+        }
         let at = arena.place(&compiled, &[]);
         arena.identity().pid.store(if self.known { std::process::id() } else { 0 }, Relaxed);
         for (shared, value) in arena.variables(environment.locals, LOCALS).iter().zip(self.locals) {

@@ -56,6 +56,15 @@ impl Displaced {
         Displaced { lent: Some(lent), ..self }
     }
 
+    /// The same instruction in a process that has the module `by` bytes farther. What is lent to it stays the same, so it must be
+    /// nothing.
+    #[must_use]
+    pub fn moved(&self, by: u64) -> Displaced {
+        let (mode, address) = (self.mode(), self.address().wrapping_add(by));
+        displace_in(mode, self.original(), address)
+            .expect("whether an instruction can be displaced, its bytes say")
+    }
+
     /// What is lent to it.
     pub fn lent(&self) -> Option<Lent> {
         self.lent

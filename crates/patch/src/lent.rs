@@ -29,6 +29,14 @@ pub enum Argument {
 }
 
 impl Argument {
+    /// The same argument where the program's data are `by` bytes farther.
+    pub(crate) fn moved(self, by: u64) -> Argument {
+        match self {
+            Argument::Address(address) => Argument::Address(address.wrapping_add(by)),
+            sum @ Argument::Sum { .. } => sum,
+        }
+    }
+
     /// Its value for a thread with these registers.
     pub(crate) fn value(self, registers: &Registers) -> u64 {
         match self {

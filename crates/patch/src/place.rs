@@ -45,6 +45,20 @@ pub enum Place {
 }
 
 impl Place {
+    /// The same place where the program's code is `by` bytes farther.
+    #[must_use]
+    pub(crate) fn moved(self, by: u64) -> Place {
+        let moved = |address: u64| address.wrapping_add(by);
+        match self {
+            Place::Prepared { argument } => Place::Prepared { argument: argument.moved(by) },
+            Place::Done { rip, rcx, argument } => {
+                Place::Done { rip: moved(rip), rcx: moved(rcx), argument: argument.moved(by) }
+            }
+            Place::After { rip, rcx } => Place::After { rip: moved(rip), rcx: rcx.map(moved) },
+            Place::Before | Place::Pushed { .. } | Place::Inside => self,
+        }
+    }
+
     /// Whether the instruction is still to be executed, all of it.
     pub fn is_before(self) -> bool {
         matches!(self, Place::Before | Place::Pushed { .. } | Place::Prepared { .. })

@@ -40,9 +40,37 @@ pub struct Slot {
     pub instruction_length: usize,
     site: u64,
     places: Vec<(usize, Place)>,
+    absolute: Vec<usize>,
 }
 
 impl Slot {
+    /// The offsets of words of 64 bits that are addresses of the program: they differ by as much as the module is moved by, where the slot is
+    /// that of a process that has the module elsewhere. All other bytes are the same if the slot is moved by as much.
+    ///
+    /// Of 32-bit code nothing is said: its slots hold addresses of 32 bits.
+    pub fn absolute(&self) -> &[usize] {
+        &self.absolute
+    }
+
+    /// The slot of the same instruction, of 64-bit code, in a process that has the module and the slot `by` bytes farther.
+    #[must_use]
+    pub fn moved(&self, by: u64) -> Slot {
+        let mut bytes = self.bytes.clone();
+        for &at in &self.absolute {
+            let word = &mut bytes[at..at + 8];
+            let address = word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            word.copy_from_slice(&address.wrapping_add(by).to_le_bytes());
+        }
+        Slot {
+            address: self.address.wrapping_add(by),
+            bytes,
+            instruction_length: self.instruction_length,
+            site: self.site.wrapping_add(by),
+            places: self.places.iter().map(|&(offset, place)| (offset, place.moved(by))).collect(),
+            absolute: self.absolute.clone(),
+        }
+    }
+
     /// Where a thread whose rip is `offset` bytes into the slot is, in the program's terms.
     ///
     /// A thread stopped in a system call that the kernel may restart (rax is one of -512 to -516) is moved back by two bytes when
@@ -72,6 +100,7 @@ pub(crate) struct Template {
     bytes: Vec<u8>,
     fixups: Vec<Fixup>,
     places: Vec<(usize, Place)>,
+    absolute: Vec<usize>,
     instruction_length: usize,
 }
 
@@ -132,6 +161,7 @@ impl Template {
             bytes: Vec::with_capacity(SLOT_CAPACITY),
             fixups: Vec::new(),
             places: vec![(0, Place::Before)],
+            absolute: Vec::new(),
             instruction_length: 0,
         };
         match decoded.class {
@@ -185,6 +215,7 @@ impl Template {
             instruction_length: self.instruction_length,
             site: self.site,
             places: self.places,
+            absolute: self.absolute,
         })
     }
 
@@ -211,7 +242,7 @@ impl Template {
         self.places.push((self.bytes.len() - 2, Place::Before));
         self.after(self.next, Some(self.next));
         self.bytes.extend_from_slice(&[0x48, 0xb9]);
-        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.absolute_next();
         self.go_on();
     }
 
@@ -243,7 +274,7 @@ impl Template {
         }
         self.after(self.next, Some(self.next));
         self.bytes.extend_from_slice(&[0x48, 0xb9]);
-        self.bytes.extend_from_slice(&self.next.to_le_bytes());
+        self.absolute_next();
         self.go_on();
         let target = Target::Own(self.bytes.len());
         self.fixups.push(Fixup { at: data, end: data + 4, target });
@@ -410,8 +441,14 @@ impl Template {
     /// The data that [`Template::push_next`] reads, if it does.
     fn store_next(&mut self) {
         if self.mode == Mode::Bits64 {
-            self.bytes.extend_from_slice(&self.next.to_le_bytes());
+            self.absolute_next();
         }
+    }
+
+    /// The address after the original, as a word.
+    fn absolute_next(&mut self) {
+        self.absolute.push(self.bytes.len());
+        self.bytes.extend_from_slice(&self.next.to_le_bytes());
     }
 
     /// Here the instruction has been executed and has fallen through: the way to where the program goes on.

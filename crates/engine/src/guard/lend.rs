@@ -37,7 +37,7 @@ impl Tracer<'_> {
             return Ok((thread, stop));
         }
         space.blocking.insert(key);
-        let is_planned = space.planner.is_some();
+        let is_planned = space.planners.has(&key);
         let mut sites = self.plan_blocks(number, thread.tid(), &work.module);
         if let Some(program) = work.program.filter(|_| is_planned) {
             let sites_of = Sites::Planned(std::mem::take(&mut sites));

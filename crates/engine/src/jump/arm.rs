@@ -72,7 +72,7 @@ impl Tracer<'_> {
                 Err(reason) => return Ok((thread, stop, Err(reason))),
             }
         }
-        let can_trap = self.spaces.get(&number).is_some_and(|space| space.planner.is_none());
+        let can_trap = self.spaces.get(&number).is_some_and(|space| !space.planners.has(&module_key(module)));
         let left = match sites {
             Sites::Planned(planned) => planned,
             Sites::Drafted(draft) => draft.into_sites().collect(),

@@ -124,7 +124,8 @@ impl Tracer<'_> {
         let held = match self.hold(number) {
             Ok(held) => held,
             Err(reason) => {
-                let can_trap = self.spaces.get(&number).is_some_and(|space| space.planner.is_none());
+                let can_trap =
+                    self.spaces.get(&number).is_some_and(|space| !space.planners.has(&draft.module));
                 let left = draft.into_sites();
                 let left = left.map(|site| Left { site, reason: reason.clone(), can_trap, was: None });
                 return Ok(Written::Nothing(Ok(Carried::Out(left.collect()))));
@@ -271,7 +272,7 @@ impl Tracer<'_> {
             }
         }
         if let Some(after) = after {
-            let before = std::mem::replace(&mut space.planner, after.planner);
+            let before = std::mem::replace(&mut space.planners, after.planners);
             self.session.spent.push(Box::new(before));
             (space.generation, space.jumps.room, space.ground) = (after.generation, after.room, after.ground);
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use patch::tactic::{Limits, Planner, Write};
+use patch::tactic::{Limits, Write};
 use process::{Mapping, Module};
 
 use super::area;
@@ -18,14 +18,14 @@ use super::room::{ALIGNMENT, Room};
 use super::tail;
 use super::text::Text;
 use super::writing::Writing;
-use super::{Ground, Left, New};
+use super::{Ground, Left, New, Planners};
 use crate::change::Change;
 use crate::mapping;
 use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::site::{Jump, Planned};
 use crate::slots::Growth;
-use crate::space::{Generation, Space};
+use crate::space::{Generation, ModuleKey, Space, module_key};
 use crate::tracer::Tracer;
 
 /// Bytes of code, from a site on, by which is judged whether the flags are live there.
@@ -37,7 +37,7 @@ pub(crate) struct Basis {
     /// Of the address space.
     pub(crate) generation: Generation,
     pub(crate) ground: Option<Ground>,
-    pub(crate) planner: Option<Planner>,
+    pub(crate) planners: Planners,
     pub(crate) room: Room,
     /// What drafts before this one will have mapped.
     reserved: Vec<(u64, u64, Growth)>,
@@ -49,7 +49,7 @@ impl Basis {
         Basis {
             generation: space.generation,
             ground: space.ground.clone(),
-            planner: space.planner.clone(),
+            planners: space.planners.clone(),
             room: space.jumps.room.clone(),
             reserved: Vec::new(),
         }
@@ -82,6 +82,8 @@ pub(crate) struct Draft {
     /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
     pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
+    /// The module.
+    pub(crate) module: ModuleKey,
     /// Whether the ground is to be mapped first.
     pub(crate) lays_ground: bool,
     /// Where the table of what handlers do not see is to be mapped, if it is.
@@ -156,12 +158,14 @@ impl Tracer<'_> {
         strict: bool,
         fresh: bool,
     ) -> Draft {
-        let mut draft = Draft { generation: known.generation, ..Draft::default() };
+        let mut draft =
+            Draft { module: module_key(module), generation: known.generation, ..Draft::default() };
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
             Err(error) => {
                 let reason = error.to_string();
-                draft.leave(planned.into_iter().map(|site| (site, reason.clone())), known.planner.is_none());
+                let can_trap = !known.planners.has(&draft.module);
+                draft.leave(planned.into_iter().map(|site| (site, reason.clone())), can_trap);
                 return draft;
             }
         };
@@ -200,7 +204,7 @@ impl Tracer<'_> {
         if let Err(reason) = self.choose_hidden(tid, &mappings, &wanted, &mut known, &mut draft) {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
-        let (is_planned, is_first) = (known.planner.is_some(), self.is_first());
+        let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first());
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
         let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
@@ -245,7 +249,9 @@ impl Tracer<'_> {
             return draft;
         }
         let shadow_stacks = process::has_shadow_stack(tid);
-        let limits = Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks };
+        // What was mapped for pads before is theirs already.
+        let others = mappings.len().saturating_sub(known.planners.mappings());
+        let limits = Limits { mappings: mapping::mappings_for_pads(others), shadow_stacks };
         let kept = kept(module, &space.code.memory);
         for group in groups {
             let entered = group.text.entered();
@@ -314,7 +320,7 @@ impl Tracer<'_> {
                 let reason = "the code cannot be read";
                 draft.leave(
                     sites.into_iter().map(|(site, own)| (site, own.unwrap_or_else(|| reason.to_owned()))),
-                    known.planner.is_none(),
+                    !known.planners.has(&draft.module),
                 );
                 continue;
             };

@@ -15,7 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `suits`, `stack` | which sites may become jumps; which have no stack for a handler |
-//! | `draft`, `plan`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and what it has to know: what is around, where memory is to be, what is proven, the code |
+//! | `draft`, `plan`, `planners`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and what it has to know: what was planned before, what is around, where memory is to be, what is proven, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
@@ -52,6 +52,7 @@ mod out;
 mod over;
 mod parked;
 mod plan;
+mod planners;
 pub(crate) mod proof;
 mod pulse;
 mod remove;
@@ -95,6 +96,7 @@ pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
 pub(crate) use over::has;
 pub(crate) use parked::{Parked, Wait};
+pub(crate) use planners::Planners;
 use process::{Mapping, Memory};
 pub use pulse::Pulse;
 pub(crate) use pulse::Sign;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use patch::tactic::{Plan, Planner};
+use patch::tactic::Plan;
 
 use super::Left;
 use super::around::Around;
@@ -19,7 +19,7 @@ impl Draft {
     /// Plans the sites of one mapping.
     pub(super) fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
         let Group { text, mut ready, mut others } = group;
-        let there = known.planner.is_some();
+        let there = known.planners.has(&self.module);
         let mut groups = around.fresh;
         let stays = |address: &u64| around.stays_a_jump(*address);
         let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
@@ -28,7 +28,7 @@ impl Draft {
         let mut why = "no plan was found for it".to_owned();
         // Each round has fewer sites than the one before, or is the first without groups.
         for _ in 0..ROUNDS {
-            let mut planner = known.planner.clone().unwrap_or_else(|| Planner::new(around.limits));
+            let mut planner = known.planners.planner(&self.module, around.limits);
             let plan = around.plan(&mut planner, &text, &ready, &others, groups);
             if strict {
                 let none = plan.traps.iter().chain(&plan.refused);
@@ -43,7 +43,8 @@ impl Draft {
             match emit(around, &plan, &text, &ready, &mut room) {
                 Ok(emitted) => {
                     plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
-                    (known.planner, known.room) = (Some(planner), room);
+                    known.planners.set(self.module, planner);
+                    known.room = room;
                     self.seen.extend(around.space.traps_in(text.range()));
                     return self.take(emitted, plan, text, ready, others);
                 }

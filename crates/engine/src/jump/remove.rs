@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use patch::Displaced;
-use patch::tactic::Write;
+use patch::tactic::{Removal, Write};
 
 use super::shape::ways;
 use super::text::Written;
@@ -33,14 +33,19 @@ impl Space {
     /// Takes sites out, of either kind, and with them what was moved for their sake. Those whose bytes others rely on stay, without
     /// a handler.
     pub(crate) fn take_out_planned(&mut self, addresses: &[u64], held: &Held) {
-        let Some(planner) = &mut self.planner else { return self.take_out(addresses.iter().copied(), held) };
-        let removal = planner.remove(addresses);
+        let (removals, unknown) = self.planners.remove(addresses);
+        self.take_out(unknown, held);
+        removals.into_iter().for_each(|removal| self.take_out_of(removal, held));
+    }
+
+    /// The same for the sites of one module.
+    fn take_out_of(&mut self, removal: Removal, held: &Held) {
         for address in removal.kept.iter().chain(&removal.trapped) {
             if let Some(armed) = self.sites.get_mut(address) {
                 *armed.uses_mut() = vec![Use::Neighbour];
             }
         }
-        let mut gone = Vec::with_capacity(addresses.len());
+        let mut gone = Vec::with_capacity(removal.restore.len());
         for write in &removal.restore {
             if self.sites.contains_key(&write.address) {
                 gone.push(write.address);

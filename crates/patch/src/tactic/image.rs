@@ -60,6 +60,16 @@ impl Image {
         &mut part[(address % PART) as usize]
     }
 
+    /// All parts about which something is known: the address of each.
+    pub(super) fn each_part(&self) -> impl Iterator<Item = (u64, &Box<[Byte; PART as usize]>)> {
+        self.parts.iter().map(|(number, part)| (number * PART, part))
+    }
+
+    /// Adds what is known of a part.
+    pub(super) fn insert_part(&mut self, start: u64, part: Box<[Byte; PART as usize]>) {
+        self.parts.insert(start / PART, part);
+    }
+
     /// Notes that a byte is changed to `value`.
     pub(super) fn change(&mut self, address: u64, value: u8) {
         let byte = self.byte_mut(address);

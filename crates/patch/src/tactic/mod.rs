@@ -55,6 +55,7 @@ mod evict;
 mod group;
 mod image;
 mod jump;
+mod moved;
 mod padding;
 mod pads;
 mod pattern;
@@ -195,6 +196,24 @@ pub struct Jump {
 pub const PAD_LENGTH: usize = 5;
 
 impl Jump {
+    /// The same jump where all of it - the program's code, the landing pad, the trampoline - is `by` bytes farther: in another process that
+    /// has the module at another address. Its bytes are the same.
+    #[must_use]
+    pub fn moved(&self, by: u64) -> Jump {
+        let moved = |address: u64| address.wrapping_add(by);
+        Jump {
+            address: moved(self.address),
+            pad: self.pad.map(moved),
+            followers: self.followers.iter().map(|&(address, length)| (moved(address), length)).collect(),
+            code: self
+                .code
+                .iter()
+                .map(|write| Write { address: moved(write.address), bytes: write.bytes.clone() })
+                .collect(),
+            ..*self
+        }
+    }
+
     /// The bytes of the program, if the trampoline is at `trampoline`; none if that is out of reach.
     pub fn code(&self, trampoline: u64) -> Option<Vec<Write>> {
         let mut code = self.code.clone();

@@ -99,6 +99,45 @@ impl Pads {
         Pads { limit, ..Pads::default() }
     }
 
+    /// How many mappings there may be from now on.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The same pages, without pads.
+    pub(super) fn emptied(&self) -> Pads {
+        let empty = |number: &u64| (*number, Box::new(Page { taken: [0; 64], count: 0, fresh: false }));
+        Pads {
+            pages: self.pages.keys().map(empty).collect(),
+            open: self.pages.keys().copied().collect(),
+            mapped: self.mapped.clone(),
+            mappings: self.mappings,
+            limit: self.limit,
+            ..Pads::default()
+        }
+    }
+
+    /// Takes the pages of others, which are mapped apart from these.
+    pub(super) fn adopt(&mut self, other: Pads) {
+        self.pages.extend(other.pages);
+        self.open.extend(other.open);
+        self.mapped.extend(other.mapped);
+        self.mappings += other.mappings;
+    }
+
+    /// The same pads so many pages farther, between two plans.
+    pub(super) fn by_pages(&self, by: u64) -> Pads {
+        let moved = |number: &u64| number.wrapping_add(by) & (u64::MAX / PAGE);
+        Pads {
+            pages: self.pages.iter().map(|(number, page)| (moved(number), page.clone())).collect(),
+            open: self.open.iter().map(moved).collect(),
+            mapped: self.mapped.iter().map(|(start, end)| (moved(start), moved(end))).collect(),
+            mappings: self.mappings,
+            limit: self.limit,
+            ..Pads::default()
+        }
+    }
+
     /// How many mappings are used, and will be.
     pub(super) fn mappings(&self) -> usize {
         self.mappings.saturating_add_signed(self.more.max(0))

@@ -92,6 +92,28 @@ impl Planner {
         }
     }
 
+    /// What may be used up from now on.
+    pub fn allow(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.pads.allow(limits.mappings);
+    }
+
+    /// The planner of a process from which all code is gone in which anything was moved: what was mapped for landing pads has room for others.
+    #[must_use]
+    pub fn emptied(&self) -> Planner {
+        Planner { pads: self.pads.emptied(), ..Planner::new(self.limits) }
+    }
+
+    /// Takes over what another planner of the same process has mapped for landing pads, and uses no more.
+    pub fn adopt(&mut self, emptied: Planner) {
+        self.pads.adopt(emptied.pads);
+    }
+
+    /// Whether an instruction at an address is moved or trapped.
+    pub fn has(&self, address: u64) -> bool {
+        self.entries.contains_key(&address)
+    }
+
     /// How many mappings the landing pads of all plans are, at most.
     pub fn mappings(&self) -> usize {
         self.pads.mappings()
