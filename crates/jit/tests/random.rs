@@ -2,7 +2,7 @@
 
 mod support;
 
-use dprobes_jit::{Handler, Limits, Variable, compile};
+use dprobes_jit::{Environment, Handler, Limits, Variable, compile};
 use layout::Registers as Shared;
 use layout::hidden::{BEFORE_OURS, BELOW_STACK, OURS, PAGE_BITS};
 use proptest::collection::vec;
