@@ -90,6 +90,10 @@ impl Observer for Output {
         self.targets.iter_mut().for_each(|target| target.recording.placed(placed));
     }
 
+    fn wants_placed(&self) -> bool {
+        self.targets.iter().any(|target| target.recording.keeps_facts())
+    }
+
     fn lost(&mut self, lost: &Lost) {
         self.targets.iter_mut().for_each(|target| target.recording.gap(lost));
     }

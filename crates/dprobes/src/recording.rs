@@ -81,6 +81,11 @@ impl Recording {
         }
     }
 
+    /// Whether it keeps more than records.
+    pub(crate) fn keeps_facts(&self) -> bool {
+        self.sink.keeps_facts()
+    }
+
     /// Takes a place where a probe was armed.
     pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
         if !self.sink.keeps_facts() {

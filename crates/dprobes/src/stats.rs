@@ -20,6 +20,8 @@ struct Stats<'a> {
     holds: Holds,
     /// How often a buffer was emptied since its process had written there what no handler writes.
     nonsense: u64,
+    /// How often a module was armed as it had been in another process.
+    copied: u64,
     targets: Vec<Target<'a>>,
 }
 
@@ -144,6 +146,7 @@ pub(crate) fn write(report: &Report, targets: &[Taken], path: &Path) -> Result<(
         targets: targets.collect(),
         users: report.users.iter().map(user).collect(),
         nonsense: report.nonsense,
+        copied: report.copied,
     };
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(path)));
     let mut text = serde_json::to_string_pretty(&stats).map_err(|error| failed(&error))?;

@@ -3,7 +3,7 @@
 use process::ImageCache;
 
 use crate::guard::Blocks;
-use crate::jump::Texts;
+use crate::jump::{Armings, Texts};
 use crate::loader::Loaders;
 use crate::place::Plan;
 use crate::space::ModuleKey;
@@ -14,6 +14,8 @@ pub(crate) struct Cache {
     pub(crate) images: ImageCache,
     pub(crate) loaders: Loaders,
     pub(crate) blocks: Blocks,
+    /// What arming them came to.
+    pub(crate) armings: Armings,
     /// Their code.
     pub(crate) texts: Texts,
     /// What was planned to see whether something is refused, by program and module.

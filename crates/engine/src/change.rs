@@ -69,6 +69,11 @@ impl Change {
         Change { undone, ..self }
     }
 
+    /// The same change where the code is `by` bytes farther.
+    pub(crate) fn moved(self, by: u64) -> Change {
+        Change { address: self.address.wrapping_add(by), ..self }
+    }
+
     /// When it is undone.
     pub(crate) fn when(&self) -> Undone {
         self.undone

@@ -85,7 +85,7 @@ impl Tracer<'_> {
             note_offsets(&mut self.programs, &module, &planned);
             let (count, probes) = (planned.len(), probes_of(&planned));
             let strict = engine == Engine::Jump;
-            let draft = self.draft(number, tid, &module, join(planned), known, strict, false);
+            let draft = self.draft(number, tid, &module, join(planned), known, strict, false, None);
             if let Some(after) = draft.after.as_ref().filter(|_| place + 1 < count_of_modules) {
                 basis = Some(after.clone());
             }

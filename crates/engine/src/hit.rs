@@ -270,6 +270,8 @@ impl Tracer<'_> {
                 if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
             }
         }
+        let programs: HashSet<usize> = over.iter().filter_map(Use::program).collect();
+        programs.into_iter().for_each(|program| self.forget_armings(program));
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
         let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
@@ -279,7 +281,8 @@ impl Tracer<'_> {
             space.changed();
             let mut empty = Vec::new();
             let planned = !space.planners.is_empty();
-            for (&address, armed) in &mut space.sites {
+            space.sites.make_own(|copied| over.iter().any(|wanted| wanted.is_of(copied.program())));
+            for (&address, armed) in space.sites.own_mut() {
                 let is_jump = planned || armed.jump().is_some();
                 let uses = armed.uses_mut();
                 uses.retain(|other| !over.contains(other));

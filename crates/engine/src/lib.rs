@@ -47,7 +47,7 @@
 //! | `foresee`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
-//! | `site`, `tracked`, `program`, `programs`, `versions` | one probed instruction, a thread, a program, all of them, one as it is compiled for each machine |
+//! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
 //! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
@@ -98,6 +98,7 @@ mod session;
 mod sharing;
 mod signal;
 mod site;
+mod sites;
 mod slots;
 mod space;
 mod spaces;

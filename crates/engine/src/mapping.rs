@@ -267,7 +267,7 @@ pub(crate) fn taken_with(heap: Option<u64>, mappings: &[Mapping]) -> Vec<(u64, u
 }
 
 /// How a mapping may grow.
-fn growth(mapping: &Mapping) -> Growth {
+pub(crate) fn growth(mapping: &Mapping) -> Growth {
     match mapping.label.as_deref() {
         Some("[heap]") => Growth::Up,
         Some("[stack]") => Growth::Down,

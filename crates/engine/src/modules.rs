@@ -6,7 +6,7 @@ use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::error::{Error, Refused};
 use crate::foresee::Foreseen;
-use crate::jump::Domain;
+use crate::jump::{Copied, Domain};
 use crate::loader::{self, Loaders};
 use crate::named::is_named;
 use crate::observer::Note;
@@ -42,7 +42,7 @@ impl Tracer<'_> {
         }
         let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         self.forget_unmapped(number, &modules);
-        let works = self.plan_new(number, tid, &modules);
+        let works = self.plan_new(number, &thread, &modules);
         if let Some(space) = self.spaces.get_mut(&number) {
             space.foreseen = None;
         }
@@ -163,18 +163,27 @@ impl Tracer<'_> {
         space.placed.retain(|(_, placed)| by_key.contains_key(placed));
         space.named.retain(|key| by_key.contains_key(key));
         space.blocking.retain(|key| by_key.contains_key(key));
+        let memory = &space.code.memory;
+        let stays = |copied: &Copied| by_key.contains_key(&copied.module()) && copied.is_there(memory);
+        let lost: Vec<ModuleKey> =
+            space.sites.copies().filter(|copied| !stays(copied)).map(Copied::module).collect();
+        if !lost.is_empty() {
+            space.sites.make_own(|copied| lost.contains(&copied.module()));
+        }
         let window = Window::new(&space.code.memory);
         let is_gone = |(address, armed): &(&u64, &Armed)| {
             let module = by_key.get(&armed.site().module);
             !module.is_some_and(|module| module.contains(**address))
                 || !armed.refresh(&window, &space.sites).unwrap_or(false)
         };
-        let gone: Vec<u64> = space.sites.iter().filter(is_gone).map(|(&address, _)| address).collect();
+        let gone: Vec<u64> = space.sites.own().filter(is_gone).map(|(&address, _)| address).collect();
+        drop(window);
         if !gone.is_empty() {
             space.changed();
         }
         space.planners.remove(&gone);
         space.planners.retain(|module| by_key.contains_key(module));
+        space.sites.retain_modules(|module| by_key.contains_key(module));
         for address in gone {
             let Some(armed) = space.sites.remove(&address) else { continue };
             if let Some(jump) = armed.jump() {
@@ -191,18 +200,25 @@ impl Tracer<'_> {
     }
 
     /// Plans what is to be armed in modules that were not there before.
-    fn plan_new(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
+    fn plan_new(&mut self, number: u32, thread: &Stopped, modules: &[Module]) -> Vec<Work> {
+        let tid = thread.tid();
         let mut works = self.plan_own(number, tid, modules);
         let unplaced = self.unplaced(number, tid, modules);
-        let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
         for (program_number, module, checks) in unplaced {
             let here = (program_number, module_key(&module));
+            let copies = self.armings_for(program_number, thread, &module);
+            let Some(space) = self.spaces.get_mut(&number) else { break };
             space.placed.insert(here);
             let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
             works.push(match foreseen {
                 Some(Foreseen { plan, draft, count, probes, .. }) => {
                     let draft = Some(Box::new(draft));
-                    Work { module, program: Some(program_number), plan, draft, count, probes }
+                    let (copies, checks) = (Vec::new(), None);
+                    Work { module, program: Some(program_number), plan, draft, copies, checks, count, probes }
+                }
+                None if !copies.is_empty() => {
+                    let work = Work::new(&module, Some(program_number), Plan::default());
+                    Work { copies, checks: Some(checks), ..work }
                 }
                 None => {
                     let program = &self.programs[program_number];
@@ -261,7 +277,7 @@ impl Tracer<'_> {
         space.starting = false;
         let entries: Vec<u64> = space
             .sites
-            .iter()
+            .own()
             .filter(|(_, armed)| armed.site().uses.contains(&Use::Entry))
             .map(|(&address, _)| address)
             .collect();

@@ -30,6 +30,11 @@ pub trait Observer {
     /// Takes what is known of an instruction at which a probe was armed.
     fn placed(&mut self, _placed: &Placed<'_>) {}
 
+    /// Whether [`Observer::placed`] does anything: there may be hundreds of thousands to be told of.
+    fn wants_placed(&self) -> bool {
+        true
+    }
+
     /// Takes how many more records of a probe were dropped since it was told last: about every second while there are some, and at
     /// the end. Records that [`Observer::record`] did not take are among them.
     fn dropped(&mut self, _program: usize, _probe: usize, _count: u64) {}

@@ -13,7 +13,8 @@ use crate::program::Program;
 use crate::resolve::{
     code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
 };
-use crate::site::{INT3, LONGEST, Planned, Sites, Use};
+use crate::site::{INT3, LONGEST, Planned, Use};
+use crate::sites::Sites;
 use crate::space::module_key;
 use crate::window::Window;
 
@@ -33,7 +34,7 @@ impl<'a> Text<'a> {
     fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
         self.memory.peek(address, into)?;
         if let Some(sites) = self.sites {
-            crate::site::hide(sites, address, into);
+            sites.hide(address, into);
         }
         Ok(())
     }

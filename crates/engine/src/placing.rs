@@ -9,14 +9,14 @@ use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::change::{Batch, Fixed};
 use crate::error::{self, Error, Refused};
-use crate::jump::{Domain, Draft, Left, Sites};
+use crate::jump::{Copied, Domain, Draft, Keep, Left, Sites};
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
-use crate::place::Plan;
+use crate::place::{self, Checks, Plan};
 use crate::placed::{About, probes_of};
 use crate::program::{Engine, State};
 use crate::programs::Programs;
-use crate::site::{self, Planned, Site, Use};
+use crate::site::{Planned, Site, Use};
 use crate::slots::{self, Area};
 use crate::space::module_key;
 use crate::tracer::Tracer;
@@ -28,6 +28,9 @@ pub(crate) struct Work {
     pub(crate) plan: Plan,
     /// How to arm what was planned, if that was worked out before.
     pub(crate) draft: Option<Box<Draft>>,
+    /// What arming it came to in other processes, and how it is planned where none of that holds here.
+    pub(crate) copies: Vec<Copied>,
+    pub(crate) checks: Option<Checks>,
     /// How many sites were planned, and for which probes.
     pub(crate) count: usize,
     pub(crate) probes: Vec<About>,
@@ -36,7 +39,16 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(module: &Module, program: Option<usize>, plan: Plan) -> Work {
         let (count, probes) = (plan.planned.len(), probes_of(&plan.planned));
-        Work { module: module.clone(), program, plan, draft: None, count, probes }
+        Work {
+            module: module.clone(),
+            program,
+            plan,
+            draft: None,
+            copies: Vec::new(),
+            checks: None,
+            count,
+            probes,
+        }
     }
 }
 
@@ -50,9 +62,11 @@ impl Tracer<'_> {
         mut work: Work,
     ) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
+        let (thread, stop, copied) = self.place_copy(number, thread, stop, &mut work)?;
         if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
             return Ok((thread, stop));
         }
+        let remarks = work.plan.remarks.clone();
         for remark in std::mem::take(&mut work.plan.remarks) {
             self.tell_once(remark);
         }
@@ -74,8 +88,16 @@ impl Tracer<'_> {
                 .draft
                 .take()
                 .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
-            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites, strict)?;
-            (thread, stop) = (stopped, now);
+            let left = match copied {
+                Some(left) => Ok(left),
+                None => {
+                    let keep = self.plan_to_keep(program, &thread, &work, &sites, remarks);
+                    let (stopped, now, left) =
+                        self.arm_jumps(number, thread, stop, &work.module, sites, strict, keep)?;
+                    (thread, stop) = (stopped, now);
+                    left
+                }
+            };
             let left = match left {
                 Ok(left) => left,
                 Err(reason) => {
@@ -124,6 +146,61 @@ impl Tracer<'_> {
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))
+    }
+
+    /// Arms a module as it was armed in another process, if that holds: the sites that did not become jumps. Else all is planned.
+    fn place_copy(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        work: &mut Work,
+    ) -> Result<(Stopped, Stop, Option<Vec<Left>>), ProcessError> {
+        let (mut thread, mut stop) = (thread, stop);
+        let copies = std::mem::take(&mut work.copies);
+        if copies.is_empty() {
+            return Ok((thread, stop, None));
+        }
+        for copied in copies {
+            let (stopped, now, done) = self.copy_arming(number, thread, stop, &work.module, &copied)?;
+            (thread, stop) = (stopped, now);
+            if let Ok(left) = done {
+                let (count, remarks) = copied.count();
+                (work.count, work.plan.remarks) = (count, remarks.to_vec());
+                if self.observer.wants_placed() {
+                    work.probes = copied.probes();
+                }
+                return Ok((thread, stop, Some(left)));
+            }
+        }
+        if let Some((program, checks)) = work.program.zip(work.checks)
+            && let Some(space) = self.spaces.get(&number)
+        {
+            let plan = place::plan(program, &self.programs[program], &work.module, &space.text(), checks);
+            *work = Work::new(&work.module, work.program, plan);
+        }
+        Ok((thread, stop, None))
+    }
+
+    /// What is to be kept for other processes of what arming a module comes to, if anything.
+    fn plan_to_keep(
+        &mut self,
+        program: usize,
+        thread: &Stopped,
+        work: &Work,
+        sites: &Sites,
+        remarks: Vec<Note>,
+    ) -> Option<Keep> {
+        let is_all = matches!(sites, Sites::Planned(_)) && work.plan.refused.is_empty();
+        let circumstances = self.circumstances(program, thread, &work.module).filter(|_| is_all)?;
+        Some(Keep {
+            number: self.cache.armings.number(),
+            circumstances,
+            image: std::sync::Arc::clone(&work.module.image),
+            count: work.count,
+            probes: work.probes.clone(),
+            remarks,
+        })
     }
 
     /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.
@@ -298,7 +375,7 @@ impl Tracer<'_> {
                 add_uses(armed.uses_mut(), site.0.uses);
                 continue;
             }
-            if site::is_covered(&space.sites, address) {
+            if space.sites.is_covered(address) {
                 return Err("a jump covers its bytes".to_owned());
             }
             if let Some(slot) = space.slot_of(&site.0) {

@@ -115,6 +115,11 @@ impl SiteCounts {
         *self.jumps.entry(tactic).or_insert(0) += 1;
     }
 
+    /// So many sites more are jumps by a tactic.
+    pub(crate) fn jumps_more(&mut self, tactic: &'static str, count: usize) {
+        *self.jumps.entry(tactic).or_insert(0) += count;
+    }
+
     /// A site is no jump by this tactic any more.
     fn no_jump(&mut self, before: Option<&'static str>) {
         if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {

@@ -23,6 +23,8 @@ pub struct Report {
     pub users: Vec<OfUser>,
     /// How often a ring was emptied since its process had written there what no handler writes.
     pub nonsense: u64,
+    /// How often a module was armed in a process as it had been in another one, without its being planned anew.
+    pub copied: u64,
 }
 
 /// What the processes of one trust domain have counted by jumps, and the values of their variables.
@@ -99,7 +101,7 @@ impl Tracer<'_> {
     /// The counts so far, with the probes' states given by program and probe.
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
-        for (program, states) in self.programs.values().zip(states) {
+        for ((of, program), states) in self.programs.iter().zip(states) {
             let object = program.versions.main();
             let mut places = program.places().into_iter();
             for (number, &state) in states.iter().enumerate() {
@@ -113,7 +115,7 @@ impl Tracer<'_> {
                     engine: probe.engine(),
                     tactic: probe.tactic,
                     why_trapped: probe.why_trapped.clone(),
-                    sites: probe.sites.clone(),
+                    sites: self.cache.armings.with_copies(of, number, probe.sites.clone()),
                     counts: program.counts(number),
                     state,
                     places: places.next().flatten(),
@@ -123,6 +125,7 @@ impl Tracer<'_> {
         }
         report.holds = self.holds.times();
         report.nonsense = self.reader.drain.nonsense();
+        report.copied = self.cache.armings.copied;
         report.globals = self.sharing.globals.values(None);
         report.users = self.of_users(self.programs.numbers());
         report

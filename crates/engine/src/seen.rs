@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use layout::PAGE;
 use process::Mapping;
 
-use crate::site;
 use crate::space::Space;
 
 /// How far below its stack pointer a thread may make its stack grow.
@@ -45,7 +44,7 @@ impl Seen<'_> {
             done += in_page;
         }
         if let Some(space) = self.space {
-            site::hide(&space.sites, address, bytes);
+            space.sites.hide(address, bytes);
         }
         nothing.map_or(Ok(()), Err)
     }

@@ -4,9 +4,7 @@
 //! [`Armed`] one: `int3` is its first byte, or a jump to a trampoline stands in its place ([`Way`]). Disarming that restores the
 //! bytes; the [`Disarmed`] site is kept, for threads that had reached the `int3` before.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 use std::rc::Rc;
 
 use patch::{Displaced, Slot};
@@ -16,6 +14,7 @@ pub(crate) use crate::change::LONGEST;
 use crate::change::{Batch, Change, Undone};
 use crate::hold::Held;
 use crate::ledger::{Entered, Full, Ledger};
+use crate::sites::Sites;
 use crate::space::ModuleKey;
 use crate::window::Window;
 
@@ -47,6 +46,21 @@ pub(crate) enum Use {
     Blocks,
     /// Nobody: the jump of another site needs its bytes as they are.
     Neighbour,
+}
+
+impl Use {
+    /// The program whose probe it is.
+    pub(crate) fn program(&self) -> Option<usize> {
+        match *self {
+            Use::Probe { program, .. } => Some(program),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a probe of a program.
+    pub(crate) fn is_of(&self, number: usize) -> bool {
+        matches!(*self, Use::Probe { program, .. } if program == number)
+    }
 }
 
 /// What all states of a site have.
@@ -94,6 +108,18 @@ impl Site {
         change.undone(if self.displaced.lent().is_some() { Undone::Last } else { Undone::First })
     }
 
+    /// The same site in a process that has the module `by` bytes farther.
+    pub(crate) fn moved(&self, by: u64) -> Site {
+        let (device, inode, bias) = self.module;
+        Site {
+            address: self.address.wrapping_add(by),
+            module: (device, inode, bias.wrapping_add(by)),
+            displaced: self.displaced.moved(by),
+            slot: None,
+            uses: self.uses.clone(),
+        }
+    }
+
     /// Whether it is a probe's.
     pub(crate) fn is_probed(&self) -> bool {
         self.uses.iter().any(|wanted| matches!(wanted, Use::Probe { .. }))
@@ -122,6 +148,19 @@ pub(crate) struct Jump {
     pub(crate) shape: patch::tactic::Jump,
     /// The instructions behind the site's that it covers, if they run in its trampoline alone.
     pub(crate) followers: Vec<Displaced>,
+}
+
+impl Jump {
+    /// The same jump in a process in which its site and all that it leads to are `by` bytes farther.
+    pub(crate) fn moved(&self, by: u64) -> Jump {
+        Jump {
+            changes: self.changes.iter().map(|change| change.moved(by)).collect(),
+            trampoline: self.trampoline.wrapping_add(by),
+            tactic: self.tactic,
+            shape: self.shape.moved(by),
+            followers: self.followers.iter().map(|follower| follower.moved(by)).collect(),
+        }
+    }
 }
 
 /// Checked, and nothing changed.
@@ -212,8 +251,18 @@ impl Way {
 }
 
 impl Armed {
+    /// A site that is armed with many others, for which the ledger has one entry.
+    pub(crate) fn with_others(site: Site, jump: Jump) -> Armed {
+        Armed { site: Rc::new(site), way: Way::Jump(Rc::new(jump)), entered: Vec::new() }
+    }
+
     pub(crate) fn site(&self) -> &Site {
         &self.site
+    }
+
+    /// What it shares with its copies: the site and its jump, unless it traps.
+    pub(crate) fn shared(&self) -> Option<(Rc<Site>, Rc<Jump>)> {
+        Some((Rc::clone(&self.site), Rc::clone(self.jump()?)))
     }
 
     pub(crate) fn uses_mut(&mut self) -> &mut Vec<Use> {
@@ -287,7 +336,7 @@ impl Armed {
             }
             Way::Trap => Ok(bytes[0] == INT3 && bytes[1..] == original[1..]),
             Way::Jump(_) => {
-                hide(sites, self.site.address, bytes);
+                sites.hide(self.site.address, bytes);
                 Ok(bytes == original && self.is_in(memory))
             }
         }
@@ -315,29 +364,6 @@ impl Disarmed {
         self.way.changes(&self.site).into_iter().for_each(|change| batch.take_out(change));
         self.clone()
     }
-}
-
-/// The armed sites of an address space, by their addresses.
-pub(crate) type Sites = BTreeMap<u64, Armed>;
-
-/// Puts the program's bytes into `bytes`, which were read at `address`, wherever armed sites have others.
-pub(crate) fn hide(sites: &Sites, address: u64, bytes: &mut [u8]) {
-    let first = address.saturating_sub(FAR);
-    for (_, armed) in sites.range(first..address.saturating_add(bytes.len() as u64 + FAR)) {
-        armed.each_change(|change| change.hide(address, bytes));
-    }
-}
-
-/// Shows the changes of all sites near these addresses: those in them are among them.
-pub(crate) fn each_change_near(sites: &Sites, addresses: Range<u64>, mut show: impl FnMut(&Change)) {
-    let near = addresses.start.saturating_sub(FAR)..addresses.end.saturating_add(FAR);
-    sites.range(near).for_each(|(_, armed)| armed.each_change(&mut show));
-}
-
-/// Whether an instruction at an address is covered by a site's jump, and runs in its trampoline alone.
-pub(crate) fn is_covered(sites: &Sites, address: u64) -> bool {
-    let jumps = sites.range(address.saturating_sub(LONGEST as u64)..address).filter_map(|(_, it)| it.jump());
-    jumps.flat_map(|jump| &jump.shape.followers).any(|&(follower, _)| follower == address)
 }
 
 /// Makes the changes of a batch in the memory of an address space, all of whose threads are held.

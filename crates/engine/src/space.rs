@@ -18,7 +18,8 @@ use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
 use crate::named::Named;
 use crate::place::Text;
-use crate::site::{self, Armed, Code, Disarmed, Site, Sites, Use};
+use crate::site::{self, Armed, Code, Disarmed, Site, Use};
+use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
 
@@ -75,6 +76,8 @@ pub(crate) struct Space {
     pub(crate) again: Again,
     /// Whether it has the reader's sign of life, for threads that wait.
     pub(crate) has_sign: bool,
+    /// The armings that were copied to it: the number, and by how much farther their sites are.
+    pub(crate) moved: Vec<(u32, u64)>,
     /// The rings of its contexts, once they are mapped.
     pub(crate) rings: Option<Rc<Rings>>,
     /// Whether it is a copy of one that has rings, and has got none of its own yet.
@@ -154,6 +157,7 @@ impl Space {
             becomes: None,
             again: Again::default(),
             has_sign: false,
+            moved: Vec::new(),
             rings: None,
             lacks_rings: false,
             ringless: None,
@@ -195,12 +199,17 @@ impl Space {
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
         let window = Window::new(&code.memory);
-        let (sites, missing): (Sites, Sites) = self
+        let (own, missing): (Vec<_>, Vec<_>) = self
             .sites
-            .iter()
+            .own()
             .map(|(&address, armed)| (address, armed.copy(&code)))
             .partition(|(_, armed)| armed.is_in(&window));
         drop(window);
+        let mut sites: Sites = own.into_iter().collect();
+        for copied in self.sites.copies() {
+            // All of them were written at once. Where there is no room to note it, nobody puts them back but the tracer.
+            sites.add_copy(copied.clone(), copied.enter(&code).ok().flatten());
+        }
         // Its one thread is stopped.
         let held = Held::of_one();
         let mut batch = Batch::default();
@@ -217,6 +226,7 @@ impl Space {
             interrupted: Interrupted::default(),
             areas: self.areas.clone(),
             ground: self.ground.clone(),
+            moved: self.moved.clone(),
             rings: None,
             cells: self.cells,
             domain: self.domain,
@@ -293,7 +303,7 @@ impl Space {
 
     /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
     pub(crate) fn is_probed(&self) -> bool {
-        self.starting || self.stale || self.sites.values().any(|armed| armed.site().is_probed())
+        self.starting || self.stale || self.sites.any_is_probed()
     }
 
     /// The code as the program wrote it.
@@ -324,7 +334,7 @@ impl Space {
         let Some((_, Part::Displaced(Place::After { rip: shown, .. }))) = self.jumps.at(rip) else {
             return false;
         };
-        site::is_covered(&self.sites, shown)
+        self.sites.is_covered(shown)
     }
 
     /// The trampoline that a thread is in, or for which the agent works on its behalf; and which part of it.
@@ -411,7 +421,7 @@ impl Space {
         self.changed();
         let mut batch = Batch::default();
         let mut entered = Vec::new();
-        for (address, armed) in std::mem::take(&mut self.sites) {
+        for (address, armed) in self.sites.take_all() {
             debug_assert!(armed.jump().is_none(), "jumps are taken out while all threads are held");
             let (disarmed, entries) = armed.take_out(&mut batch);
             entered.push(entries);
@@ -445,7 +455,7 @@ impl Space {
     /// What is to be written to take all sites out.
     pub(crate) fn all_out(&self) -> Batch {
         let mut batch = Batch::default();
-        self.sites.values().for_each(|armed| armed.each_change(|change| batch.take_out(*change)));
+        self.sites.each_change(|change| batch.take_out(*change));
         batch.sort();
         batch
     }
@@ -457,7 +467,7 @@ impl Space {
         self.changed();
         self.planners = Planners::default();
         self.jumps.forget_all_ways();
-        let sites = std::mem::take(&mut self.sites);
+        let sites = self.sites.take_all();
         self.disarmed.reserve(sites.len());
         for (address, armed) in sites {
             if let Some(jump) = armed.jump() {
@@ -475,7 +485,7 @@ impl Space {
 
     /// The addresses of the sites that trap in some code, ascending.
     pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
-        self.sites.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
+        self.sites.traps_in(code)
     }
 
     /// The sites that are there only for others that trap, in modules where none does any more.
@@ -483,18 +493,19 @@ impl Space {
         if self.blocking.is_empty() {
             return Vec::new();
         }
-        let traps = self.sites.values().filter(|armed| armed.jump().is_none()).map(Armed::site);
+        let traps = self.sites.own().map(|(_, armed)| armed).filter(|armed| armed.jump().is_none());
+        let traps = traps.map(Armed::site);
         let probed: HashSet<ModuleKey> =
             traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
         self.blocking.retain(|module| probed.contains(module));
         let is_one = |site: &Site| site.uses == [Use::Blocks] && !probed.contains(&site.module);
-        let sites = self.sites.iter().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
+        let sites = self.sites.own().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
         sites.map(|(&address, _)| address).collect()
     }
 
     /// The addresses of the sites that trap.
     pub(crate) fn traps(&self) -> Vec<u64> {
-        self.sites.iter().filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address).collect()
+        self.sites.traps_in(0..u64::MAX).collect()
     }
 
     /// What was mapped in it for probes: addresses and sizes.
@@ -520,6 +531,6 @@ impl Space {
 
     /// Whether one of its sites is a jump.
     pub(crate) fn has_jumps(&self) -> bool {
-        self.jumps.any() && self.sites.values().any(|armed| armed.jump().is_some())
+        self.jumps.any() && self.sites.any_is_jump()
     }
 }

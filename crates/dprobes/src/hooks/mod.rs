@@ -187,6 +187,10 @@ impl<O: Observer> Observer for Hooked<O> {
         self.inner.placed(placed);
     }
 
+    fn wants_placed(&self) -> bool {
+        self.inner.wants_placed()
+    }
+
     fn lost(&mut self, lost: &Lost) {
         self.inner.lost(lost);
     }

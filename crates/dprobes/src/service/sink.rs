@@ -268,6 +268,12 @@ impl Observer for Shared {
         self.0.borrow_mut().each_of(placed.program, |recording| recording.placed(placed));
     }
 
+    fn wants_placed(&self) -> bool {
+        let mut sinks = self.0.borrow_mut();
+        let mut filled = sinks.targets.iter_mut().flatten();
+        filled.any(|filled| filled.open.recording.keeps_facts())
+    }
+
     fn lost(&mut self, lost: &Lost) {
         let mut sinks = self.0.borrow_mut();
         sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.gap(lost));

@@ -150,6 +150,10 @@ impl Observer for Feed {
         }
     }
 
+    fn wants_placed(&self) -> bool {
+        self.output.as_ref().is_some_and(Observer::wants_placed)
+    }
+
     fn lost(&mut self, lost: &Lost) {
         if let Some(output) = &mut self.output {
             output.lost(lost);

@@ -14,6 +14,7 @@ mod cases;
 mod children;
 mod classic;
 mod convert;
+mod copies;
 mod core;
 mod counts;
 mod cycles;

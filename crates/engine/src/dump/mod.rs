@@ -29,7 +29,6 @@ use std::path::PathBuf;
 use elfcore::{CoreDumpBuilder, CoreError, Elf64_Auxv, MappedFile, ProcessInfoSource, ThreadView, VaRegion};
 use process::{Memory, PageMap, Registers, Stopped};
 
-use crate::site::Armed;
 use crate::tracer::Tracer;
 use file::CoreFile;
 use memory::{Layout, PAGE, Reader};
@@ -122,8 +121,9 @@ impl Tracer<'_> {
         let memory = Memory::open(tid).map_err(|error| error.to_string())?;
         let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
         let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
-        let changes = space.sites.values().flat_map(Armed::changes);
-        let reader = Reader::new(&memory, &pages, sparse, changes.collect());
+        let mut changes = Vec::new();
+        space.sites.each_change(|change| changes.push(*change));
+        let reader = Reader::new(&memory, &pages, sparse, changes);
         // The format has the process's own data under its first thread's id, which may be gone or not stop.
         let leader = threads.iter().any(|view| view.tid == pid);
         let pid = if leader { pid } else { tid };

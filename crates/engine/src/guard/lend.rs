@@ -41,7 +41,8 @@ impl Tracer<'_> {
         let mut sites = self.plan_blocks(number, thread.tid(), &work.module);
         if let Some(program) = work.program.filter(|_| is_planned) {
             let sites_of = Sites::Planned(std::mem::take(&mut sites));
-            let (stopped, now, left) = self.arm_jumps(number, thread, stop, &work.module, sites_of, false)?;
+            let (stopped, now, left) =
+                self.arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
             (thread, stop) = (stopped, now);
             sites = self.settle_left(thread.tid(), work, program, left.unwrap_or_default());
         }

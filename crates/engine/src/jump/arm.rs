@@ -5,6 +5,7 @@ use layout::PAGE;
 use process::{Module, Stop, Stopped};
 
 use super::Domain;
+use super::arming::Keep;
 use super::carry::Carried;
 use super::{Basis, Draft, proof};
 use crate::loader::Arrived;
@@ -37,7 +38,8 @@ pub(crate) enum Sites {
 
 impl Tracer<'_> {
     /// Makes jumps of planned sites, as far as that can be. Gives the others back. `thread` is of the address space. If it is strict, no site
-    /// is to trap.
+    /// is to trap. What it comes to is kept for other processes if that is asked for.
+    #[expect(clippy::too_many_arguments, reason = "what arming is asked for with")]
     pub(crate) fn arm_jumps(
         &mut self,
         number: u32,
@@ -46,8 +48,9 @@ impl Tracer<'_> {
         module: &Module,
         sites: Sites,
         strict: bool,
+        keep: Option<Keep>,
     ) -> Called<Vec<Left>> {
-        let (mut thread, mut stop, mut sites) = (thread, stop, sites);
+        let (mut thread, mut stop, mut sites, mut keep) = (thread, stop, sites, keep);
         let mut why = String::new();
         for _ in 0..TRIES {
             let draft = match sites {
@@ -58,7 +61,7 @@ impl Tracer<'_> {
                     };
                     let basis = Basis::of(space);
                     let fresh = !self.session.serving && is_fresh(space, &thread, module);
-                    self.draft(number, thread.tid(), module, planned, basis, strict, fresh)
+                    self.draft(number, thread.tid(), module, planned, basis, strict, fresh, keep.take())
                 }
             };
             let (stopped, now, carried) = self.carry_out(number, thread, stop, draft)?;
@@ -98,7 +101,7 @@ impl Tracer<'_> {
 /// Whether nobody has executed the code of a module yet, nor will before this thread goes on: its program has not begun, and the thread is at
 /// the system call by which the dynamic linker has just mapped that code or closes its file, or at the very first instruction of its process.
 /// Who has been in other code is not known. (The linker is left out, in which the engine has sites of its own.)
-fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
+pub(super) fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
     if !space.starting || proof::may_be_linker(thread.tid(), module) {
         return false;
     }

@@ -18,6 +18,7 @@ use std::io;
 
 use process::{Stop, Stopped};
 
+use super::arming::{Arming, Parts};
 use super::back::put_back;
 use super::draft::Draft;
 use super::writing::Writing;
@@ -88,7 +89,7 @@ impl Tracer<'_> {
     }
 
     /// Unmaps memory for landing pads of a draft that is not written: they are where this draft wanted them.
-    fn unmap_pads(
+    pub(super) fn unmap_pads(
         &mut self,
         number: u32,
         thread: Stopped,
@@ -154,7 +155,7 @@ impl Tracer<'_> {
     /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
     ///
     /// First what has to be at certain addresses: rings and slots are where there is room, and would take it.
-    fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
+    pub(super) fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
         if let Some(space) = self.spaces.get_mut(&number) {
@@ -207,8 +208,36 @@ impl Tracer<'_> {
         self.map_spare(number, thread, stop, &trap)
     }
 
+    /// What of a draft, which is about to be written, holds for other processes, if it is to be kept.
+    fn arming_of(&mut self, number: u32, draft: &mut Draft) -> Option<Arming> {
+        let keep = draft.keep.take()?;
+        let is_whole = draft.restore.is_empty() && draft.demoted.is_empty() && draft.more.is_empty();
+        let [text] = &draft.texts[..] else { return None };
+        let after = draft.after.as_ref().filter(|_| is_whole)?;
+        Arming::of(Parts {
+            ground: after.ground.as_ref()?,
+            planner: after.planners.known(&draft.module)?,
+            domain: self.spaces.get(&number)?.domain,
+            code: self.cache.texts.kept(text.code())?,
+            start: text.range().start,
+            keep,
+            module: draft.module,
+            described: draft.described.take(),
+            seen: &draft.seen,
+            writing: &draft.writing,
+            trampolines: &draft.trampolines,
+            room: std::mem::take(&mut draft.own_room),
+            areas: draft.areas.clone(),
+            pads: draft.pads.clone(),
+            trampoline_bytes: &draft.code,
+            pad_bytes: &draft.fresh,
+            left: &draft.left,
+        })
+    }
+
     /// Writes the sites, all threads being held, and notes what has become of them.
-    fn write_sites(&mut self, number: u32, draft: Draft, held: &Held) -> Vec<Left> {
+    fn write_sites(&mut self, number: u32, mut draft: Draft, held: &Held) -> Vec<Left> {
+        let kept = self.arming_of(number, &mut draft);
         let Draft { after, trampolines, restore, mut left, demoted, writing, code, fresh, texts, .. } = draft;
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         left.extend(demoted);
@@ -267,7 +296,7 @@ impl Tracer<'_> {
         space.sites.append(&mut armed);
         for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
             // What a jump covers stays where it is: such a site is left as it is, with its reason.
-            if !site::is_covered(&space.sites, address) {
+            if !space.sites.is_covered(address) {
                 failed = space.jumps.cut(address, &space.code.memory, held).err().or(failed);
             }
         }
@@ -277,7 +306,12 @@ impl Tracer<'_> {
             (space.generation, space.jumps.room, space.ground) = (after.generation, after.room, after.ground);
         }
         self.session.spent.push(Box::new((probed, notes, code, fresh, texts)));
-        if let Some(error) = written.err().or(failed) {
+        let failed = written.err().or(failed);
+        if let Some(arming) = kept.filter(|_| failed.is_none()) {
+            self.keep_arming(arming);
+        }
+        let Some(space) = self.spaces.get(&number) else { return left };
+        if let Some(error) = failed {
             let note = format!("process {}: writing the probes: {error}", space.code.process);
             self.tell_once(Note::Other(note));
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use jit::{Compiled, Environment, Handler, Limits, Variable, Waiting};
+use jit::{Compiled, Environment, Handler, Limits, SiteField, Variable, Waiting};
 use layout::{HandlerInfo, PerProcessor, state};
 use patch::Mode;
 use rpn::{Location, Object};
@@ -46,6 +46,10 @@ impl Code for Handled {
     fn undo(&self, offset: u32) -> Option<u32> {
         self.code.undo(offset)
     }
+
+    fn site_fields(&self) -> Option<Vec<SiteField>> {
+        Some(self.code.site_fields()?.collect())
+    }
 }
 
 /// A handler that was compiled for a site.
@@ -67,6 +71,8 @@ pub(crate) struct At<'a> {
     pub(crate) ahead: &'a [u8],
     /// Whether the record of a handler that runs before it waits for the displaced instruction.
     pub(crate) waits: bool,
+    /// The number of the arming that it is of, if that may be copied; else 0.
+    pub(crate) arming: u32,
 }
 
 impl Tracer<'_> {
@@ -76,7 +82,7 @@ impl Tracer<'_> {
         &mut self,
         ground: &mut Ground,
         (program_number, probe): (usize, usize),
-        At { site, may_fault, ahead, waits }: At<'_>,
+        At { site, may_fault, ahead, waits, arming }: At<'_>,
     ) -> Result<Ready, String> {
         const NOWHERE: &str = "there is no memory to share with the process";
         let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
@@ -136,6 +142,7 @@ impl Tracer<'_> {
             program: program_number,
             probe,
             address: site.address,
+            arming,
             codes: (object.major, definition.minor),
             bounds: rings::Bounds {
                 log: object.logmax.min(vm::LOG_LIMIT),

@@ -150,10 +150,11 @@ impl Tracer<'_> {
     fn has_entered(&mut self, number: u32, domain: Domain) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         space.domain = domain;
-        for wanted in space.sites.values().flat_map(|armed| &armed.site().uses) {
+        let programs = &mut self.programs;
+        space.sites.each_use(|wanted| {
             if let Use::Probe { program, probe } = *wanted {
-                self.programs[program].probes[probe].placed.insert(domain);
+                programs[program].probes[probe].placed.insert(domain);
             }
-        }
+        });
     }
 }

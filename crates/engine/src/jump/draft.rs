@@ -12,6 +12,7 @@ use patch::tactic::{Limits, Write};
 use process::{Mapping, Module};
 
 use super::area;
+use super::arming::Keep;
 use super::around::{Around, NEAR, free};
 use super::handlers::Ready;
 use super::room::{ALIGNMENT, Room};
@@ -41,7 +42,13 @@ pub(crate) struct Basis {
     pub(crate) room: Room,
     /// What drafts before this one will have mapped.
     reserved: Vec<(u64, u64, Growth)>,
+    /// What the draft that is being made keeps away from.
+    avoided: Vec<(u64, u64, Growth)>,
 }
+
+/// How far what may be copied to other processes keeps away from what is not the module's: the kernel maps large files at multiples of
+/// 2 MiB, so modules are not always as far from each other.
+const AWAY: u64 = 4 << 20;
 
 impl Basis {
     /// What is known now.
@@ -52,6 +59,7 @@ impl Basis {
             planners: space.planners.clone(),
             room: space.jumps.room.clone(),
             reserved: Vec::new(),
+            avoided: Vec::new(),
         }
     }
 
@@ -59,8 +67,25 @@ impl Basis {
     pub(crate) fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
         let mut taken = mapping::taken(tid, mappings);
         taken.extend(&self.reserved);
+        taken.extend(&self.avoided);
         taken.sort_by_key(|&(start, ..)| start);
         taken
+    }
+
+    /// Keeps away from what is mapped and neither a module's own nor, like what was copied before, ours.
+    fn avoid(&mut self, mappings: &[Mapping], module: &Module, space: &Space) {
+        let mut ours: Vec<(u64, u64)> = space.jumps.mapped().collect();
+        ours.sort_unstable();
+        let is_ours = |mapping: &&Mapping| {
+            let at = ours.partition_point(|&(base, _)| base <= mapping.start);
+            at.checked_sub(1).is_some_and(|at| mapping.start - ours[at].0 < ours[at].1)
+        };
+        let others = mappings.iter().filter(|mapping| !module.span().contains(&mapping.start));
+        let far = |mapping: &Mapping| {
+            let growth = mapping::growth(mapping);
+            (mapping.start.saturating_sub(AWAY), mapping.end.saturating_add(AWAY), growth)
+        };
+        self.avoided = others.filter(|mapping| !is_ours(mapping)).map(far).collect();
     }
 
     pub(super) fn reserve(&mut self, base: u64, size: u64) {
@@ -108,6 +133,11 @@ pub(crate) struct Draft {
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
+    /// If what it comes to is to be kept for other processes: for which, its own memory for trampolines, and the handlers
+    /// that are described for it, after which others.
+    pub(super) keep: Option<Keep>,
+    pub(super) own_room: Room,
+    pub(super) described: Option<(u64, Ground)>,
     /// Sites that are jumps, and will trap: others could not be armed otherwise.
     pub(crate) demoted: Vec<Left>,
 }
@@ -143,6 +173,17 @@ pub(super) struct Group {
     pub(super) others: Vec<(Planned, String)>,
 }
 
+/// Whether landing pads are where another process of the same program is likely to have something else: the kernel lays the heap somewhere in the GiB
+/// behind a program, and it may grow.
+fn is_likely_in_use(tid: i32, module: &Module, pads: &[(u64, u64)]) -> bool {
+    const BEHIND: u64 = (1 << 30) + (256 << 20);
+    /// So few of them that most heaps miss them all.
+    const FEW: usize = 4;
+    let end = module.span().end;
+    let has_heap = process::heap_start(tid).is_some_and(|heap| (end..end + BEHIND).contains(&heap));
+    has_heap && pads.iter().filter(|pad| (end..end + BEHIND).contains(&pad.0)).count() > FEW
+}
+
 impl Tracer<'_> {
     /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
     /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done. It is fresh if
@@ -157,6 +198,7 @@ impl Tracer<'_> {
         mut known: Basis,
         strict: bool,
         fresh: bool,
+        keep: Option<Keep>,
     ) -> Draft {
         let mut draft =
             Draft { module: module_key(module), generation: known.generation, ..Draft::default() };
@@ -183,32 +225,25 @@ impl Tracer<'_> {
             }
         }
         self.cache.texts.stacks = known_stacks;
-        let cells = known.ground.as_ref().map(Ground::reserved);
-        cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
-        if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
-            let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
-            self.move_contexts(ground, tid, &mappings, reserved);
-        }
-        if known.ground.is_none() && !wanted.is_empty() {
-            let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
-            match groundless.map_or_else(|| self.choose_ground(tid, &mappings), Err) {
-                Ok(ground) => {
-                    ground.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
-                    known.ground = Some(ground);
-                    draft.lays_ground = true;
-                }
-                Err(reason) => others.extend(wanted.drain(..).map(|site| (site, reason.clone()))),
-            }
-        }
         let mut wanted = wanted;
-        if let Err(reason) = self.choose_hidden(tid, &mappings, &wanted, &mut known, &mut draft) {
+        if (known.ground.is_some() || !wanted.is_empty())
+            && let Err(reason) = self.ground_for(number, tid, &mappings, &mut known, &mut draft)
+        {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
+        if self.accesses_memory(&wanted)
+            && let Err(reason) = self.choose_hidden(tid, &mappings, &mut known, &mut draft)
+        {
+            others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
+        }
+        let described = known.ground.as_ref().map_or(0, Ground::described);
+        let arming = keep.as_ref().map_or(0, |keep| keep.number);
         let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first());
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
         let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
-        let mut groups = self.group(number, module, &mappings, wanted, others, &mut known, &mut draft);
+        let mut groups =
+            self.group(number, module, &mappings, wanted, others, &mut known, &mut draft, arming);
         if strict {
             for group in &mut groups {
                 draft.leave(group.others.drain(..), !is_planned);
@@ -224,6 +259,11 @@ impl Tracer<'_> {
             ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
         let Some(space) = self.spaces.get(&number) else { return draft };
+        // What is to be copied has its trampolines in areas of its own.
+        let shared_room = keep.is_some().then(|| std::mem::take(&mut known.room));
+        if keep.is_some() {
+            known.avoid(&mappings, module, space);
+        }
         let any = |groups: &[Group]| groups.iter().any(|group| !group.ready.is_empty());
         if any(&groups)
             && let Err(reason) = draft.choose_areas(
@@ -272,11 +312,45 @@ impl Tracer<'_> {
         if let Err(full) = space.code.has_room(changes + 2 * draft.traps.len() + draft.left.len()) {
             return Draft { left: draft.into_all_left(false, &full.to_string()), ..Draft::default() };
         }
+        if let Some(mut shared_room) = shared_room {
+            draft.own_room = known.room.clone();
+            shared_room.add_moved(&known.room, 0);
+            known.room = shared_room;
+        }
+        known.avoided.clear();
+        let describes = |ground: &Ground| ground.described() != described;
+        draft.described = known.ground.clone().filter(describes).map(|ground| (described, ground));
+        draft.keep = keep.filter(|_| !is_likely_in_use(tid, module, &draft.pads));
         draft.writing =
             Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
         known.generation = Generation::next();
         draft.after = Some(known);
         draft
+    }
+
+    /// Makes sure that there is a ground, chosen if not mapped, and that nothing else is put in its place.
+    pub(super) fn ground_for(
+        &mut self,
+        number: u32,
+        tid: i32,
+        mappings: &[Mapping],
+        known: &mut Basis,
+        draft: &mut Draft,
+    ) -> Result<(), String> {
+        let cells = known.ground.as_ref().map(Ground::reserved);
+        cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
+        if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
+            let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
+            self.move_contexts(ground, tid, mappings, reserved);
+        }
+        if known.ground.is_none() {
+            let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
+            let ground = groundless.map_or_else(|| self.choose_ground(tid, mappings), Err)?;
+            ground.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
+            known.ground = Some(ground);
+            draft.lays_ground = true;
+        }
+        Ok(())
     }
 
     /// Compiles the handlers of sites of a module, mapping by mapping.
@@ -290,6 +364,7 @@ impl Tracer<'_> {
         others: Vec<(Planned, String)>,
         known: &mut Basis,
         draft: &mut Draft,
+        arming: u32,
     ) -> Vec<Group> {
         let mapping_of = |address: u64| {
             let found = mappings.partition_point(|mapping| mapping.end <= address);
@@ -338,7 +413,7 @@ impl Tracer<'_> {
                     (None, None) => Err(Box::new((site, "there is no ground".to_owned()))),
                     (None, Some(ground)) => {
                         let ahead = group.text.ahead(address, AHEAD);
-                        self.make_ready(number, site, ground, mappings, ahead)
+                        self.make_ready(number, site, ground, mappings, (ahead, arming))
                     }
                 };
                 match made {

@@ -334,6 +334,7 @@ impl Tracer<'_> {
             return;
         }
         fill(record, head, common, program.options.items, clock, names);
+        record.eip = rings.site(common.address, common.arming);
         if let Some(log) = head.log {
             record.data.resize(log, 0);
             rings.shared().copy(head.data(), &mut record.data);
@@ -459,7 +460,7 @@ fn fill(
     record.probe = common.probe as u32;
     (record.pid, record.tid) = names.who.ids(head.tid);
     record.cpu = head.processor & PROCESSOR_MASK;
-    (record.cs, record.eip) = (CODE_SEGMENT, common.address);
+    record.cs = CODE_SEGMENT;
     (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
     record.word = size_of::<u64>();
     if items.contains(Items::TSC) {

@@ -13,6 +13,7 @@
 //! The last three are there only where a handler works in a context: one that only counts needs none of them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
@@ -67,6 +68,8 @@ pub(crate) struct Ground {
 /// Descriptions of handlers, bytecode and names: what is free for them, and which there are.
 #[derive(Clone, Debug, Default)]
 struct Texts {
+    /// A number for what was put where, and taken away, in which order; 0 if there is nothing yet. Where it is the same, so is all that is there.
+    state: u64,
     room: Room,
     /// What there is of each program.
     programs: HashMap<usize, Described>,
@@ -106,11 +109,20 @@ impl Texts {
     fn put_for(&mut self, program: usize, bytes: &[u8]) -> Result<u32, String> {
         let place = self.put(bytes)?;
         self.programs.entry(program).or_default().taken.push((place.into(), bytes.len().max(1) as u64));
+        self.changed(bytes);
         Ok(place)
+    }
+
+    /// It is not what it was: something was put there, or what a program takes given back.
+    fn changed(&mut self, what: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        (self.state, what).hash(&mut hasher);
+        self.state = hasher.finish();
     }
 
     /// Gives back what a program takes.
     fn forget(&mut self, program: usize) {
+        self.changed(program);
         for (place, size) in self.programs.remove(&program).unwrap_or_default().taken {
             self.pending.remove(&place);
             self.room.give_back(place, size);
@@ -158,6 +170,21 @@ impl Ground {
         }
         let pending = std::mem::take(&mut Rc::make_mut(&mut self.texts).pending);
         write::all(memory, pending.iter().map(|(&address, bytes)| (address, &bytes[..])))
+    }
+
+    /// Which handlers are described, as a number: where it is the same in two processes, they are described in the same places.
+    pub(super) fn described(&self) -> u64 {
+        self.texts.state
+    }
+
+    /// Describes more handlers, as another ground does that described the same ones `before`; what that one is still to write is to be written
+    /// here, too. False, and nothing is done, if others are described here, or elsewhere.
+    pub(super) fn describe_as(&mut self, other: &Ground, before: u64) -> bool {
+        let takes = self.described() == before && self.contexts == other.contexts;
+        if takes {
+            self.texts = Rc::clone(&other.texts);
+        }
+        takes
     }
 
     /// The address of the reader's sign of life.

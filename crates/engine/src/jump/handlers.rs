@@ -36,16 +36,16 @@ type Handlers = (Vec<(Use, Rc<dyn Code>)>, Option<Commit>);
 
 impl Tracer<'_> {
     /// Compiles the handlers of a site for an address space with this ground: of the probes that it is planned for, behind those that
-    /// it has already. `ahead` is the program's code from the site on. Gives the site back if that cannot be, with the reason.
+    /// it has already. `ahead` is the program's code from the site on, and the number of the arming that it will be of. Gives the site back if that cannot be, with the reason.
     pub(crate) fn make_ready(
         &mut self,
         number: u32,
         planned: Planned,
         ground: &mut Ground,
         mappings: &[Mapping],
-        ahead: &[u8],
+        (ahead, arming): (&[u8], u32),
     ) -> Result<Ready, Box<(Planned, String)>> {
-        match self.compile_all(number, &planned, ground, mappings, ahead) {
+        match self.compile_all(number, &planned, ground, mappings, (ahead, arming)) {
             Ok((handlers, commit)) => Ok(Ready { planned, handlers, commit }),
             Err(reason) => Err(Box::new((planned, reason))),
         }
@@ -59,7 +59,7 @@ impl Tracer<'_> {
         planned: &Planned,
         ground: &mut Ground,
         mappings: &[Mapping],
-        ahead: &[u8],
+        (ahead, arming): (&[u8], u32),
     ) -> Result<Handlers, String> {
         let site = &planned.0;
         let displaced = &site.displaced;
@@ -76,7 +76,7 @@ impl Tracer<'_> {
         let (mut tentative, mut makes_it) = (0, 0);
         for wanted in uses {
             if let Use::Probe { program, probe } = wanted {
-                let known = At { site, may_fault, ahead, waits: tentative > 0 };
+                let known = At { site, may_fault, ahead, waits: tentative > 0, arming };
                 let compiled = self.compile(ground, (program, probe), known)?;
                 if compiled.claims {
                     let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());

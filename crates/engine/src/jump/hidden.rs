@@ -235,7 +235,7 @@ impl Space {
                 changed_byte(change.address() + place as u64, original, written)
             }));
         };
-        self.sites.values().for_each(|armed| armed.each_change(&mut add));
+        self.sites.each_change(&mut add);
         more.into_iter().for_each(|change| add(&change));
         let written = hidden.write(&self.code.memory, secret);
         hidden.shows = Some(self.generation);
@@ -259,7 +259,7 @@ impl Space {
     pub(crate) fn is_probed_page(&self, address: u64) -> bool {
         let page = address & !(PAGE - 1)..(address | (PAGE - 1)).saturating_add(1);
         let mut is_probed = false;
-        crate::site::each_change_near(&self.sites, page.clone(), |change| {
+        self.sites.each_change_near(page.clone(), |change| {
             let end = change.address() + change.original().len() as u64;
             is_probed |= change.address() < page.end && page.start < end;
         });
@@ -268,26 +268,15 @@ impl Space {
 }
 
 impl Tracer<'_> {
-    /// Chooses a place for the table, where handlers of these sites access memory and there is none.
+    /// Chooses a place for the table, unless there is one.
     pub(super) fn choose_hidden(
         &self,
         tid: i32,
         mappings: &[Mapping],
-        sites: &[Planned],
         known: &mut Basis,
         draft: &mut Draft,
     ) -> Result<(), String> {
         let Some(ground) = known.ground.as_ref().filter(|ground| ground.hidden == 0) else { return Ok(()) };
-        let mut programs = BTreeSet::new();
-        for wanted in sites.iter().flat_map(|site| &site.0.uses) {
-            if let Use::Probe { program, .. } = *wanted {
-                programs.insert(program);
-            }
-        }
-        let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
-        if !programs.into_iter().any(|number| accesses_memory(code(number), Word::W8.bytes())) {
-            return Ok(());
-        }
         let mut taken = mappings.to_vec();
         // What will be mapped: contexts and rings perhaps later.
         taken.extend(ground.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)));
@@ -304,6 +293,18 @@ impl Tracer<'_> {
         }
         draft.hidden = Some(place);
         Ok(())
+    }
+
+    /// Whether handlers of these sites access memory.
+    pub(super) fn accesses_memory(&self, sites: &[Planned]) -> bool {
+        let mut programs = BTreeSet::new();
+        for wanted in sites.iter().flat_map(|site| &site.0.uses) {
+            if let Use::Probe { program, .. } = *wanted {
+                programs.insert(program);
+            }
+        }
+        let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
+        programs.into_iter().any(|number| accesses_memory(code(number), Word::W8.bytes()))
     }
 
     /// Maps it there.

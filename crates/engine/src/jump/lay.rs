@@ -252,6 +252,7 @@ impl Tracer<'_> {
         for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
             who.add(tracked.identity.tid, tracked.identity.pid);
         }
+        space.moved.iter().for_each(|moved| rings.add_moved(*moved));
         self.reader.drain.add(Rc::clone(&rings), who);
         space.lacks_rings = false;
         space.mappings += mappings;

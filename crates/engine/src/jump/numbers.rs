@@ -15,8 +15,9 @@ pub(crate) struct Common {
     /// The program's number, and the probe's in it.
     pub(crate) program: usize,
     pub(crate) probe: usize,
-    /// The site's address.
+    /// The site's address; and the arming that it is of, if that may be copied to other processes, where it is farther by as much.
     pub(crate) address: u64,
+    pub(crate) arming: u32,
     /// Major and minor code, where the handler sets none.
     pub(crate) codes: (u32, u32),
     /// What a record can hold.
@@ -101,7 +102,14 @@ mod tests {
     use super::*;
 
     fn common(probe: usize) -> Common {
-        Common { program: 1, probe, address: 2, codes: (3, 4), bounds: Bounds { log: 5, traces: 6 } }
+        Common {
+            program: 1,
+            probe,
+            address: 2,
+            arming: 0,
+            codes: (3, 4),
+            bounds: Bounds { log: 5, traces: 6 },
+        }
     }
 
     #[test]

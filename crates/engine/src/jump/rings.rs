@@ -8,6 +8,7 @@
 //! What is in it the process may have written at any moment. The tracer writes one word of each Control there, and takes back records
 //! of instructions that have faulted.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
@@ -28,6 +29,8 @@ pub(crate) struct Rings {
     base: u64,
     /// The process.
     pid: i32,
+    /// The armings that were copied to it: by how much farther their sites are.
+    moved: RefCell<Vec<(u32, u64)>>,
 }
 
 /// Bytes in front of the rings.
@@ -47,7 +50,7 @@ impl Rings {
     /// The tracer has no addresses left.
     pub(crate) fn of(file: &File, base: u64, count: u32, ring_size: u64, pid: i32) -> io::Result<Rings> {
         let shared = Shared::over(file, Self::bytes(count, ring_size) as usize)?;
-        Ok(Rings { shared, count, ring_size, base, pid })
+        Ok(Rings { shared, count, ring_size, base, pid, moved: RefCell::default() })
     }
 
     /// Rings that no process has.
@@ -60,6 +63,22 @@ impl Rings {
     /// The memory.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// An arming was copied to the process, where its sites are so much farther.
+    pub(crate) fn add_moved(&self, moved: (u32, u64)) {
+        self.moved.borrow_mut().push(moved);
+    }
+
+    /// The address of a site in the process, which is one of an arming where it was worked out.
+    #[inline]
+    pub(crate) fn site(&self, address: u64, arming: u32) -> u64 {
+        if arming == 0 {
+            return address;
+        }
+        let moved = self.moved.borrow();
+        let by = moved.iter().find(|(number, _)| *number == arming).map_or(0, |&(_, by)| by);
+        address.wrapping_add(by)
     }
 
     /// The process that has them.

@@ -66,6 +66,17 @@ impl Room {
         self.areas.push(area);
     }
 
+    /// Adds the areas of a process in which they are so many bytes nearer, with what is free of them there.
+    pub(crate) fn add_moved(&mut self, other: &Room, by: u64) {
+        let moved = |address: u64| address.wrapping_add(by);
+        self.areas.extend(other.areas.iter().map(|area| Area {
+            base: moved(area.base),
+            size: area.size,
+            free: area.free.iter().map(|(&start, &end)| (moved(start), moved(end))).collect(),
+            by_size: area.by_size.iter().map(|&(size, start)| (size, moved(start))).collect(),
+        }));
+    }
+
     /// The areas: addresses and sizes.
     pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
         self.areas.iter().map(|area| (area.base, area.size))

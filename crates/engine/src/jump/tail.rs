@@ -104,6 +104,22 @@ impl Follower {
         Ok(Follower { address, cut, next: address + displaced.length() as u64, slot })
     }
 
+    /// The copy.
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// The same copy in a process in which all of it is `by` bytes farther.
+    pub(crate) fn moved(&self, by: u64) -> Follower {
+        let moved = |address: u64| address.wrapping_add(by);
+        Follower {
+            address: moved(self.address),
+            cut: moved(self.cut),
+            next: moved(self.next),
+            slot: self.slot.moved(by),
+        }
+    }
+
     /// Where a thread is that is at the `nop`, in the copy, or right behind it.
     pub(crate) fn place(&self, address: u64) -> Place {
         let at = |rip| Place::After { rip, rcx: None };

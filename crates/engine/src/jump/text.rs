@@ -12,7 +12,7 @@ use process::{Mapping, Module};
 
 use super::texts::{Kept, Texts};
 use crate::change::Change;
-use crate::site::{self, INT3, Planned, Use};
+use crate::site::{INT3, Planned, Use};
 use crate::space::{Space, module_key};
 
 /// Changes that lie closer together than this are looked at together.
@@ -55,7 +55,7 @@ impl Text {
             None => {
                 let mut bytes = vec![0; usize::try_from(mapping.end - start).ok()?];
                 space.code.memory.peek(start, &mut bytes).ok()?;
-                site::hide(&space.sites, start, &mut bytes);
+                space.sites.hide(start, &mut bytes);
                 let code = Rc::new(Kept::of(bytes));
                 if again {
                     texts.keep(module, mapping, &code);
@@ -69,6 +69,11 @@ impl Text {
     /// The addresses inside of instructions to which the code jumps, ascending.
     pub(crate) fn entered(&self) -> Vec<u64> {
         self.code.entered().iter().map(|offset| self.start + offset).collect()
+    }
+
+    /// The code, which may be kept.
+    pub(crate) fn code(&self) -> &Rc<Kept> {
+        &self.code
     }
 
     /// The addresses.
@@ -144,7 +149,7 @@ impl Text {
             if space.code.memory.peek(start, &mut found).is_err() {
                 return false;
             }
-            site::hide(&space.sites, start, &mut found);
+            space.sites.hide(start, &mut found);
             if found != expected {
                 return false;
             }

@@ -12,7 +12,6 @@ use image::Image;
 use process::{Mapping, Module, Page, PageMap};
 
 use super::stack::KnownStacks;
-use crate::site;
 use crate::space::Space;
 
 /// Bytes that are kept at most.
@@ -81,12 +80,18 @@ impl Texts {
                 kept.bytes.get(from..from + usize::try_from(addresses.end - addresses.start).ok()?)?;
             bytes.resize(expected.len(), 0);
             space.code.memory.peek(addresses.start, &mut bytes).ok()?;
-            site::hide(&space.sites, addresses.start, &mut bytes);
+            space.sites.hide(addresses.start, &mut bytes);
             if bytes != expected {
                 return None;
             }
         }
         Some(Rc::clone(kept))
+    }
+
+    /// Some code, if it is kept.
+    pub(super) fn kept(&self, code: &Rc<Kept>) -> Option<Rc<Kept>> {
+        let is_kept = self.known.values().any(|(_, kept)| Rc::ptr_eq(kept, code));
+        is_kept.then(|| Rc::clone(code))
     }
 
     /// Keeps the code of a module's mapping, if it is as it stands in the file.

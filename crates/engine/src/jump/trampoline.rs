@@ -3,6 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
+use jit::SiteField;
 use patch::tactic::Jump as Shape;
 use patch::{Displaced, Onward, Place, Refusal, Slot};
 
@@ -23,6 +24,8 @@ pub(crate) trait Code: std::fmt::Debug {
     fn repair(&self, offset: u32) -> Option<u32>;
     /// In the prologue: what is to be added to rsp at this offset, so that all registers are as at the site.
     fn undo(&self, offset: u32) -> Option<u32>;
+    /// Where its bytes hold addresses that move with its site; none if it cannot be moved.
+    fn site_fields(&self) -> Option<Vec<SiteField>>;
 }
 
 /// The bytes of a `jmp rel32`.
@@ -220,6 +223,37 @@ impl Layout<'_> {
 }
 
 impl Trampoline {
+    /// The same trampoline in a process in which it and its module are `by` bytes farther.
+    pub(crate) fn moved(&self, by: u64) -> Trampoline {
+        let moved = |address: u64| address.wrapping_add(by);
+        Trampoline {
+            site: moved(self.site),
+            start: moved(self.start),
+            size: self.size,
+            entry: moved(self.entry),
+            handlers: self.handlers.clone(),
+            slot: self.slot.moved(by),
+            missed: self.missed.as_ref().map(|missed| Missed { slot: missed.slot.moved(by), ..*missed }),
+            next: moved(self.next),
+            tail: self.tail.iter().map(|follower| follower.moved(by)).collect(),
+            pushes_flags: self.pushes_flags,
+        }
+    }
+
+    /// Where its bytes hold addresses that move with it: offsets from its start. None if it cannot be moved.
+    pub(crate) fn site_fields(&self) -> Option<Vec<SiteField>> {
+        let mut fields = Vec::new();
+        for (begin, _, handler) in &self.handlers {
+            fields.extend(handler.site_fields()?.into_iter().map(|field| field.behind(*begin)));
+        }
+        let slots = [Some(&self.slot), self.missed.as_ref().map(|missed| &missed.slot)].into_iter().flatten();
+        for slot in slots.chain(self.tail.iter().map(Follower::slot)) {
+            let begin = (slot.address - self.start) as u32;
+            fields.extend(slot.absolute().iter().map(|&at| SiteField::Word(begin + at as u32)));
+        }
+        Some(fields)
+    }
+
     /// The address of its site.
     pub(crate) fn site(&self) -> u64 {
         self.site
@@ -379,6 +413,10 @@ mod tests {
 
         fn repair(&self, _: u32) -> Option<u32> {
             None
+        }
+
+        fn site_fields(&self) -> Option<Vec<SiteField>> {
+            Some(Vec::new())
         }
 
         fn undo(&self, offset: u32) -> Option<u32> {

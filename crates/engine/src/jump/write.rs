@@ -49,9 +49,38 @@ fn flush(memory: &Memory, start: u64, piece: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
+/// The same writes as pieces, to be written more than once.
+pub(crate) fn together<'a>(
+    writes: impl IntoIterator<Item = (u64, &'a [u8])>,
+    distance: u64,
+) -> Vec<(u64, Vec<u8>)> {
+    let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (address, bytes) in writes {
+        let near = |(start, piece): &&mut (u64, Vec<u8>)| {
+            let end = *start + piece.len() as u64;
+            (end..end.saturating_add(distance)).contains(&address) && piece.len() < PIECE
+        };
+        match pieces.last_mut().filter(near) {
+            Some((start, piece)) => {
+                piece.resize((address - *start) as usize, 0);
+                piece.extend_from_slice(bytes);
+            }
+            None => pieces.push((address, bytes.to_vec())),
+        }
+    }
+    pieces
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_more_than_once_is_in_the_same_pieces() {
+        let writes: [(u64, &[u8]); 4] = [(1, &[1, 2]), (32, &[3]), (100, &[4]), (101, &[5])];
+        let (first, second) = ([&[1, 2][..], &[0; 29], &[3]].concat(), vec![4, 5]);
+        assert_eq!(together(writes, 32), [(1, first), (100, second)]);
+    }
 
     #[test]
     fn what_lies_apart_is_not_touched() {

@@ -21,5 +21,5 @@ pub(crate) use program::counting;
 pub(crate) use run::{FORGED, Outcome, Run, dprobes, engine, finish, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
-pub(crate) use stats::Stats;
+pub(crate) use stats::{Place, Stats};
 pub(crate) use targets::{Scratch, go_target, repository, target, variant};

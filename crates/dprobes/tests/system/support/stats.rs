@@ -15,6 +15,7 @@ pub(crate) struct Stats {
     pub(crate) users: Vec<User>,
     pub(crate) holds: Holds,
     pub(crate) nonsense: u64,
+    pub(crate) copied: u64,
     pub(crate) targets: Vec<Taken>,
 }
 

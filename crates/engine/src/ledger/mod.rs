@@ -11,6 +11,16 @@
 //! +32  the bytes written in their place
 //! ```
 //!
+//! Changes that are made in many processes, at other addresses of each, are listed once: the entries of the list are of process 0, which is none. For each process
+//! one entry says which list, and by how much farther:
+//!
+//! ```text
+//! +0   number of the list's first entry, and 1
+//! +8   process << 8 | 0x3f
+//! +16  how many entries the list has
+//! +32  how much farther
+//! ```
+//!
 //! An entry is complete before its bytes are written and is freed after they are restored, so at any moment every
 //! change in a process has an entry.
 //!
@@ -19,6 +29,8 @@
 //!
 //! One byte, an `int3`, is put back at once. More bytes are put back while all threads of their process are held; where
 //! that cannot be, they stay: they are jumps, and the memory that they lead to stays mapped, so the program runs on.
+
+mod entry;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,50 +42,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use process::Memory;
 
-use crate::change::{Batch, Change, Fixed, LONGEST, Undone};
+use crate::change::{Batch, Change, Fixed, Undone};
 use crate::jump::{Pulse, Sign};
 use crate::orphan;
+use entry::{Content, Entry};
 
 /// Entries of a ledger: one for each change in each process. Memory is used only for those that are; where there are limits, there are
 /// fewer.
 const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
-
-/// In an entry's origin: the change is put back last, or when no thread is there.
-const LAST: u64 = 0x40;
-const IDLE: u64 = 0x80;
-
-/// One change in one process.
-#[repr(C)]
-struct Entry {
-    address: AtomicU64,
-    origin: AtomicU64,
-    original: [AtomicU64; 2],
-    written: [AtomicU64; 2],
-}
-
-impl Entry {
-    /// The process and the change, unless the entry is free.
-    fn read(&self) -> Option<(i32, Change)> {
-        let address = self.address.load(Ordering::Acquire);
-        let origin = self.origin.load(Ordering::Relaxed);
-        let length = (origin & 0x3f) as usize;
-        if address == 0 || !(1..=LONGEST).contains(&length) {
-            return None;
-        }
-        let bytes = |words: &[AtomicU64; 2]| -> [u8; 16] {
-            let [low, high] = words.each_ref().map(|word| u128::from(word.load(Ordering::Relaxed)));
-            (low | high << 64).to_le_bytes()
-        };
-        let (original, written) = (bytes(&self.original), bytes(&self.written));
-        let change = Change::new(address, &original[..length], &written[..length]);
-        let undone = match origin & 0xc0 {
-            LAST => Undone::Last,
-            IDLE => Undone::Idle,
-            _ => Undone::First,
-        };
-        Some(((origin >> 8) as i32, change.undone(undone)))
-    }
-}
 
 /// What came of putting the bytes back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,39 +192,77 @@ impl Ledger {
 
     /// Enters a change that is about to be made; dropping what is returned strikes it out again.
     pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Result<Entered, Full> {
-        let mut free = self.free.borrow_mut();
-        let number = match free.0.pop() {
-            Some(number) => number,
-            None if free.1 < self.capacity => {
-                free.1 += 1;
-                free.1 - 1
-            }
-            None => return Err(Full),
-        };
-        let entry = &self.entries()[number];
-        let store = |words: &[AtomicU64; 2], bytes: &[u8]| {
-            let mut all = [0; 16];
-            all[..bytes.len()].copy_from_slice(bytes);
-            let all = u128::from_le_bytes(all);
-            words[0].store(all as u64, Ordering::Relaxed);
-            words[1].store((all >> 64) as u64, Ordering::Relaxed);
-        };
-        store(&entry.original, change.original());
-        store(&entry.written, change.written());
-        let undone = match change.when() {
-            Undone::First => 0,
-            Undone::Last => LAST,
-            Undone::Idle => IDLE,
-        };
-        let origin = (process as u32 as u64) << 8 | undone | change.written().len() as u64;
-        entry.origin.store(origin, Ordering::Relaxed);
-        entry.address.store(change.address(), Ordering::Release);
+        let number = self.take()?;
+        self.entries()[number].write(process, change);
         Ok(Entered { ledger: Rc::clone(self), number })
     }
 
+    /// Lists changes that are to be made in many processes. Dropping what is returned takes the list away.
+    pub(crate) fn list<'a>(
+        self: &Rc<Self>,
+        changes: impl Iterator<Item = &'a Change>,
+    ) -> Result<Listed, Full> {
+        let first = self.free.borrow().1;
+        let mut listed = Listed { ledger: Rc::clone(self), first, count: 0 };
+        for change in changes {
+            let number = first + listed.count;
+            if number >= self.capacity {
+                return Err(Full);
+            }
+            self.free.borrow_mut().1 += 1;
+            self.entries()[number].write(0, change);
+            listed.count += 1;
+        }
+        Ok(listed)
+    }
+
+    /// Enters that all changes of a list are about to be made in a process, so much farther; dropping what is returned strikes it out again.
+    pub(crate) fn enter_list(
+        self: &Rc<Self>,
+        process: i32,
+        listed: &Rc<Listed>,
+        by: u64,
+    ) -> Result<EnteredList, Full> {
+        let number = self.take()?;
+        self.entries()[number].write_list(process, listed.first, listed.count, by);
+        let entered = Entered { ledger: Rc::clone(self), number };
+        Ok(EnteredList { _entered: entered, _listed: Rc::clone(listed) })
+    }
+
+    /// Takes a free entry.
+    fn take(&self) -> Result<usize, Full> {
+        let mut free = self.free.borrow_mut();
+        match free.0.pop() {
+            Some(number) => Ok(number),
+            None if free.1 < self.capacity => {
+                free.1 += 1;
+                Ok(free.1 - 1)
+            }
+            None => Err(Full),
+        }
+    }
+
     fn strike(&self, number: usize) {
-        self.entries()[number].address.store(0, Ordering::Release);
+        self.entries()[number].clear();
         self.free.borrow_mut().0.push(number);
+    }
+
+    /// The changes that were made in processes, those of lists among them.
+    fn changes(&self) -> Vec<(i32, Change)> {
+        // Entries are used from the first on; one that was never used has no origin.
+        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        let mut changes = Vec::new();
+        for content in used.filter_map(Entry::content) {
+            match content {
+                Content::Change(0, _) => {}
+                Content::Change(process, change) => changes.push((process, change)),
+                Content::List { process, first, count, by } => {
+                    let listed = self.entries().iter().skip(first).take(count).filter_map(Entry::read);
+                    changes.extend(listed.map(|(_, change)| (process, change.moved(by))));
+                }
+            }
+        }
+        changes
     }
 
     /// Puts back the bytes of all changes entered, on behalf of a tracer that has died: first where all are traps, which is done at once.
@@ -257,10 +271,8 @@ impl Ledger {
         self.sign.iter().for_each(|sign| sign.abandon());
         let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
         let mut all: BTreeMap<i32, Vec<Change>> = BTreeMap::new();
-        // Entries are used from the first on; one that was never used has no origin.
-        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
         let mut lent = Vec::new();
-        for (process, change) in used.filter_map(Entry::read) {
+        for (process, change) in self.changes() {
             match change.when() {
                 Undone::Idle => lent.push((process, change)),
                 _ => all.entry(process).or_default().push(change),
@@ -320,6 +332,31 @@ impl Drop for Entered {
     }
 }
 
+/// A list's place in a ledger for one process, as long as its changes may be there. The list outlives the entry, which names it.
+#[derive(Debug)]
+pub(crate) struct EnteredList {
+    _entered: Entered,
+    _listed: Rc<Listed>,
+}
+
+/// A list of changes, as long as processes may have them.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    ledger: Rc<Ledger>,
+    first: usize,
+    count: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let numbers = self.first..self.first + self.count;
+        self.ledger.entries()[numbers.clone()].iter().for_each(Entry::clear);
+        let mut free = self.ledger.free.borrow_mut();
+        // What is at the end can be another list.
+        if free.1 == numbers.end { free.1 = numbers.start } else { free.0.extend(numbers) }
+    }
+}
+
 impl Drop for Ledger {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new`, and no reference to it is left.
@@ -363,6 +400,36 @@ mod tests {
         let change = Change::new(0x7fff_1234_5678, &original, &written);
         let _entered = ledger.enter(4711, &change).expect("room");
         assert_eq!(ledger.entries()[0].read(), Some((4711, change)));
+    }
+
+    #[test]
+    fn what_is_listed_once_is_restored_in_each_process_that_has_it() {
+        let ledger = Rc::new(Ledger::with_capacity(8).expect("memory"));
+        let changes: Vec<Change> =
+            (1..=3).map(|place| Change::new(place * 0x100, &[1, 2], &[0xe9, place as u8])).collect();
+        let listed = Rc::new(ledger.list(changes.iter()).expect("room"));
+        assert!(ledger.changes().is_empty(), "a list is in no process yet");
+        let entered = [(7, 0x1000), (8, 0x1000_u64.wrapping_neg())]
+            .map(|(process, by)| ledger.enter_list(process, &listed, by).expect("room"));
+        let own = ledger.enter(9, &changes[0]).expect("room");
+        let all: Vec<(i32, Change)> = [(7, 0x1000), (8, 0x1000_u64.wrapping_neg())]
+            .into_iter()
+            .flat_map(|(process, by)| changes.iter().map(move |change| (process, change.moved(by))))
+            .chain([(9, changes[0])])
+            .collect();
+        assert_eq!(ledger.changes(), all);
+        assert!(ledger.list(changes.iter()).is_err(), "there are two entries left");
+        drop(entered);
+        assert_eq!(ledger.changes(), all[6..]);
+        drop((listed, own));
+        assert!(ledger.changes().is_empty());
+        assert!(ledger.has_room(8).is_ok() && ledger.has_room(9).is_err());
+        // What was listed last is listed again in the same place.
+        let first = ledger.list(changes[..1].iter()).expect("room");
+        let last = ledger.list(changes[1..].iter());
+        drop(last);
+        assert!(ledger.has_room(7).is_ok() && ledger.has_room(8).is_err());
+        drop(first);
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! A program that is executed again is armed as before, without being planned anew: what is copied does what was worked out.
+
+use crate::support::{
+    Outcome, Place, Run, Scratch, Server, attach, changed_text, counting, dprobes, is_traced, need, target,
+    text_differences,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// All entries of the libc and of the program, and all instructions of two of its functions.
+const POINTS: [&str; 4] =
+    ["libc.so.6:*:entry", "a.out:*:entry", "a.out:again_step:*", "libc.so.6:strlen:return"];
+
+/// Runs the program by an engine.
+fn run(program: &Path, engine: &str, rounds: &str, way: &str, handler: Option<&str>) -> Outcome {
+    let mut run = Run::at(POINTS).option("--engine").option(engine);
+    if let Some(handler) = handler {
+        run = run.option("--do").option(handler);
+    }
+    run.option("--log").option("CSEIP").on([program.as_os_str(), rounds.as_ref(), way.as_ref()]).ended_with(0)
+}
+
+/// The hits of each function, by probe.
+fn hits(outcome: &Outcome) -> Vec<BTreeMap<(String, String), u64>> {
+    let of = |places: &Option<Vec<Place>>| {
+        let places = places.iter().flatten().filter(|place| place.hits > 0);
+        places.map(|place| ((place.module.clone(), place.function.clone()), place.hits)).collect()
+    };
+    outcome.stats.probes.iter().map(|probe| of(&probe.places)).collect()
+}
+
+#[test]
+fn what_is_copied_counts_as_traps_do() {
+    let program = need!("copies", target("again"), "gcc");
+    for way in ["end", "fork"] {
+        let jumps = run(&program, "auto", "4", way, None);
+        let traps = run(&program, "trap", "4", way, None);
+        assert_eq!(jumps.stdout, traps.stdout);
+        assert_eq!(hits(&jumps), hits(&traps), "{way}");
+        // The program itself may have its heap where its landing pads were.
+        assert!(jumps.stats.copied >= 4, "libc, four times: {}", jumps.stats.copied);
+        assert_eq!(traps.stats.copied, 0);
+        // Each process has as many sites as the first.
+        let executed = if way == "end" { 5 } else { 9 };
+        for probe in &jumps.stats.probes {
+            let sites: usize = probe.sites.jump.values().chain(probe.sites.trap.values()).sum();
+            let places: usize = probe.places.iter().flatten().map(|place| place.sites).sum();
+            assert_eq!(sites, executed * places, "{probe:?}");
+        }
+    }
+}
+
+#[test]
+fn records_of_what_is_copied_are_of_its_own_addresses() {
+    let program = need!("copies", target("again"), "gcc");
+    // What the handler logs of the address is what the record's first line says, in each process another one.
+    let outcome = run(&program, "auto", "3", "fork", Some("push r, rip; push r, rdi; log 2"));
+    assert!(outcome.stats.copied >= 3, "{}", outcome.stats.copied);
+    let mut pages = BTreeMap::new();
+    let lines: Vec<&str> = outcome.records.lines().collect();
+    for pair in lines.chunks(2) {
+        let [first, second] = pair else { panic!("a record has two lines: {pair:?}") };
+        let eip = first.split("eip=").nth(1).and_then(|eip| eip.split_whitespace().next());
+        let eip = u64::from_str_radix(eip.expect("it was asked for"), 16).expect("an address");
+        let words: Vec<u8> = second
+            .split(" : ")
+            .nth(1)
+            .expect("the logged bytes")
+            .split_whitespace()
+            .flat_map(|word| (0..word.len()).step_by(2).map(move |at| &word[at..at + 2]))
+            .map(|byte| u8::from_str_radix(byte, 16).expect("a byte"))
+            .collect();
+        let rip = u64::from_le_bytes(words[8..16].try_into().expect("two words"));
+        assert_eq!(rip, eip, "{first} {second}");
+        *pages.entry(eip >> 12).or_insert(0) += 1;
+    }
+    let logged: u64 = outcome.stats.probes.iter().map(|probe| probe.logged).sum();
+    assert_eq!(lines.len() as u64, 2 * logged);
+    assert!(pages.len() > 20, "processes have their modules elsewhere: {pages:x?}");
+}
+
+#[test]
+fn handlers_that_read_memory_and_leave_to_the_interpreter_are_copied() {
+    let program = need!("copies", target("again"), "gcc");
+    for handler in [
+        // The original bytes of the probed instruction, which the jump has overwritten.
+        "push r, rip; push mem, u64; log 1",
+        // The interpreter.
+        "push 64; malloc; free; push r, rdi; log 1",
+    ] {
+        let seen = |engine: &str| {
+            let outcome = run(&program, engine, "2", "end", Some(handler));
+            let bytes = outcome.records.lines().skip(1).step_by(2);
+            let mut bytes: Vec<String> = bytes.map(|line| line.split(" : ").skip(1).collect()).collect();
+            // Where the program begins, a trap tells of a hit before the buffers are read.
+            bytes.sort_unstable();
+            (bytes, outcome.stats.copied)
+        };
+        let ((jumps, copied), (traps, _)) = (seen("auto"), seen("trap"));
+        assert!(copied >= 2, "{handler}: {copied}");
+        assert_eq!(jumps.len(), traps.len(), "{handler}");
+        if handler.contains("rip") {
+            assert!(jumps == traps, "{handler}: not the program's own bytes");
+        }
+    }
+}
+
+#[test]
+fn probes_end_in_copies_too() {
+    let program = need!("copies", target("again"), "gcc");
+    let text = "name = \"libc.so.6\"\nmodtype = user\nmajor = 1\nvars = 1\n\
+                offset = malloc\nminor = 1\nmaxhits = 70\n        inc lv, 0\n        abort\n\
+                offset = strlen\nminor = 2\n        inc lv, 0\n        abort\n\
+                offset = strtol\nminor = 3\n        remove\n        abort\n";
+    let outcome = Run::new(text).on([program.as_os_str(), "6".as_ref(), "fork".as_ref()]).ended_with(0);
+    assert!(outcome.stats.copied > 0, "{outcome:#?}");
+    assert_eq!(outcome.stats.hits(1), 70);
+    assert_eq!(outcome.stats.hits(3), 1);
+    let state =
+        |minor: u32| &outcome.stats.probes.iter().find(|probe| probe.minor == minor).expect("it").state;
+    assert_eq!([state(1), state(2), state(3)], ["disabled", "armed", "removed"]);
+}
+
+/// Starts the program by dprobes, serving after some rounds: where it is, and dprobes.
+fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
+    let mut words: Vec<String> = ["run", "-o", "/dev/null"].iter().map(|word| (*word).to_owned()).collect();
+    words.extend(["--stats".to_owned(), scratch.path().join("stats").display().to_string()]);
+    words.extend(POINTS.iter().flat_map(|point| ["--at".to_owned(), (*point).to_owned()]));
+    words.extend(["--", &program.display().to_string(), "3", "serve"].map(str::to_owned));
+    let server = Server::start(Path::new(dprobes().get_program()), words);
+    loop {
+        let line = server.line();
+        if let Some(pid) = line.strip_prefix("serve ") {
+            return (server, pid.parse().expect("a process"));
+        }
+        assert!(line.starts_with("round "), "{line}");
+    }
+}
+
+#[test]
+fn the_front_takes_out_what_was_copied_when_the_tracer_is_killed() {
+    let program = need!("copies", target("again"), "gcc");
+    for _ in 0..3 {
+        let scratch = Scratch::new();
+        let (mut server, pid) = serving(&program, &scratch);
+        assert_eq!(server.ask("work 5"), "done 5");
+        assert!(!changed_text(pid).is_empty());
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        let tracer: i32 = tracer.and_then(|tracer| tracer.trim().parse().ok()).expect("it is traced");
+        // SAFETY: kill takes no pointers; the process is a child of our child, which waits for it.
+        assert_eq!(unsafe { libc::kill(tracer, libc::SIGKILL) }, 0);
+        let mut patience = 1000;
+        while is_traced(pid) || !changed_text(pid).is_empty() {
+            patience -= 1;
+            assert!(patience > 0, "the probes are still in: {:?}", text_differences(pid));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(server.ask("work 20"), "done 20");
+        server.end();
+    }
+}
+
+#[test]
+fn what_was_copied_is_taken_out_at_the_end() {
+    let program = need!("copies", target("again"), "gcc");
+    let mut server = Server::start(&program, ["0", "serve"]);
+    assert!(server.line().starts_with("round 0 "));
+    let said = server.line();
+    let pid = server.pid();
+    let text = counting(Path::new("libc.so.6"), ["malloc", "free", "strlen", "qsort", "strtol", "write"]);
+    let attached = attach(pid, &text, &[]);
+    while changed_text(pid).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.ask("work 5"), "done 5");
+    for round in (0..=3).rev() {
+        let first = if round == 3 { server.ask("exec 3") } else { server.line() };
+        assert!(first.starts_with(&format!("round {round} ")), "{first}");
+    }
+    assert_eq!(server.line(), said);
+    assert_eq!(server.ask("work 5"), "done 5");
+    let outcome = attached.stop(libc::SIGINT);
+    assert!(outcome.stats.copied >= 3, "{}", outcome.stats.copied);
+    assert_eq!(text_differences(pid), [""; 0]);
+    assert_eq!(server.ask("work 5"), "done 5");
+    assert!(server.end().0.success());
+}

@@ -1,0 +1,236 @@
+//! An arming that was worked out in one process is carried out in another, which has the same file mapped elsewhere.
+//!
+//! It goes as a draft is carried out (`carry`), without its being worked out: memory is mapped, trampolines are written, all threads are held,
+//! and the code is written. Where the process is not what the arming was made for, nothing of its code is changed, and it is planned as any.
+
+use process::{Mapping, Module, Stop, Stopped};
+
+use super::arming::{Circumstances, Copied};
+use super::around::free_for_pads;
+use super::back::put_back;
+use super::draft::{Basis, Draft};
+use super::{Left, arm};
+use crate::mapping::{self, Called};
+use crate::placing::set_armed;
+use crate::program::Engine;
+use crate::space::{Generation, Space, module_key};
+use crate::tracer::Tracer;
+
+impl Tracer<'_> {
+    /// The armings that may hold for a program in a module of a stopped thread's process.
+    pub(crate) fn armings_for(&self, program: usize, thread: &Stopped, module: &Module) -> Vec<Copied> {
+        if !self.cache.armings.any_of(program) {
+            return Vec::new();
+        }
+        let circumstances = self.circumstances(program, thread, module);
+        circumstances.map_or_else(Vec::new, |these| self.cache.armings.find(&these, module))
+    }
+
+    /// What an arming of a program in a module is made for; none if no other process will need it, or there are jumps already.
+    pub(crate) fn circumstances(
+        &self,
+        program: usize,
+        thread: &Stopped,
+        module: &Module,
+    ) -> Option<Circumstances> {
+        let number = self.threads.get(&thread.tid())?.space?;
+        let space = self.spaces.get(&number)?;
+        let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
+        let again = self.session.serving || space.starting;
+        if !is_alone || !again || self.programs[program].options.engine == Engine::Trap {
+            return None;
+        }
+        Some(Circumstances {
+            program,
+            starting: space.starting,
+            fresh: !self.session.serving && arm::is_fresh(space, thread, module),
+            shadow_stacks: process::has_shadow_stack(thread.tid()),
+        })
+    }
+
+    /// Carries an arming out in the process of a thread: the sites that did not become jumps. The reason, if the process is not what it was made
+    /// for.
+    pub(crate) fn copy_arming(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        module: &Module,
+        copied: &Copied,
+    ) -> Called<Vec<Left>> {
+        let mappings = match thread.mappings() {
+            Ok(mappings) => mappings,
+            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+        };
+        let draft = match self.draft_of(number, thread.tid(), &mappings, module, copied) {
+            Ok(draft) => draft,
+            Err(reason) => return Ok((thread, stop, Err(reason.to_owned()))),
+        };
+        let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
+        if let Err(reason) = mapped {
+            return Ok((thread, stop, Err(reason)));
+        }
+        let pads = draft.pads.clone();
+        match self.write_copy(number, &mut thread, module, draft, copied)? {
+            Ok(left) => Ok((thread, stop, Ok(left))),
+            Err(reason) => {
+                let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
+                Ok((thread, stop, Err(reason)))
+            }
+        }
+    }
+
+    /// What is to be mapped for it, and what is known afterwards.
+    fn draft_of(
+        &mut self,
+        number: u32,
+        tid: i32,
+        mappings: &[Mapping],
+        module: &Module,
+        copied: &Copied,
+    ) -> Result<Draft, &'static str> {
+        let space = self.spaces.get(&number).ok_or("the process is gone")?;
+        let key = module_key(module);
+        let code = copied.mapping(mappings).ok_or("its code is mapped otherwise")?;
+        if space.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
+            return Err("there are other probes in it");
+        }
+        if space.groundless.is_some() || space.ringless.is_some() || space.cramped {
+            return Err("the process has no room");
+        }
+        let mut known = Basis::of(space);
+        let mut draft =
+            Draft { module: key, generation: known.generation, left: copied.left(), ..Draft::default() };
+        self.ground_for(number, tid, mappings, &mut known, &mut draft)
+            .map_err(|_| "the process has no room")?;
+        if copied.hides() {
+            self.choose_hidden(tid, mappings, &mut known, &mut draft)
+                .map_err(|_| "the process has no room")?;
+        }
+        let ground = known.ground.as_mut().ok_or("the process has no room")?;
+        ground.claims |= copied.arming.claims;
+        if let Some((before, described)) = &copied.arming.described
+            && !ground.describe_as(described, *before)
+        {
+            return Err("other handlers are described");
+        }
+        if !copied.suits(ground) {
+            return Err("its memory for handlers is elsewhere");
+        }
+        if ground.claims {
+            ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
+        }
+        let [areas, pads] = copied.mapped();
+        let free = free_for_pads(&known.taken(tid, mappings), &(code.start..code.end));
+        let is_free = |&(base, size): &(u64, u64)| {
+            let at = free.partition_point(|range| range.end <= base);
+            free.get(at).is_some_and(|range| range.start <= base && base + size <= range.end)
+        };
+        if !areas.iter().chain(&pads).all(is_free) {
+            return Err("its memory is in use");
+        }
+        let space = self.spaces.get(&number).ok_or("the process is gone")?;
+        let more = areas.len() + pads.len();
+        mapping::count_mapping(mappings.len() + more - 1, space.mappings)
+            .map_err(|_| "it has too many mappings")?;
+        let others = mappings.len().saturating_sub(known.planners.mappings());
+        let most = mapping::mappings_for_pads(others);
+        if known.planners.mappings() + copied.arming.planner.mappings() > most {
+            return Err("it has too many mappings");
+        }
+        space.code.has_room(1 + 2 * draft.left.len()).map_err(|_| "the ledger is full")?;
+        known.planners.carry(key, &copied.arming.planner, copied.by);
+        known.room.add_moved(&copied.arming.room, copied.by);
+        known.generation = Generation::next();
+        (draft.areas, draft.pads) = (areas, pads);
+        draft.after = Some(known);
+        Ok(draft)
+    }
+
+    /// Writes it, everything being mapped.
+    fn write_copy(
+        &mut self,
+        number: u32,
+        thread: &mut Stopped,
+        module: &Module,
+        mut draft: Draft,
+        copied: &Copied,
+    ) -> Result<Result<Vec<Left>, String>, process::Error> {
+        let gone = || Ok(Err("the process is gone".to_owned()));
+        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
+        let written = copied.write_code(&space.code.memory).and_then(|()| {
+            let ground = draft.after.as_mut().and_then(|after| after.ground.as_mut());
+            ground.map_or(Ok(()), |ground| ground.write(&space.code.memory))
+        });
+        if let Err(error) = written {
+            return Ok(Err(format!("writing the trampolines: {error}")));
+        }
+        if space.hidden.is_some()
+            && let Err(error) = space.hide(copied.changes())
+        {
+            return Ok(Err(format!("writing what handlers do not see: {error}")));
+        }
+        let held = match self.hold(number) {
+            Ok(held) => held,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(space) = self.spaces.get(&number) else { return gone() };
+        put_back(space, thread, false)?;
+        let mappings = thread.mappings().unwrap_or_default();
+        let is_known = copied.mapping(&mappings).is_some_and(|mapping| {
+            self.cache
+                .texts
+                .known(space, module, mapping)
+                .is_some_and(|code| std::rc::Rc::ptr_eq(&code, &copied.arming.code))
+        });
+        if !is_known {
+            self.released_if_alone();
+            return Ok(Err("its code is not that of the file".to_owned()));
+        }
+        let entered = match copied.enter(&space.code) {
+            Ok(entered) => entered,
+            Err(full) => {
+                self.released_if_alone();
+                return Ok(Err(full.to_string()));
+            }
+        };
+        let trapping = space.code.enter_if_room(&copied.traps());
+        self.bring_back(number, &held);
+        self.identify_all(number, Some(thread));
+        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
+        space.trapping.extend(trapping);
+        // They are known before any thread can be in them.
+        space.jumps.add_copy(copied.clone());
+        space.add_moved(copied.moved());
+        let written = copied.write_sites(&space.code.memory, &held);
+        if !space.disarmed.is_empty() {
+            space.disarmed.retain(|&address, _| !copied.has_site(address));
+        }
+        space.sites.add_copy(copied.clone(), entered);
+        if let Some(after) = draft.after {
+            (space.planners, space.generation) = (after.planners, after.generation);
+            (space.jumps.room, space.ground) = (after.room, after.ground);
+        }
+        self.cache.armings.copied += 1;
+        let domain = space.domain;
+        let programs = &mut self.programs;
+        copied.count_copy(domain, |uses, address, tactic| {
+            set_armed(programs, domain, uses, address, Some(tactic));
+        });
+        self.free_trampolines(number, &held);
+        self.released_if_alone();
+        if let Err(error) = written {
+            let note = format!("process {}: writing the probes: {error}", thread.tid());
+            self.tell_once(crate::observer::Note::Other(note));
+        }
+        Ok(Ok(draft.left))
+    }
+}
+
+impl Space {
+    /// Records of handlers that were made elsewhere come from here, too: their sites are so much farther.
+    pub(crate) fn add_moved(&mut self, moved: (u32, u64)) {
+        self.moved.push(moved);
+        self.rings.iter().for_each(|rings| rings.add_moved(moved));
+    }
+}

@@ -1,0 +1,102 @@
+//! One entry of a ledger, in memory that two processes share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::change::{Change, LONGEST, Undone};
+
+/// In an entry's origin: the change is put back last, or when no thread is there.
+const LAST: u64 = 0x40;
+const IDLE: u64 = 0x80;
+
+/// In place of a length: many changes in one process, which are listed elsewhere.
+const LISTED: u64 = 0x3f;
+
+/// One change in one process, or a part of a list of changes, or one process in which a list of changes was made.
+#[repr(C)]
+pub(super) struct Entry {
+    address: AtomicU64,
+    pub(super) origin: AtomicU64,
+    original: [AtomicU64; 2],
+    written: [AtomicU64; 2],
+}
+
+/// What an entry says.
+pub(super) enum Content {
+    /// The change in a process; in process 0, which is none, it is a part of a list.
+    Change(i32, Change),
+    /// In a process all changes of a list were made, so many bytes farther: the list is as many entries, from this number on.
+    List { process: i32, first: usize, count: usize, by: u64 },
+}
+
+impl Entry {
+    /// Writes a change.
+    pub(super) fn write(&self, process: i32, change: &Change) {
+        let store = |words: &[AtomicU64; 2], bytes: &[u8]| {
+            let mut all = [0; 16];
+            all[..bytes.len()].copy_from_slice(bytes);
+            let all = u128::from_le_bytes(all);
+            words[0].store(all as u64, Ordering::Relaxed);
+            words[1].store((all >> 64) as u64, Ordering::Relaxed);
+        };
+        store(&self.original, change.original());
+        store(&self.written, change.written());
+        let undone = match change.when() {
+            Undone::First => 0,
+            Undone::Last => LAST,
+            Undone::Idle => IDLE,
+        };
+        let origin = (process as u32 as u64) << 8 | undone | change.written().len() as u64;
+        self.origin.store(origin, Ordering::Relaxed);
+        self.address.store(change.address(), Ordering::Release);
+    }
+
+    /// Writes that all changes of a list were made in a process.
+    pub(super) fn write_list(&self, process: i32, first: usize, count: usize, by: u64) {
+        self.original[0].store(count as u64, Ordering::Relaxed);
+        self.written[0].store(by, Ordering::Relaxed);
+        self.origin.store((process as u32 as u64) << 8 | LISTED, Ordering::Relaxed);
+        self.address.store(first as u64 + 1, Ordering::Release);
+    }
+
+    /// The entry is free.
+    pub(super) fn clear(&self) {
+        self.address.store(0, Ordering::Release);
+    }
+
+    /// What it says, unless it is free.
+    pub(super) fn content(&self) -> Option<Content> {
+        let address = self.address.load(Ordering::Acquire);
+        let origin = self.origin.load(Ordering::Relaxed);
+        if address != 0 && origin & 0xff == LISTED {
+            return Some(Content::List {
+                process: (origin >> 8) as i32,
+                first: address as usize - 1,
+                count: self.original[0].load(Ordering::Relaxed) as usize,
+                by: self.written[0].load(Ordering::Relaxed),
+            });
+        }
+        self.read().map(|(process, change)| Content::Change(process, change))
+    }
+
+    /// The process and the change, unless the entry is free.
+    pub(super) fn read(&self) -> Option<(i32, Change)> {
+        let address = self.address.load(Ordering::Acquire);
+        let origin = self.origin.load(Ordering::Relaxed);
+        let length = (origin & 0x3f) as usize;
+        if address == 0 || !(1..=LONGEST).contains(&length) {
+            return None;
+        }
+        let bytes = |words: &[AtomicU64; 2]| -> [u8; 16] {
+            let [low, high] = words.each_ref().map(|word| u128::from(word.load(Ordering::Relaxed)));
+            (low | high << 64).to_le_bytes()
+        };
+        let (original, written) = (bytes(&self.original), bytes(&self.written));
+        let change = Change::new(address, &original[..length], &written[..length]);
+        let undone = match origin & 0xc0 {
+            LAST => Undone::Last,
+            IDLE => Undone::Idle,
+            _ => Undone::First,
+        };
+        Some(((origin >> 8) as i32, change.undone(undone)))
+    }
+}

@@ -1,0 +1,82 @@
+/* build: -O2
+ *
+ * again ROUNDS WAY works, then executes itself with one round less. The last one,
+ *   end     ends
+ *   fork    has children that work, too, and execute themselves
+ *   serve   prints "serve PID", and does as it is told on standard input:
+ *             work N    works so often, prints "done N"
+ *             exec N    executes itself, for N rounds more
+ *           end of file: ends
+ *
+ * Each prints "round ROUNDS SUM". */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile long sink;
+
+__attribute__((noinline, noclone)) long again_step(long a, long b) {
+    if (a % 3 == 0) return sink += a * b;
+    return sink -= b;
+}
+
+static int compare(const void *one, const void *other) {
+    return *(const int *)one - *(const int *)other;
+}
+
+__attribute__((noinline, noclone)) static long work(void) {
+    int numbers[64];
+    char text[64];
+    long sum = 0;
+    for (int i = 0; i < 64; i++) numbers[i] = (i * 37) % 64;
+    qsort(numbers, 64, sizeof numbers[0], compare);
+    for (int i = 0; i < 64; i++) sum += again_step(numbers[i], i);
+    for (int i = 0; i < 20; i++) {
+        char *volatile copy = malloc(i + 16);
+        snprintf(text, sizeof text, "%d %ld", i, sum);
+        strcpy(copy, text);
+        sum += strlen(copy) + strtol(text, NULL, 10);
+        free(copy);
+    }
+    return sum;
+}
+
+static void execute(char *self, long rounds, char *way) {
+    char count[32];
+    snprintf(count, sizeof count, "%ld", rounds);
+    execl("/proc/self/exe", self, count, way, (char *)NULL);
+    _exit(127);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return 2;
+    long rounds = atol(argv[1]);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("round %ld %ld\n", rounds, work());
+    if (rounds > 0) execute(argv[0], rounds - 1, argv[2]);
+    if (!strcmp(argv[2], "fork")) {
+        for (int i = 0; i < 4; i++) {
+            pid_t child = fork();
+            if (!child) {
+                work();
+                if (i % 2) execute(argv[0], 1, "end");
+                _exit(0);
+            }
+            int status;
+            if (waitpid(child, &status, 0) != child || status) return 3;
+        }
+    } else if (!strcmp(argv[2], "serve")) {
+        char line[64];
+        printf("serve %d\n", getpid());
+        while (fgets(line, sizeof line, stdin)) {
+            long n = 0;
+            if (sscanf(line, "work %ld", &n) == 1)
+                for (long i = 0; i < n; i++) work();
+            else if (sscanf(line, "exec %ld", &n) == 1) execute(argv[0], n, argv[2]);
+            printf("done %ld\n", n);
+        }
+    }
+    return 0;
+}
