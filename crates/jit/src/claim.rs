@@ -125,6 +125,8 @@ impl Compiler<'_> {
             self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(gives_up), 0);
             self.emitter.jump_if(Condition::NotEqual, miss);
             self.emitter.number(RAX, ABANDONED);
+            // A program that has unmapped the reader's sign of life is not to wait for it.
+            self.guard(miss);
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);
             self.emitter.number(RDX, TRIES.into());

@@ -25,7 +25,8 @@ const HANDLER: u64 = SAVED + offset_of!(Saved, handler) as u64;
 /// ```text
 ///     pushfq                        the program's flags, which may be any
 ///     push rbx ... r15
-///     mov  STACK(%rdi), %rsp
+///     mov  %rsp, STACK(%rdi)
+///     mov  handler, HANDLER(%rdi)
 ///     movups %xmm0 ... %xmm15, VECTORS(%rdi)
 ///     lea  CONTEXT_SIZE(%rdi), %rsp
 ///     push $2 ; popfq
@@ -33,7 +34,7 @@ const HANDLER: u64 = SAVED + offset_of!(Saved, handler) as u64;
 ///     jmp  leave
 /// ```
 macro_rules! entry {
-    ($(#[$attribute:meta])* $name:ident calls $function:path) => {
+    ($(#[$attribute:meta])* $name:ident calls $function:path, for the handler $operand:literal) => {
         $(#[$attribute])*
         #[cfg_attr(image, unsafe(no_mangle))]
         #[unsafe(naked)]
@@ -48,7 +49,7 @@ macro_rules! entry {
                 "push r14",
                 "push r15",
                 "mov [rdi + {stack}], rsp",
-                "mov [rdi + {handler}], rsi",
+                concat!("mov qword ptr [rdi + {handler}], ", $operand),
                 ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
                 "movups [rdi + {vectors} + 16 * \\number], xmm\\number",
                 ".endr",
@@ -76,7 +77,7 @@ entry! {
     ///
     /// # Safety
     /// The context and what it leads to are as the tracer has set them up, and stay so until this returns.
-    dprobes_resume calls super::handler::run
+    dprobes_resume calls super::handler::run, for the handler "rsi"
 }
 
 entry! {
@@ -84,7 +85,7 @@ entry! {
     ///
     /// # Safety
     /// As for [`dprobes_resume`].
-    dprobes_wait calls super::ring::wait
+    dprobes_wait calls super::ring::wait, for the handler "0"
 }
 
 /// Goes back to compiled code: `rbx` is the context, `rax` the result.
@@ -109,7 +110,7 @@ unsafe extern "C" fn leave() -> ! {
 }
 
 /// Gives up a run that cannot be ended: its record is dropped, and compiled code goes on behind its call of
-/// [`dprobes_resume`]. What comes here runs on a context's stack: the agent's own code where an invariant is broken. The tracer may
+/// [`dprobes_resume`]; or a wait for room, which there is none then. What comes here runs on a context's stack: the agent's own code where an invariant is broken. The tracer may
 /// send a thread here, too, if that faults in the agent.
 #[cfg_attr(image, unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -118,6 +119,9 @@ pub extern "C" fn dprobes_give_up() -> ! {
         "lea rbx, [rsp - 1]",
         "and rbx, {mask}",
         "mov rcx, [rbx + {handler}]",
+        "mov rax, rcx",
+        "test rcx, rcx",
+        "jz {leave}",
         "mov ecx, [rcx + {dropped}]",
         "test ecx, ecx",
         "jz 2f",

@@ -92,6 +92,11 @@ load!(load_2, "movzx eax, word ptr [{address}]");
 load!(load_4, "mov eax, [{address}]");
 load!(load_8, "mov rax, [{address}]");
 
+/// The word at an address, read at once, if it can be read.
+pub(super) fn word(address: u64) -> Option<u64> {
+    load_8(address)
+}
+
 /// Writes 1, 2, 4 or 8 bytes at once: all, or none and the first address that cannot be written.
 pub(super) fn write(address: u64, from: &[u8]) -> Result<(), u64> {
     let mut bytes = [0; 8];

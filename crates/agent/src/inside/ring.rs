@@ -135,13 +135,13 @@ struct Reader {
 
 impl Reader {
     fn new() -> Reader {
-        Reader { sign: settings::reader().load(Ordering::Relaxed), since: counter() }
+        Reader { sign: settings::reader(), since: counter() }
     }
 
-    /// Whether it is known to be dead, or has shown no sign of life for long. Then all threads of the process shall know. (If it
+    /// Whether it is known to be dead, has no sign of life any more, or has shown none for long. Then all threads of the process shall know. (If it
     /// was only asleep, its next sign is another.)
     fn is_gone(&mut self) -> bool {
-        let sign = settings::reader().load(Ordering::Relaxed);
+        let sign = settings::reader();
         let dead = &settings::identity().dead;
         if sign == ABANDONED || sign != 0 && sign == dead.load(Ordering::Relaxed) {
             return true;

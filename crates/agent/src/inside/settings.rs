@@ -1,10 +1,10 @@
 //! What the agent is told when it is put into an address space: constants in its memory, written by [`crate::image`].
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
-use super::segment;
-use layout::Identity;
+use super::{guarded, segment};
 use layout::thread_id;
+use layout::{ABANDONED, Identity};
 
 /// The constants. They are read as what can change, so that the compiler does not put these values in their place.
 #[cfg_attr(image, unsafe(no_mangle))]
@@ -35,8 +35,9 @@ pub(super) fn process() -> u32 {
     }
 }
 
-/// The word by which the reader of all rings shows that it lives.
-pub(super) fn reader() -> &'static AtomicU64 {
-    // SAFETY: the constant is there; its value is the address of a word that is mapped as long as the agent is.
-    unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.reader) as *const AtomicU64) }
+/// The word by which the reader of all rings shows that it lives, as it is now. A program that has unmapped it has no reader.
+pub(super) fn reader() -> u64 {
+    // SAFETY: the constant is there.
+    let address = unsafe { core::ptr::read_volatile(&raw const dprobes_settings.reader) };
+    guarded::word(address).unwrap_or(ABANDONED)
 }

@@ -146,6 +146,37 @@ fn nobody_waits_for_ever_when_both_processes_are_killed() {
     assert!(server.end().0.success());
 }
 
+/// A program that unmaps the page by which it would see that its records are read, or puts something else there, does not wait for room
+/// that it could not be told of; it neither ends nor stands still.
+#[test]
+fn a_program_without_the_readers_sign_of_life_goes_on() {
+    const THREADS: u64 = 60;
+    const CALLS: u64 = 5000;
+    let program = need!("lossless", target("unmaps"), "gcc");
+    let module = program.display();
+    for kind in ["gone", "zeros"] {
+        for handler in ["push r, rdi\nlog 1", "push 64\nmalloc\nfree\npush r, rdi\nlog 1"] {
+            let text = format!(
+                "name = \"{module}\"\nmodtype = user\nmajor = 3\nmaxhits = 0xffffffffffffffff\n\
+                 offset = unmaps_work\nminor = 1\n{handler}\nexit\n"
+            );
+            let (threads, calls) = (THREADS.to_string(), CALLS.to_string());
+            let words = [program.as_os_str(), kind.as_ref(), threads.as_ref(), calls.as_ref()];
+            let outcome = lossless(Run::new(&text)).on(words).ended_with(0);
+            let all = THREADS * CALLS;
+            assert_eq!(outcome.stdout, format!("calls {all} wrong 0\n"));
+            assert!(outcome.stderr.contains("unmapped 1"), "{}", outcome.stderr);
+            let probe = &outcome.stats.probes[0];
+            assert_eq!(probe.hits, all, "{outcome:#?}");
+            assert_eq!(probe.logged + probe.dropped, probe.runs, "{kind}: {outcome:#?}");
+            assert!(
+                kind == "zeros" || probe.logged < all,
+                "nothing was lost, so nobody had to wait: {outcome:#?}"
+            );
+        }
+    }
+}
+
 /// Reads a pipe to its end, a little at a time.
 fn slowly(mut pipe: impl Read, bytes: usize, pause: Duration) -> String {
     let (mut all, mut piece) = (Vec::new(), vec![0; bytes]);
