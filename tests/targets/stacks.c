@@ -5,6 +5,7 @@
  *   stacks stale    the same; what is below the stack pointer was addresses of the program's data before
  *   stacks array    the stack pointer goes through an array that is read by pop
  *   stacks saved    the register that a handler saves first is the address of the program's data
+ *   stacks depth N  N calls with a pattern below the stack pointer; says on standard error how far below it, at most, another was found
  * Prints sums and what was changed that must not be: nothing. */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -109,6 +110,22 @@ static void array(void) {
     for (int i = 0; i < 1024; i++) changed += array[i] != i * 7919;
 }
 
+/* In stacks_leaf the stack pointer is 8 below what stacks_on is given: the return address. */
+static void depth(long calls) {
+    char *top = lowest + 4 * PAGE;
+    long *rsp = (long *)(top - 8), deepest = 0;
+    for (; calls; calls--) {
+        for (long *word = rsp - 256; word < rsp; word++) *word = 0x5a5a5a5a5a5a5a5a;
+        sum = sum * 3 + stacks_on(top, calls, table);
+        for (long *word = rsp - 256; word < rsp; word++)
+            if (*word != 0x5a5a5a5a5a5a5a5a) {
+                if (deepest < (char *)rsp - (char *)word) deepest = (char *)rsp - (char *)word;
+                break;
+            }
+    }
+    fprintf(stderr, "deepest %ld\n", deepest);
+}
+
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
     for (int i = 0; i < 8; i++) data[i] = -1;
@@ -116,6 +133,7 @@ int main(int count, char **words) {
     if (!strcmp(mode, "room")) rooms();
     else if (!strcmp(mode, "stale")) stale();
     else if (!strcmp(mode, "array")) array();
+    else if (!strcmp(mode, "depth")) depth(count > 2 ? atol(words[2]) : 1);
     else if (!strcmp(mode, "saved")) for (int i = 0; i < 100; i++) sum += stacks_saved(data, table) + i;
     else return 2;
     for (int i = 0; i < 8; i++) changed += data[i] != -1;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::signals::number;
-use crate::support::{Outcome, Run, Scratch, Stats, dprobes, go_target, need, run, target};
+use crate::support::{Outcome, Run, Scratch, Stats, dprobes, go_target, need, repository, run, target};
 
 fn program() -> Option<PathBuf> {
     target("stacks")
@@ -55,6 +55,9 @@ const FLAGS: &str = "push r, rflags\nros 1\nabort";
 /// Leaves compiled code, and logs.
 pub(crate) const LEAVE: &str = "push 64\nmalloc\nfree\npush r, rip\nlog 1";
 
+/// Bytes below the stack pointer that are the program's.
+const RED_ZONE: u64 = 128;
+
 /// The instructions of `stacks_leaf`.
 const LEAF: [&str; 5] =
     ["stacks_leaf", "stacks_leaf + 3", "stacks_leaf + 6", "stacks_leaf + 10", "stacks_leaf + 15"];
@@ -70,6 +73,59 @@ fn a_hit_without_room_is_missed_and_nothing_else() {
                     assert_eq!(probe.hits, calls, "{mode}, {handler}: {outcome:#?}");
                 }
             }
+        }
+    }
+}
+
+/// The same as [`LOG`], which reads the flags, without them.
+const WORDS: &str = "push r, rip\npush r, rdi\nlog 2";
+/// A condition, which holds; with what is done then.
+const IF: &str = "push r, rdi\njnz holds\nabort\nholds:\n";
+/// Logs a string.
+const STRING: &str = "push 16\npush r, rsi\nlog str";
+
+/// Bytes below the red zone that the documentation says a handler of a kind takes.
+fn documented(kind: &str) -> u64 {
+    let page = repository().join("docs/jump-engine.md");
+    let text = std::fs::read_to_string(page).expect("the page can be read");
+    let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {kind} | "))).expect("it has a row");
+    row.split(' ').next().and_then(|word| word.parse().ok()).expect("a number of bytes")
+}
+
+/// Each kind of handler writes as far below the stack pointer as the documentation says, and no further.
+#[test]
+fn a_handler_takes_no_more_of_the_stack_than_is_documented() {
+    const CALLS: u64 = 20_000;
+    const LOSSLESS: &[&str] = &["--lossless"];
+    let program = need!("stacks", program(), "gcc");
+    let (counts_if, logs_if) = (format!("{IF}{COUNT}"), format!("{IF}push r, rip\nlog 1"));
+    for (kind, handler, options) in [
+        ("counts", COUNT, &[][..]),
+        ("counts where a condition holds", &counts_if, &[]),
+        ("logs a word, or two", WORDS, &[]),
+        ("logs a word where a condition holds", &logs_if, &[]),
+        ("logs a string, of any length", STRING, &[]),
+        ("leaves to the interpreter", LEAVE, &[]),
+        ("logs a word, or two, with `--lossless`", WORDS, LOSSLESS),
+        ("logs a string, or leaves to the interpreter, with `--lossless`", STRING, LOSSLESS),
+        ("logs a string, or leaves to the interpreter, with `--lossless`", LEAVE, LOSSLESS),
+    ] {
+        let counts = handler.ends_with(COUNT);
+        // No flags are read behind the one, and nothing can fault there; before the other flags are live, and a record waits.
+        for (point, more) in [("stacks_leaf + 3", 0), ("stacks_leaf", if counts { 8 } else { 16 })] {
+            // The ring is full now and then: those that may wait do.
+            let run = Run::new(&probes(&program, &[(point, handler)]))
+                .option("--engine=jump")
+                .option("--buffer=256K");
+            let run = options.iter().fold(run, |run, option| run.option(option));
+            let calls = CALLS.to_string();
+            let outcome = run.on([program.as_os_str(), "depth".as_ref(), calls.as_ref()]).ended_with(0);
+            let probe = &outcome.stats.probes[0];
+            assert_eq!((probe.hits, probe.missed), (CALLS, 0), "{kind}: {outcome:#?}");
+            assert_eq!(counts, probe.logged + probe.dropped == 0, "{kind}: {outcome:#?}");
+            let below = number(&outcome.stderr, "deepest").saturating_sub(RED_ZONE);
+            let most = documented(kind) + more;
+            assert!((8..=most).contains(&below), "{kind}, {point}: {below} bytes, of {most}");
         }
     }
 }
