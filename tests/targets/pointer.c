@@ -1,4 +1,4 @@
-/* build: -O1 -fno-stack-protector
+/* build: -O1 -fno-stack-protector -pthread
  *
  * The thread pointer, and the restartable sequences that are found through it, are not what a libc makes of them.
  *   pointer elsewhere   a function runs while fs is in memory that looks like anything
@@ -6,14 +6,22 @@
  *   pointer taken       the program takes the libc's registration back and uses that memory for something else
  *   pointer own         the program registers memory of its own, later takes it back and uses it (start it with
  *                       GLIBC_TUNABLES=glibc.pthread.rseq=0, or there is nothing to be seen)
+ *   pointer storm N     a timer interrupts calls of the function N times; the signal's handler calls it while fs is in other memory, which
+ *                       is all zeros and is watched by another thread: as a `struct rseq` it is that of processor 0, in no section. Says on
+ *                       standard error how many calls there were; N = 0: until SIGTERM, and says on standard output that it begins
  * Prints sums and what was changed that must not be: nothing. */
 #define _GNU_SOURCE
 #include <linux/rseq.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum { SIGNATURE = 0x53053053, PROCESSORS = 4, CALLS = 500 };
@@ -69,6 +77,62 @@ static void use(struct rseq *area) {
     }
 }
 
+static volatile sig_atomic_t interruptions, over, ended;
+static long calls, expected[8];
+
+/* Each third call is made while fs is in other memory; what it returns is known. */
+static void storm_call(void) {
+    long number = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED), x = number % 8;
+    if ((number % 3 ? pointer_leaf(x) : with((uint64_t)(area + 4096), x)) != expected[x])
+        __atomic_add_fetch(&changed, 1, __ATOMIC_RELAXED);
+}
+
+/* Nothing here is found through fs, which may be anything. */
+static void on_alarm(int signal) {
+    interruptions++;
+    __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+    if (with((uint64_t)(area + 4096), 3) != expected[3]) __atomic_add_fetch(&changed, 1, __ATOMIC_RELAXED);
+}
+
+/* Sees also what is written there for a moment. */
+static void *watch(void *nothing) {
+    while (!ended)
+        for (int i = 0; i < 8192; i++)
+            if (__atomic_load_n(area + i, __ATOMIC_RELAXED)) __atomic_add_fetch(&changed, 1, __ATOMIC_RELAXED);
+    return nothing;
+}
+
+static void on_end(int signal) { over = 1; }
+
+static void storm(long most) {
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, end = {.sa_handler = on_end};
+    cpu_set_t first;
+    pthread_t watcher;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    sigfillset(&action.sa_mask);
+    /* It does not take the signals. */
+    sigset_t before;
+    pthread_sigmask(SIG_BLOCK, &action.sa_mask, &before);
+    pthread_create(&watcher, 0, watch, 0);
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+    sched_setaffinity(0, sizeof first, &first);
+    sigaction(SIGALRM, &action, 0);
+    sigaction(SIGTERM, &end, 0);
+    for (int i = 0; i < 8; i++) {
+        expected[i] = i;
+        for (int k = 0; k < 10; k++) expected[i] = expected[i] * 31 + k;
+    }
+    if (!most) puts("begins"), fflush(stdout);
+    setitimer(ITIMER_REAL, &often, 0);
+    while (most ? interruptions < most : !over) storm_call();
+    setitimer(ITIMER_REAL, &never, 0);
+    ended = 1;
+    pthread_join(watcher, 0);
+    fprintf(stderr, "calls %ld\n", calls);
+}
+
 static long call(struct rseq *area, int flags) {
     return syscall(SYS_rseq, area, sizeof *area < 32 ? 32 : sizeof *area, flags, SIGNATURE);
 }
@@ -92,7 +156,8 @@ int main(int count, char **words) {
             for (int i = 0; i < 20; i++, usleep(20000)) sum += pointer_leaf(i);
             if (call(own, 1) == 0) use(own);
         }
-    } else return 2;
+    } else if (!strcmp(mode, "storm")) storm(count > 2 ? atol(words[2]) : 0);
+    else return 2;
     printf("sum %ld changed %ld\n", sum, changed);
     return 0;
 }

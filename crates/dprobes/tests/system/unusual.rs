@@ -2,9 +2,11 @@
 //! forbid themselves what all others may do, they look at flags that nobody reads.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use crate::signals::number;
 use crate::stacks::{COUNT, LEAVE, LOG, probes, same_as_unprobed};
-use crate::support::{need, target, variant};
+use crate::support::{Server, attach, changed_text, is_traced, need, target, variant};
 
 #[test]
 fn the_thread_pointer_and_what_is_found_through_it_are_the_programs() {
@@ -23,6 +25,55 @@ fn the_thread_pointer_and_what_is_found_through_it_are_the_programs() {
                 assert_eq!(*hits.get_or_insert(probe.hits), probe.hits, "{mode}: {outcome:#?}");
             }
         }
+    }
+}
+
+/// Logs where a condition holds, which always does: the hit is counted first, and a context claimed after that.
+const LOG_IF: &str = "push r, rip\njnz holds\nabort\nholds:\npush r, rip\nlog 1";
+
+/// A signal may come between any two instructions of a hit; its handler hits, too, while fs is in memory that is not the libc's.
+#[test]
+fn handlers_of_signals_that_change_the_thread_pointer_hit_as_any_code() {
+    let program = need!("pointer", target("pointer"), "gcc");
+    let interruptions = needs::rounds("300", "3000");
+    for handler in [COUNT, LOG, LOG_IF, LEAVE] {
+        let text = probes(&program, &[("pointer_leaf", handler)]);
+        for outcome in same_as_unprobed(&program, &["storm", interruptions], &text) {
+            let probe = &outcome.stats.probes[0];
+            let calls = number(&outcome.stderr, "calls");
+            assert_eq!((probe.hits, probe.missed), (calls, 0), "{handler}: {outcome:#?}");
+            assert!(handler == COUNT || probe.logged + probe.dropped == calls, "{handler}: {outcome:#?}");
+        }
+    }
+}
+
+/// The same where nobody is left who keeps signals back until the hit is over.
+#[test]
+fn they_do_where_the_tracer_was_killed() {
+    let program = need!("pointer", target("pointer"), "gcc");
+    for handler in [COUNT, LOG, LOG_IF] {
+        let server = Server::start(&program, ["storm"]);
+        assert_eq!(server.line(), "begins");
+        let pid = server.pid();
+        let mut attached = attach(pid, &probes(&program, &[("pointer_leaf", handler)]), &["--engine=jump"]);
+        attached.wait_for(pid, &program, "pointer_leaf");
+        let (front, tracer) = (attached.pid(), attached.tracer());
+        let signal = |pid: i32, signal| {
+            // SAFETY: kill takes no pointers; the process is a child, or a child's, and was not reaped.
+            assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        };
+        signal(front, libc::SIGSTOP);
+        signal(tracer, libc::SIGKILL);
+        while is_traced(pid) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(needs::rounds(500, 2000)));
+        signal(front, libc::SIGCONT);
+        attached.gone();
+        assert_eq!(changed_text(pid), [""; 0], "{handler}");
+        signal(pid as i32, libc::SIGTERM);
+        let (status, lines) = server.end();
+        assert!(status.success() && lines == ["sum 0 changed 0"], "{handler}: {status}, {lines:?}");
     }
 }
 
