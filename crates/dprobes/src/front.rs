@@ -194,7 +194,7 @@ fn wait_for(
         // Nothing more is written: this returns when the tracer is dead or dying.
         _ => drop(death.read_to_end(&mut Vec::new())),
     }
-    let restored = ledger.restore();
+    let mut restored = ledger.restore();
     drop(hurry);
     let mut status = 0;
     loop {
@@ -208,6 +208,7 @@ fn wait_for(
             std::process::exit(1);
         }
     }
+    ledger.give_back(&mut restored);
     ending();
     if restored.restored > 0 {
         crate::output::tell(&format!(
@@ -226,6 +227,11 @@ fn wait_for(
     for (pid, reason) in &restored.lent {
         crate::output::tell(&format!(
             "warning: the tracer was killed; nine bytes that process {pid} does not use, behind its code, are not zeros again ({reason})"
+        ));
+    }
+    for (pid, reason) in &restored.kept {
+        crate::output::tell(&format!(
+            "warning: the tracer was killed; memory that was mapped for the probes stays in process {pid} ({reason})"
         ));
     }
     if restored.unknown > 0 {

@@ -368,6 +368,9 @@ impl Tracer<'_> {
         // It is the last thread there: nobody else maps anything meanwhile.
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let spans = mapping::spans(mapped, &mappings);
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.strike_memory();
+        }
         // What cannot be unmapped stays, and does nothing.
         let caller = Caller::unfiltered(thread, Stop::Interrupt, entrance);
         let (stopped, stop) = mapping::unmap(caller, &spans)?.0.end()?;

@@ -51,7 +51,7 @@
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
 //! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
-//! | `ledger`, `orphan` | what remains if the tracer is killed, and how the bytes are put back then |
+//! | `ledger`, `noted`, `orphan` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
 mod attach;
@@ -78,6 +78,7 @@ mod mapping;
 mod modules;
 mod named;
 mod naming;
+mod noted;
 mod observer;
 mod orphan;
 mod pace;

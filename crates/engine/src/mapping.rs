@@ -127,6 +127,9 @@ impl Tracer<'_> {
         if pieces.is_empty() {
             return Ok((thread, stop, Ok(Vec::new())));
         }
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.strike_memory();
+        }
         let mut left = Ok(Vec::new());
         let done = self.with_calls(number, thread, stop, &[], |caller| {
             let (caller, not_unmapped) = unmap(caller, pieces)?;

@@ -4,19 +4,25 @@
 //! instructions. Both are sent to where the jump leads; the trampolines stay.
 //!
 //! And one may be on its way back from a call that it made for the tracer, through a few bytes that were lent for that: these are given back
-//! when it has left them.
+//! when it has left them. What was mapped for probes is unmapped when no thread is in it, and none will return there from a signal's handler.
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use process::{Error, Event, Memory, Running, Status, Stop, Stopped};
+use image::Machine;
+use process::{Caller, Entrance, Error, Event, Mapping, Memory, Running, Status, Stop, Stopped};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
 use crate::change::{Batch, Change};
+use crate::guard;
 use crate::hold::Held;
+use crate::ledger::{Mapped, Piece};
+use crate::mapping;
 use crate::restart;
+use crate::signal::SIGTRAP_BIT;
 use crate::window::Window;
 
 /// How long the dying tracer may take to let a thread go, and a thread to stop.
@@ -27,7 +33,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// How long a thread may take to leave bytes that were lent for its call.
 const LEAVES: Duration = Duration::from_secs(2);
 /// Bytes of a stack in which a signal's handler is looked for that will return there.
-const STACK: u64 = 64 << 10;
+const STACK: u64 = 256 << 10;
 
 /// Jumps that a thread follows, one after another: there are never more than two or three.
 const HOPS: usize = 8;
@@ -69,8 +75,8 @@ pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
         }
         let mut threads = HashMap::new();
         let given = stop_all(pid, &mut threads, Instant::now() + PATIENCE).and_then(|()| {
-            let mut each = threads.iter();
-            if each.any(|(&tid, stopped)| needs(tid, stopped.as_ref(), change.address(), &memory)) {
+            let is_there = |rip| process::is_in_stub(rip, change.address());
+            if threads.iter().any(|(&tid, stopped)| needs(tid, stopped.as_ref(), &memory, is_there)) {
                 return Ok(false);
             }
             let mut batch = Batch::default();
@@ -90,10 +96,14 @@ pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
     }
 }
 
-/// Whether a thread is in a stub, or will be when a signal's handler returns. One that could not be stopped is, if that cannot be
+/// Whether a thread is in some code, or will be when a signal's handler returns. One that could not be stopped is, if that cannot be
 /// told.
-fn needs(tid: i32, stopped: Option<&(Stopped, Stop)>, stub: u64, memory: &Memory) -> bool {
-    let is_there = |rip| process::is_in_stub(rip, stub);
+fn needs(
+    tid: i32,
+    stopped: Option<&(Stopped, Stop)>,
+    memory: &Memory,
+    is_there: impl Fn(u64) -> bool,
+) -> bool {
     let Some((thread, _)) = stopped else {
         return !Status::read(tid).is_ok_and(|status| status.has_ended())
             && process::blocked_at(tid).is_ok_and(|at| at.is_none_or(is_there));
@@ -119,6 +129,111 @@ fn needs(tid: i32, stopped: Option<&(Stopped, Stop)>, stub: u64, memory: &Memory
 /// Whether what follows an instruction pointer is what does in a signal's frame: the flags, and the code segment of 64-bit programs.
 fn is_of_a_frame(flags: u64, segments: u64) -> bool {
     flags < 1 << 22 && flags & 2 != 0 && segments & 0xffff == 0x33
+}
+
+/// Unmaps what was mapped for probes in a process whose bytes are as before, as soon as no thread is there or will be when a signal's handler
+/// returns.
+///
+/// # Errors
+/// It stays: a thread does not leave it, or cannot be stopped; other processes have the same memory; or the program is another one by now.
+pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
+    let unsuitable = |reason: &str| Error::Unsuitable { pid, reason: reason.to_owned() };
+    let guard = pieces.iter().find(|mapped| mapped.piece == Piece::Guard);
+    let guard = guard
+        .ok_or_else(|| unsuitable("it has nothing by which it is known to be still the same program"))?;
+    let end = Instant::now() + LEAVES;
+    let mut pause = PAUSE;
+    loop {
+        let memory = Memory::open(pid)?;
+        if !guard::is_at(guard.base, &memory) {
+            return Err(unsuitable("it is not the same program any more"));
+        }
+        let mut threads = HashMap::new();
+        let stopped = stop_all(pid, &mut threads, Instant::now() + PATIENCE);
+        let is_idle =
+            threads.iter().all(|(&tid, stopped)| is_elsewhere(tid, stopped.as_ref(), &memory, pieces));
+        let mut unmapped = stopped.map(|()| false);
+        if unmapped.is_ok()
+            && is_idle
+            && guard::is_at(guard.base, &memory)
+            && process::memory_sharers(pid).is_empty()
+            && let Some(tid) = threads.iter().find_map(|(&tid, stopped)| stopped.is_some().then_some(tid))
+            && let Some((thread, stop)) = threads.remove(&tid).flatten()
+        {
+            unmapped = unmap_by(pid, thread, stop, (guard.base, pieces), &memory).map(|()| true);
+        }
+        let_all_go(threads);
+        if unmapped? {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(unsuitable("a thread may still be in it, or another process has the same memory"));
+        }
+        std::thread::sleep(pause);
+        pause *= 2;
+    }
+}
+
+/// Whether a thread is in none of these pieces, will not be, and has no trap left that the guard is to answer.
+fn is_elsewhere(tid: i32, stopped: Option<&(Stopped, Stop)>, memory: &Memory, pieces: &[Mapped]) -> bool {
+    let is_there = |address: u64| pieces.iter().any(|mapped| address.wrapping_sub(mapped.base) < mapped.size);
+    let Some((thread, stop)) = stopped else {
+        return Status::read(tid).is_ok_and(|status| status.has_ended());
+    };
+    let traps = matches!(stop, Stop::Signal(libc::SIGTRAP))
+        || Status::read(tid).is_ok_and(|status| status.pending & SIGTRAP_BIT != 0);
+    let stands = thread.registers().is_ok_and(|registers| is_there(registers.rsp()));
+    !traps && !stands && !needs(tid, stopped, memory, is_there)
+}
+
+/// Has a thread unmap pieces of memory, those of the guard at an address last, and lets it go.
+fn unmap_by(
+    pid: i32,
+    thread: Stopped,
+    stop: Stop,
+    (guard, pieces): (u64, &[Mapped]),
+    memory: &Memory,
+) -> Result<(), Error> {
+    let mappings = process::maps(pid).unwrap_or_default();
+    let Some(bare) = process::find_syscall(memory, &mappings, Machine::X86_64) else {
+        let_go(thread, stop);
+        let reason = "it has no instruction that makes a system call".to_owned();
+        return Err(Error::Unsuitable { pid, reason });
+    };
+    let of = |wanted: fn(Piece) -> bool| -> Vec<(u64, u64)> {
+        let own = pieces.iter().filter(|mapped| wanted(mapped.piece));
+        own.map(|mapped| (mapped.base, mapped.size)).filter(|span| is_ours(*span, &mappings)).collect()
+    };
+    let probes = mapping::spans(of(|piece| piece == Piece::Probes), &mappings);
+    let entrance = Entrance { refuge: Some(guard::refuge(guard)), ..bare };
+    let caller = match Caller::begin(thread, stop, entrance) {
+        Ok(caller) => caller,
+        Err((thread, error)) => {
+            let_go(thread, Stop::Other);
+            return Err(error);
+        }
+    };
+    let (caller, left) = mapping::unmap(caller, &probes)?;
+    let (caller, is_free) = guard::drop_handler(caller, guard)?;
+    let (mut thread, mut stop) = caller.end()?;
+    if is_free && left.is_empty() {
+        // Its way back was in what is unmapped now.
+        match Caller::begin(thread, stop, bare) {
+            Ok(caller) => {
+                (thread, stop) = mapping::unmap(caller, &of(|piece| piece != Piece::Probes))?.0.end()?;
+            }
+            Err((stays, _)) => (thread, stop) = (stays, Stop::Other),
+        }
+    }
+    let_go(thread, stop);
+    Ok(())
+}
+
+/// Whether nothing else is mapped in some memory than what is mapped for probes: memory of no file, and files of the tracer's.
+fn is_ours((base, size): (u64, u64), mappings: &[Mapping]) -> bool {
+    let there = mappings.iter().filter(|mapping| mapping.start < base + size && base < mapping.end);
+    let mut named = there.filter(|mapping| mapping.path.is_some() || mapping.label.is_some());
+    named.all(|mapping| mapping.path.as_deref() == Some(Path::new("/memfd:dprobes")))
 }
 
 fn let_all_go(threads: HashMap<i32, Option<(Stopped, Stop)>>) {

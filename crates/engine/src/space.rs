@@ -17,6 +17,7 @@ use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Plan
 use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
 use crate::named::Named;
+use crate::noted::Noted;
 use crate::place::Text;
 use crate::site::{self, Armed, Code, Disarmed, Site, Use};
 use crate::sites::Sites;
@@ -119,6 +120,8 @@ pub(crate) struct Space {
     /// What it has for the case that the tracer dies, and whether that was tried.
     pub(crate) guard: Option<Guard>,
     pub(crate) guard_tried: bool,
+    /// What the ledger has of the memory that is mapped in it.
+    pub(crate) noted: Noted,
     /// The modules that the programs have been placed in, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
     /// The modules whose calls that block all signals are sites, as far as they can be.
@@ -180,6 +183,7 @@ impl Space {
             spare_noted: None,
             guard: None,
             guard_tried: false,
+            noted: Noted::default(),
             placed: HashSet::new(),
             blocking: HashSet::new(),
             named: Named::default(),
@@ -254,6 +258,7 @@ impl Space {
             spare_noted: None,
             guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
             guard,
+            noted: Noted::default(),
             placed: self.placed.clone(),
             blocking: self.blocking.clone(),
             named: Named::default(),

@@ -281,6 +281,9 @@ impl<'a> Tracer<'a> {
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         self.tell_ids(&thread);
+        if let Some(space) = self.space_of(tid) {
+            space.note_memory();
+        }
         let looks_at_calls = signal == 0 && self.threads.get(&tid).is_some_and(|tracked| tracked.calls > 0);
         let running = if looks_at_calls { thread.resume_to_call() } else { thread.resume(signal) };
         let asked = self.is_leaving(tid) && running.interrupt().is_ok();

@@ -132,7 +132,8 @@ impl Running {
     /// # Errors
     /// As of [`Running::seize`].
     pub fn seize_quietly(tid: pid_t) -> Result<Running, Error> {
-        ptrace::seize(tid, 0)?;
+        // The stops of its system calls are told from a SIGTRAP.
+        ptrace::seize(tid, libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(Running { tid })
     }
 

@@ -4,6 +4,7 @@ use crate::support::{
     Attached, Server, attach, changed_text, counting, is_traced, need, target, text_differences,
 };
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Attaches, kills the process that `victim` names, and checks that the program works on, unprobed.
@@ -131,6 +132,72 @@ fn one_tracer_after_another() {
     assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
 }
 
+/// What is mapped in a process: how many mappings, bytes of all of them, and bytes of those below 2 GiB.
+fn mapped(pid: u32) -> [u64; 3] {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let ranges = maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-'));
+    let hex = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+    ranges.fold([0; 3], |[count, all, low], (start, end)| {
+        let size = hex(end) - hex(start);
+        [count + 1, all + size, low + if hex(end) <= 1 << 31 { size } else { 0 }]
+    })
+}
+
+/// What a tracer that is killed has mapped in a process is unmapped when the bytes are back: a process that outlives many of them is
+/// what it was.
+#[test]
+fn many_tracers_one_after_another_leave_no_memory() {
+    let program = need!("death", target("server"), "gcc");
+    // One for which all is mapped that a handler can need, and one for which there are many landing pads, or slots.
+    let logs = format!(
+        "name = \"{}\"\nmodtype = user\nmajor = 1\noffset = server_work\npush 8\npush r, rsp\nlog mrf\nexit\n",
+        program.display()
+    );
+    let counts =
+        "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"str*\":entry\ninc lv, 0\nabort\n";
+    let env = need!("death", needs::find_program("env"), "env");
+    // A thread that blocks SIGURG makes its calls one by one.
+    for (options, blocked) in [
+        (&["--engine=auto"][..], "PIPE"),
+        (&["--engine=auto", "--lossless"], "URG"),
+        (&["--engine=trap"], "PIPE"),
+        (&["--engine=trap"], "URG"),
+    ] {
+        let words = [format!("--block-signal={blocked}"), program.display().to_string()];
+        let mut server = Server::start(&env, words);
+        server.line();
+        let pid = server.pid();
+        let libc = libc_of(pid);
+        assert_eq!(server.ask("call 20"), "done 20");
+        let before = mapped(pid);
+        for round in 0..needs::rounds(6, 50) {
+            let (text, module, symbol) = match round % 2 {
+                0 => (&logs[..], &program, "server_work"),
+                _ => (counts, &libc, "strdup"),
+            };
+            let mut attached = attach(pid, text, options);
+            attached.wait_for(pid, module, symbol);
+            assert_eq!(server.ask("call 50"), "done 50");
+            attached.kill_tracer();
+            assert_eq!(changed_text(pid), [""; 0], "round {round}");
+            assert_eq!(server.ask("call 20"), "done 20");
+            assert_eq!(
+                mapped(pid),
+                before,
+                "{options:?}, round {round}: mappings, bytes, and those below 2 GiB"
+            );
+        }
+        assert!(server.end().0.success());
+    }
+}
+
+/// The libc that a process has mapped.
+fn libc_of(pid: u32) -> PathBuf {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let mut paths = maps.lines().filter_map(|line| line.split(' ').next_back());
+    paths.find(|path| path.ends_with("/libc.so.6")).expect("a libc").into()
+}
+
 /// Functions of libc that threads come to while they block all signals, each with a counting probe.
 const IN_MOMENTS: &str = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"_setjmp\":entry\ninc lv, 0\nabort\noffset = \"*madvise\":entry\ninc lv, 0\nabort\noffset = \"*getpagesize\":entry\ninc lv, 0\nabort\n";
 
@@ -208,10 +275,7 @@ fn a_probe_where_all_signals_are_blocked_counts_each_hit() {
     let server = Server::start(&program, ["threads"]);
     server.line();
     let pid = server.pid();
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
-    let libc =
-        maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.ends_with("/libc.so.6")));
-    let places = blocks_in(&std::fs::read(libc.expect("a libc")).expect("it can be read"));
+    let places = blocks_in(&std::fs::read(libc_of(pid)).expect("it can be read"));
     if places.is_empty() {
         // Another libc, or another compiler.
         return;

@@ -33,6 +33,7 @@ use moment::Preludes;
 use process::{Call, Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
 use table::Table;
 
+use crate::ledger::{Mapped, Piece};
 use crate::mapping::unmap;
 use crate::signal::SIGTRAP_BIT;
 use crate::site::{INT3, Site};
@@ -134,7 +135,7 @@ impl Guard {
 
     /// Where its threads make calls, and find back from.
     pub(crate) fn refuge(&self) -> Refuge {
-        Refuge { stub: self.base + (CODE - 64), end: self.base + TABLE }
+        refuge(self.base)
     }
 
     /// What a child has of it, by its memory: none, if it was forked before all was there, however late that is noticed.
@@ -150,6 +151,12 @@ impl Guard {
         let table = self.table.words()[0];
         let own = (table != self.base + TABLE).then_some((table, self.table.size()));
         self.former.iter().copied().chain(own).chain([(self.base, SIZE)])
+    }
+
+    /// The same for the ledger.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Mapped> {
+        let piece = |base| if base == self.base { Piece::Guard } else { Piece::Table };
+        self.mapped().map(move |(base, size)| Mapped { base, size, piece: piece(base) })
     }
 
     /// Says that a site traps, and which slot it has, if it has one.
@@ -214,9 +221,7 @@ fn is_abandoned(action: u64, memory: &Memory) -> bool {
     };
     let look = || -> Option<bool> {
         let base = word(action)?;
-        let mut found = vec![0; code::code().len()];
-        memory.peek(base, &mut found).ok()?;
-        if found != code::code() {
+        if !is_at(base, memory) {
             return Some(false);
         }
         let words = base.checked_add(WORDS)?;
@@ -236,6 +241,37 @@ fn is_abandoned(action: u64, memory: &Memory) -> bool {
         Some(!sites.filter(|&site| site != 0).any(traps))
     };
     look().unwrap_or(false)
+}
+
+/// Whether the guard of a tracer, which may be dead, is at an address.
+pub(crate) fn is_at(base: u64, memory: &Memory) -> bool {
+    let mut found = vec![0; code::code().len()];
+    memory.peek(base, &mut found).is_ok() && found == code::code()
+}
+
+/// Where the threads of a process make calls, and find back from, that has a guard at an address.
+pub(crate) fn refuge(base: u64) -> Refuge {
+    Refuge { stub: base + (CODE - 64), end: base + TABLE }
+}
+
+/// Takes the handler of the guard at an address from the kernel, unless it is another's by now. Says whether nothing leads to the guard any
+/// more.
+///
+/// # Errors
+/// The thread has been killed.
+pub(crate) fn drop_handler(caller: Caller, base: u64) -> Result<(Caller, bool), Error> {
+    let asked = base + WORDS + Words::ASKED;
+    let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
+    let (caller, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
+    let mut handler = [0; 8];
+    if result.is_err() || process::read(caller.thread().tid(), asked, &mut handler).is_err() {
+        return Ok((caller, false));
+    }
+    if u64::from_le_bytes(handler) != base {
+        return Ok((caller, true));
+    }
+    let (caller, result) = caller.call_one(set_handler(base + WORDS + Words::DEFAULT))?;
+    Ok((caller, result.is_ok()))
 }
 
 /// Sets what a process does at SIGTRAP: as a `struct sigaction` at an address in it says.
@@ -378,21 +414,10 @@ impl Tracer<'_> {
         };
         let mut caller = Caller::unfiltered(thread, stop, entrance);
         if guard.handles {
-            let asked = guard.base + WORDS + Words::ASKED;
-            let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
-            let (next, result) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
-            let mut handler = [0; 8];
-            let read = process::read(next.thread().tid(), asked, &mut handler);
-            if result.is_err() || read.is_err() {
-                return next.end();
-            }
+            let (next, is_free) = drop_handler(caller, guard.base)?;
             caller = next;
-            if u64::from_le_bytes(handler) == guard.base {
-                let (next, result) = caller.call_one(set_handler(guard.base + WORDS + Words::DEFAULT))?;
-                if result.is_err() {
-                    return next.end();
-                }
-                caller = next;
+            if !is_free {
+                return caller.end();
             }
         }
         // Its way back was in what is unmapped now.

@@ -78,6 +78,10 @@ impl Tracer<'_> {
         if let Err(reason) = mapped {
             return Ok((thread, stop, Ok(Carried::Outdated(Box::new(draft), reason))));
         }
+        // Before a byte is changed: it is known what is to be unmapped if the tracer is killed.
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.note_memory();
+        }
         let pads = draft.pads.clone();
         match self.write_all(number, &mut thread, draft)? {
             Written::All(left) => Ok((thread, stop, Ok(Carried::Out(left)))),

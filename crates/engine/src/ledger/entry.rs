@@ -8,8 +8,35 @@ use crate::change::{Change, LONGEST, Undone};
 const LAST: u64 = 0x40;
 const IDLE: u64 = 0x80;
 
+/// In an origin, in the place of a number of bytes: the entry is of memory.
+const PIECE: u64 = 0x3d;
+const TABLE: u64 = 0x3e;
+const GUARD: u64 = 0x3f;
+
+/// What memory is, that is mapped for probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Piece {
+    /// Probes have it.
+    Probes,
+    /// The guard's handler reads it.
+    Table,
+    /// The guard: code, words, and memory for frames.
+    Guard,
+}
+
+/// Memory that is mapped for the probes of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mapped {
+    /// Where it begins.
+    pub(crate) base: u64,
+    /// Bytes of it.
+    pub(crate) size: u64,
+    /// What it is.
+    pub(crate) piece: Piece,
+}
+
 /// In place of a length: many changes in one process, which are listed elsewhere.
-const LISTED: u64 = 0x3f;
+const LISTED: u64 = 0x3c;
 
 /// One change in one process, or a part of a list of changes, or one process in which a list of changes was made.
 #[repr(C)]
@@ -58,6 +85,18 @@ impl Entry {
         self.address.store(first as u64 + 1, Ordering::Release);
     }
 
+    /// Writes that memory has been mapped in a process.
+    pub(super) fn write_memory(&self, process: i32, memory: Mapped) {
+        let piece = match memory.piece {
+            Piece::Probes => PIECE,
+            Piece::Table => TABLE,
+            Piece::Guard => GUARD,
+        };
+        self.original[0].store(memory.size, Ordering::Relaxed);
+        self.origin.store((process as u32 as u64) << 8 | piece, Ordering::Relaxed);
+        self.address.store(memory.base, Ordering::Release);
+    }
+
     /// The entry is free.
     pub(super) fn clear(&self) {
         self.address.store(0, Ordering::Release);
@@ -98,5 +137,19 @@ impl Entry {
             _ => Undone::First,
         };
         Some(((origin >> 8) as i32, change.undone(undone)))
+    }
+
+    /// The process and the memory, if that is what the entry is of.
+    pub(super) fn memory(&self) -> Option<(i32, Mapped)> {
+        let base = self.address.load(Ordering::Acquire);
+        let origin = self.origin.load(Ordering::Relaxed);
+        let piece = match origin & 0xff {
+            PIECE => Piece::Probes,
+            TABLE => Piece::Table,
+            GUARD => Piece::Guard,
+            _ => return None,
+        };
+        let size = self.original[0].load(Ordering::Relaxed);
+        (base != 0).then_some(((origin >> 8) as i32, Mapped { base, size, piece }))
     }
 }

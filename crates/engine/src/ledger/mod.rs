@@ -16,12 +16,20 @@
 //!
 //! ```text
 //! +0   number of the list's first entry, and 1
-//! +8   process << 8 | 0x3f
+//! +8   process << 8 | 0x3c
 //! +16  how many entries the list has
 //! +32  how much farther
 //! ```
 //!
-//! An entry is complete before its bytes are written and is freed after they are restored, so at any moment every
+//! Memory that is mapped for probes has entries of the same size, by which it is unmapped when the bytes are back ([`Ledger::give_back`]):
+//!
+//! ```text
+//! +0   where it begins, or 0
+//! +8   process << 8 | what it is ([`Piece`])
+//! +16  bytes of it
+//! ```
+//!
+//! An entry of a change is complete before its bytes are written and is freed after they are restored, so at any moment every
 //! change in a process has an entry.
 //!
 //! The sign of life is in the same case: the page by which probed processes see that their records are read. When the tracer has died, it
@@ -46,6 +54,7 @@ use crate::change::{Batch, Change, Fixed, Undone};
 use crate::jump::{Pulse, Sign};
 use crate::orphan;
 use entry::{Content, Entry};
+pub(crate) use entry::{Mapped, Piece};
 
 /// Entries of a ledger: one for each change in each process. Memory is used only for those that are; where there are limits, there are
 /// fewer.
@@ -62,6 +71,8 @@ pub struct Restored {
     pub unknown: u64,
     /// Processes in which the few bytes stay that were lent for a call, since a thread needs them for its way back, and why.
     pub lent: Vec<(i32, String)>,
+    /// Processes in which memory stays that was mapped for probes, and why.
+    pub kept: Vec<(i32, String)>,
 }
 
 /// A process in which changes stay: jumps, which work, and traps, which it answers itself.
@@ -188,6 +199,13 @@ impl Ledger {
     /// Changes have come with a child's memory for which there is no room: nobody puts them back but the tracer.
     pub(crate) fn misses(&self, changes: usize) {
         self.unknown().fetch_add(changes as u64, Ordering::Relaxed);
+    }
+
+    /// Enters memory that has been mapped in a process. What is returned is to be dropped before the process can have it for anything else.
+    pub(crate) fn enter_memory(self: &Rc<Self>, process: i32, memory: Mapped) -> Result<Entered, Full> {
+        let number = self.take()?;
+        self.entries()[number].write_memory(process, memory);
+        Ok(Entered { ledger: Rc::clone(self), number })
     }
 
     /// Enters a change that is about to be made; dropping what is returned strikes it out again.
@@ -317,9 +335,26 @@ impl Ledger {
         }
         done
     }
+
+    /// Unmaps what was mapped for probes in processes whose bytes are as before, on behalf of a tracer that has died. It stays where bytes
+    /// do not, and where a thread may still be in it.
+    pub fn give_back(&self, done: &mut Restored) {
+        let mut all: BTreeMap<i32, Vec<Mapped>> = BTreeMap::new();
+        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        for (process, memory) in used.filter_map(Entry::memory) {
+            all.entry(process).or_default().push(memory);
+        }
+        all.retain(|pid, _| !done.left.iter().any(|left| left.pid == *pid));
+        for (process, memory) in all {
+            match orphan::unmap(process, &memory) {
+                Err(error) if !error.is_gone() => done.kept.push((process, error.to_string())),
+                _ => {}
+            }
+        }
+    }
 }
 
-/// A site's place in a ledger, as long as the site is armed.
+/// A site's place in a ledger, as long as the site is armed; or that of memory, as long as it is mapped.
 #[derive(Debug)]
 pub(crate) struct Entered {
     ledger: Rc<Ledger>,
