@@ -179,7 +179,8 @@ impl Cursor {
             if filled == 0 {
                 return Next::Nothing;
             }
-            if filled > ring.size || !self.head.is_multiple_of(8) {
+            // A head that was no multiple of 8 may have become the tail, by `empty`.
+            if filled > ring.size || !self.head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
                 return Next::Nonsense(Nonsense::Fill);
             }
             let offset = self.tail & (ring.size - 1);
@@ -342,6 +343,20 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { log: 64, traces: 32 };
     const RING: Ring = Ring { place: 8, size: 1024 };
+
+    #[test]
+    fn what_begins_amid_a_word_is_nonsense() {
+        // Marks of losses wherever one could be looked for, the last of them without room.
+        let bytes = state::LOST.to_le_bytes().repeat(256);
+        for tail in 1..8 {
+            let mut cursor = Cursor { tail, head: 24 };
+            let mut head = Head::default();
+            let next = cursor.next(&bytes[..], RING, |_| Some(BOUNDS), false, &mut head);
+            assert!(matches!(next, Next::Nonsense(Nonsense::Fill)), "{tail}");
+            cursor.empty();
+            assert_eq!(cursor.filled(), 0);
+        }
+    }
 
     /// A record of site 0 whose stack traces are so long, if it has more than its log.
     fn record(state: u32, flags: u32, log: usize, traces: Option<u64>) -> Vec<u8> {
