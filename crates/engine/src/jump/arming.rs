@@ -466,16 +466,18 @@ impl Copied {
     /// Writes trampolines and landing pads.
     pub(super) fn write_code(&self, memory: &Memory) -> std::io::Result<()> {
         let mut fields = self.arming.fields.iter().peekable();
+        let mut moved = Vec::new();
         for (number, (address, bytes)) in self.arming.pieces.iter().enumerate() {
             if fields.peek().is_none_or(|(piece, _)| *piece > number) || self.by == 0 {
                 memory.poke(self.there(*address), bytes)?;
                 continue;
             }
-            let mut bytes = bytes.clone();
+            moved.clear();
+            moved.extend_from_slice(bytes);
             while let Some((_, field)) = fields.next_if(|(piece, _)| *piece == number) {
-                field.add(self.by, &mut bytes);
+                field.add(self.by, &mut moved);
             }
-            memory.poke(self.there(*address), &bytes)?;
+            memory.poke(self.there(*address), &moved)?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! It goes as a draft is carried out (`carry`), without its being worked out: memory is mapped, trampolines are written, all threads are held,
 //! and the code is written. Where the process is not what the arming was made for, nothing of its code is changed, and it is planned as any.
 
+use std::rc::Rc;
+
 use process::{Mapping, Module, Stop, Stopped};
 
 use super::arming::{Circumstances, Copied};
@@ -70,8 +72,15 @@ impl Tracer<'_> {
         if let Err(reason) = mapped {
             return Ok((thread, stop, Err(reason)));
         }
+        // Before a byte is changed: it is known what is to be unmapped if the tracer is killed.
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.note_memory();
+        }
+        let Some(code) = copied.mapping(&mappings) else {
+            return Ok((thread, stop, Err("its code is mapped otherwise".to_owned())));
+        };
         let pads = draft.pads.clone();
-        match self.write_copy(number, &mut thread, module, draft, copied)? {
+        match self.write_copy(number, &mut thread, (module, code), draft, copied)? {
             Ok(left) => Ok((thread, stop, Ok(left))),
             Err(reason) => {
                 let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
@@ -152,7 +161,7 @@ impl Tracer<'_> {
         &mut self,
         number: u32,
         thread: &mut Stopped,
-        module: &Module,
+        (module, code): (&Module, &Mapping),
         mut draft: Draft,
         copied: &Copied,
     ) -> Result<Result<Vec<Left>, String>, process::Error> {
@@ -176,14 +185,8 @@ impl Tracer<'_> {
         };
         let Some(space) = self.spaces.get(&number) else { return gone() };
         put_back(space, thread, false)?;
-        let mappings = thread.mappings().unwrap_or_default();
-        let is_known = copied.mapping(&mappings).is_some_and(|mapping| {
-            self.cache
-                .texts
-                .known(space, module, mapping)
-                .is_some_and(|code| std::rc::Rc::ptr_eq(&code, &copied.arming.code))
-        });
-        if !is_known {
+        let known = self.cache.texts.known(space, module, code);
+        if !known.is_some_and(|code| Rc::ptr_eq(&code, &copied.arming.code)) {
             self.released_if_alone();
             return Ok(Err("its code is not that of the file".to_owned()));
         }
