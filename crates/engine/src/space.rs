@@ -211,8 +211,13 @@ impl Space {
         drop(window);
         let mut sites: Sites = own.into_iter().collect();
         for copied in self.sites.copies() {
-            // All of them were written at once. Where there is no room to note it, nobody puts them back but the tracer.
-            sites.add_copy(copied.clone(), copied.enter(&code).ok().flatten());
+            // All of them were written at once.
+            let entered = copied.enter(&code).unwrap_or_else(|_| {
+                let ledger = code.ledger.iter();
+                ledger.for_each(|ledger| ledger.misses(copied.sites_in(0..u64::MAX).count()));
+                None
+            });
+            sites.add_copy(copied.clone(), entered);
         }
         // Its one thread is stopped.
         let held = Held::of_one();

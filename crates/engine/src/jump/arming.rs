@@ -35,7 +35,7 @@ use crate::tracer::Tracer;
 
 /// Armings that are kept at most, and sites of them all together.
 const MOST: usize = 64;
-const MOST_SITES: usize = 1 << 21;
+const MOST_SITES: usize = 1 << 19;
 /// Landing pads that are closer together than this are written together, and so are sites.
 pub(super) const NEAR: u64 = 2048;
 const CLOSE: u64 = 4096;
@@ -218,6 +218,11 @@ impl Arming {
             traps,
             tactics,
         })
+    }
+
+    /// What records of its handlers are known by.
+    pub(super) fn number(&self) -> u32 {
+        self.keep.number
     }
 
     /// Adds what was counted by copying it to the counts of its probes.

@@ -312,6 +312,7 @@ impl Tracer<'_> {
         self.session.spent.push(Box::new((probed, notes, code, fresh, texts)));
         let failed = written.err().or(failed);
         if let Some(arming) = kept.filter(|_| failed.is_none()) {
+            space.add_moved((arming.number(), 0));
             self.keep_arming(arming);
         }
         let Some(space) = self.spaces.get(&number) else { return left };

@@ -107,6 +107,10 @@ impl Tracer<'_> {
         if space.groundless.is_some() || space.ringless.is_some() || space.cramped {
             return Err("the process has no room");
         }
+        // Records say which arming they are of, and not where.
+        if space.moved.iter().any(|(number, _)| *number == copied.moved().0) {
+            return Err("the module is, or was, armed so in another place of the process");
+        }
         let mut known = Basis::of(space);
         let mut draft =
             Draft { module: key, generation: known.generation, left: copied.left(), ..Draft::default() };
