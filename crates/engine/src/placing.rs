@@ -9,10 +9,10 @@ use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::change::{Batch, Fixed};
 use crate::error::{self, Error, Refused};
-use crate::jump::{Copied, Domain, Draft, Keep, Left, Sites};
+use crate::jump::{Copied, Domain, Draft, Left, Sites};
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
-use crate::place::{self, Checks, Plan};
+use crate::place::{Checks, Plan};
 use crate::placed::{About, probes_of};
 use crate::program::{Engine, State};
 use crate::programs::Programs;
@@ -146,61 +146,6 @@ impl Tracer<'_> {
             self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
         }
         Ok((thread, stop))
-    }
-
-    /// Arms a module as it was armed in another process, if that holds: the sites that did not become jumps. Else all is planned.
-    fn place_copy(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        work: &mut Work,
-    ) -> Result<(Stopped, Stop, Option<Vec<Left>>), ProcessError> {
-        let (mut thread, mut stop) = (thread, stop);
-        let copies = std::mem::take(&mut work.copies);
-        if copies.is_empty() {
-            return Ok((thread, stop, None));
-        }
-        for copied in copies {
-            let (stopped, now, done) = self.copy_arming(number, thread, stop, &work.module, &copied)?;
-            (thread, stop) = (stopped, now);
-            if let Ok(left) = done {
-                let (count, remarks) = copied.count();
-                (work.count, work.plan.remarks) = (count, remarks.to_vec());
-                if self.observer.wants_placed() {
-                    work.probes = copied.probes();
-                }
-                return Ok((thread, stop, Some(left)));
-            }
-        }
-        if let Some((program, checks)) = work.program.zip(work.checks)
-            && let Some(space) = self.spaces.get(&number)
-        {
-            let plan = place::plan(program, &self.programs[program], &work.module, &space.text(), checks);
-            *work = Work::new(&work.module, work.program, plan);
-        }
-        Ok((thread, stop, None))
-    }
-
-    /// What is to be kept for other processes of what arming a module comes to, if anything.
-    fn plan_to_keep(
-        &mut self,
-        program: usize,
-        thread: &Stopped,
-        work: &Work,
-        sites: &Sites,
-        remarks: Vec<Note>,
-    ) -> Option<Keep> {
-        let is_all = matches!(sites, Sites::Planned(_)) && work.plan.refused.is_empty();
-        let circumstances = self.circumstances(program, thread, &work.module).filter(|_| is_all)?;
-        Some(Keep {
-            number: self.cache.armings.number(),
-            circumstances,
-            image: std::sync::Arc::clone(&work.module.image),
-            count: work.count,
-            probes: work.probes.clone(),
-            remarks,
-        })
     }
 
     /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.

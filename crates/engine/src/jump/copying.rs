@@ -4,16 +4,20 @@
 //! and the code is written. Where the process is not what the arming was made for, nothing of its code is changed, and it is planned as any.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use process::{Mapping, Module, Stop, Stopped};
 
-use super::arming::{Circumstances, Copied};
+use super::arming::{Circumstances, Keep};
 use super::around::free_for_pads;
 use super::back::put_back;
+use super::copied::Copied;
 use super::draft::{Basis, Draft};
-use super::{Left, arm};
+use super::{Left, Sites, arm};
 use crate::mapping::{self, Called};
-use crate::placing::set_armed;
+use crate::observer::Note;
+use crate::place;
+use crate::placing::{Work, set_armed};
 use crate::program::Engine;
 use crate::space::{Generation, Space, module_key};
 use crate::tracer::Tracer;
@@ -47,6 +51,61 @@ impl Tracer<'_> {
             starting: space.starting,
             fresh: !self.session.serving && arm::is_fresh(space, thread, module),
             shadow_stacks: process::has_shadow_stack(thread.tid()),
+        })
+    }
+
+    /// Arms a module as it was armed in another process, if that holds: the sites that did not become jumps. Else all is planned.
+    pub(crate) fn place_copy(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        work: &mut Work,
+    ) -> Result<(Stopped, Stop, Option<Vec<Left>>), process::Error> {
+        let (mut thread, mut stop) = (thread, stop);
+        let copies = std::mem::take(&mut work.copies);
+        if copies.is_empty() {
+            return Ok((thread, stop, None));
+        }
+        for copied in copies {
+            let (stopped, now, done) = self.copy_arming(number, thread, stop, &work.module, &copied)?;
+            (thread, stop) = (stopped, now);
+            if let Ok(left) = done {
+                let (count, remarks) = copied.count();
+                (work.count, work.plan.remarks) = (count, remarks.to_vec());
+                if self.observer.wants_placed() {
+                    work.probes = copied.probes();
+                }
+                return Ok((thread, stop, Some(left)));
+            }
+        }
+        if let Some((program, checks)) = work.program.zip(work.checks)
+            && let Some(space) = self.spaces.get(&number)
+        {
+            let plan = place::plan(program, &self.programs[program], &work.module, &space.text(), checks);
+            *work = Work::new(&work.module, work.program, plan);
+        }
+        Ok((thread, stop, None))
+    }
+
+    /// What is to be kept for other processes of what arming a module comes to, if anything.
+    pub(crate) fn plan_to_keep(
+        &mut self,
+        program: usize,
+        thread: &Stopped,
+        work: &Work,
+        sites: &Sites,
+        remarks: Vec<Note>,
+    ) -> Option<Keep> {
+        let is_all = matches!(sites, Sites::Planned(_)) && work.plan.refused.is_empty();
+        let circumstances = self.circumstances(program, thread, &work.module).filter(|_| is_all)?;
+        Some(Keep {
+            number: self.cache.armings.number(),
+            circumstances,
+            image: Arc::clone(&work.module.image),
+            count: work.count,
+            probes: work.probes.clone(),
+            remarks,
         })
     }
 
@@ -228,7 +287,7 @@ impl Tracer<'_> {
         self.released_if_alone();
         if let Err(error) = written {
             let note = format!("process {}: writing the probes: {error}", thread.tid());
-            self.tell_once(crate::observer::Note::Other(note));
+            self.tell_once(Note::Other(note));
         }
         Ok(Ok(draft.left))
     }

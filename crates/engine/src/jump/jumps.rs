@@ -7,7 +7,7 @@ use std::rc::Rc;
 use elsa::FrozenMap;
 use process::{Mapping, Memory};
 
-use super::arming::Copied;
+use super::copied::Copied;
 use super::room::Room;
 use super::tail;
 use super::trampoline::{Part, Trampoline};

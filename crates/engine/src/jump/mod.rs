@@ -19,7 +19,7 @@
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
-//! | `arming`, `copying` | what arming a module came to, for other processes that map the same file |
+//! | `arming`, `armings`, `copied`, `copying` | what arming a module came to; all that is kept; one in another process that maps the same file; how it is carried out there |
 //! | `jumps` | the trampolines of an address space |
 //! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
 //! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | the memory that it takes, in the process and shared with it |
@@ -32,6 +32,7 @@
 mod area;
 mod arm;
 mod arming;
+mod armings;
 mod around;
 mod back;
 mod carry;
@@ -39,6 +40,7 @@ mod cells;
 mod clock;
 mod compile;
 mod contexts;
+mod copied;
 mod copying;
 mod domain;
 mod draft;
@@ -82,10 +84,11 @@ mod writing;
 
 pub(crate) use area::best_gap;
 pub(crate) use arm::{Left, Sites};
-pub(crate) use arming::{Armings, Copied, Keep};
+pub(crate) use armings::Armings;
 pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
 pub(crate) use compile::has_limits;
+pub(crate) use copied::Copied;
 pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
 pub(crate) use ground::{Ground, low_memory};

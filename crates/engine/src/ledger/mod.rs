@@ -38,6 +38,7 @@
 //! One byte, an `int3`, is put back at once. More bytes are put back while all threads of their process are held; where
 //! that cannot be, they stay: they are jumps, and the memory that they lead to stays mapped, so the program runs on.
 
+mod entered;
 mod entry;
 
 use std::cell::RefCell;
@@ -53,6 +54,7 @@ use process::Memory;
 use crate::change::{Batch, Change, Fixed, Undone};
 use crate::jump::{Pulse, Sign};
 use crate::orphan;
+pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
 pub(crate) use entry::{Mapped, Piece};
 
@@ -351,44 +353,6 @@ impl Ledger {
                 _ => {}
             }
         }
-    }
-}
-
-/// A site's place in a ledger, as long as the site is armed; or that of memory, as long as it is mapped.
-#[derive(Debug)]
-pub(crate) struct Entered {
-    ledger: Rc<Ledger>,
-    number: usize,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.ledger.strike(self.number);
-    }
-}
-
-/// A list's place in a ledger for one process, as long as its changes may be there. The list outlives the entry, which names it.
-#[derive(Debug)]
-pub(crate) struct EnteredList {
-    _entered: Entered,
-    _listed: Rc<Listed>,
-}
-
-/// A list of changes, as long as processes may have them.
-#[derive(Debug)]
-pub(crate) struct Listed {
-    ledger: Rc<Ledger>,
-    first: usize,
-    count: usize,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let numbers = self.first..self.first + self.count;
-        self.ledger.entries()[numbers.clone()].iter().for_each(Entry::clear);
-        let mut free = self.ledger.free.borrow_mut();
-        // What is at the end can be another list.
-        if free.1 == numbers.end { free.1 = numbers.start } else { free.0.extend(numbers) }
     }
 }
 

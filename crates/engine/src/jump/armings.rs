@@ -1,0 +1,108 @@
+//! The armings that are kept for other processes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use process::Module;
+
+use super::arming::{Arming, Circumstances};
+use super::copied::Copied;
+use crate::program::{Probe, SiteCounts};
+use crate::space::module_key;
+use crate::tracer::Tracer;
+
+/// Armings that are kept at most, and sites of them all together.
+const MOST: usize = 64;
+const MOST_SITES: usize = 1 << 19;
+
+impl Tracer<'_> {
+    /// Keeps an arming for other processes.
+    pub(super) fn keep_arming(&mut self, arming: Arming) {
+        for gone in self.cache.armings.keep(arming) {
+            if let Some(program) = self.programs.get_mut(gone.program()) {
+                gone.count(&mut program.probes);
+            }
+        }
+    }
+
+    /// Counts what was copied of a program's armings, and forgets them: its probes are about to be others.
+    pub(crate) fn forget_armings(&mut self, program: usize) {
+        self.count_copies(program);
+        self.cache.armings.forget(program);
+    }
+
+    /// Counts for a program's probes what was copied of its armings.
+    pub(crate) fn count_copies(&mut self, program: usize) {
+        if let Some(of) = self.programs.get_mut(program) {
+            self.cache.armings.count(program, &mut of.probes);
+        }
+    }
+}
+
+/// The armings that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Armings {
+    all: Vec<Rc<Arming>>,
+    /// The last number that was given.
+    last: u32,
+    /// How often one was copied.
+    pub(crate) copied: u64,
+}
+
+impl Armings {
+    /// A number for one that may be kept.
+    pub(crate) fn number(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1).max(1);
+        self.last
+    }
+
+    /// Keeps one; the oldest ones make room.
+    fn keep(&mut self, arming: Arming) -> Vec<Rc<Arming>> {
+        self.all.push(Rc::new(arming));
+        let sites = |all: &[Rc<Arming>]| all.iter().map(|arming| arming.sites.len()).sum::<usize>();
+        let mut gone = Vec::new();
+        while self.all.len() > MOST || self.all.len() > 1 && sites(&self.all) > MOST_SITES {
+            gone.push(self.all.remove(0));
+        }
+        gone
+    }
+
+    /// Those that may hold for a module, which is as they were made for.
+    pub(crate) fn find(&self, circumstances: &Circumstances, module: &Module) -> Vec<Copied> {
+        let is_one = |arming: &&Rc<Arming>| {
+            arming.keep.circumstances == *circumstances && Arc::ptr_eq(&arming.keep.image, &module.image)
+        };
+        let copied = |arming: &Rc<Arming>| {
+            let by = module_key(module).2.wrapping_sub(arming.module.2);
+            Copied { arming: Rc::clone(arming), by }
+        };
+        self.all.iter().rev().filter(is_one).map(copied).collect()
+    }
+
+    /// Whether one is of a program.
+    pub(crate) fn any_of(&self, program: usize) -> bool {
+        self.all.iter().any(|arming| arming.program() == program)
+    }
+
+    /// Counts for the probes of a program what was copied of it.
+    pub(crate) fn count(&self, program: usize, probes: &mut [Probe]) {
+        let of_program = |arming: &&Rc<Arming>| arming.program() == program;
+        self.all.iter().filter(of_program).for_each(|arming| arming.count(probes));
+    }
+
+    /// The sites of a program's probe, with those that were copied and are not counted yet.
+    pub(crate) fn with_copies(&self, program: usize, probe: usize, mut sites: SiteCounts) -> SiteCounts {
+        let of_program = |arming: &&Rc<Arming>| arming.program() == program;
+        for arming in self.all.iter().filter(of_program).filter(|arming| arming.copies.get() > 0) {
+            for (&tactic, &count) in arming.tactics.get(&probe).into_iter().flatten() {
+                sites.jumps_more(tactic, count * arming.copies.get());
+            }
+        }
+        sites
+    }
+
+    /// Forgets those of a program: its probes are not what they were.
+    pub(crate) fn forget(&mut self, program: usize) {
+        self.all.retain(|arming| arming.program() != program);
+    }
+}
