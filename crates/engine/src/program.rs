@@ -10,7 +10,7 @@ use image::Image;
 use layout::Over;
 use rpn::Location;
 use trace::Items;
-use vm::Op;
+use vm::Effects;
 
 use crate::coverage::general;
 use crate::jump::{Cells, Counter, Domain, Words, has_limits};
@@ -381,9 +381,9 @@ impl Program {
             locals: Variables::new(usize::from(object.vars), cells),
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             counters: None,
-            removes: crate::jump::has(&object.code, object.word().bytes(), &[Op::Remove]),
-            calls: crate::jump::has(&object.code, object.word().bytes(), &[Op::ExitTo]),
-            calls_plugins: crate::jump::has(&object.code, object.word().bytes(), &[Op::Callk]),
+            removes: vm::may(&object.code, object.word(), Effects::REMOVES),
+            calls: vm::may(&object.code, object.word(), Effects::CALLS_FACILITY),
+            calls_plugins: vm::may(&object.code, object.word(), Effects::CALLS_PLUGINS),
             places: RefCell::default(),
             versions,
             options,

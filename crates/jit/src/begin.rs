@@ -32,14 +32,14 @@
 use core::mem::offset_of;
 
 use layout::{CONTEXT_SIZE, Context, Identity, RSEQ_SECTION, RSEQ_SIGNATURE, claim};
-use vm::Op;
+use vm::{Effects, Instruction, Op};
 
 use crate::compiler::Compiler;
 use crate::count::Counted;
 use crate::emit::Stream;
 use crate::instructions::{Alu, Condition, RAX, RDX, Rm, Shift, shifted};
 use crate::record::of_context;
-use crate::scan::Instruction;
+use crate::scan::instruction_at;
 
 /// The bit that says TAKEN in the word of a context's holder and claim.
 const TAKEN: u8 = 33;
@@ -50,10 +50,12 @@ impl Compiler<'_> {
     /// Whether a run that is at an offset comes from there straight to where it logs, or ends with a record: over instructions that only fetch
     /// and compute.
     pub(crate) fn surely_records(&self, offset: usize) -> bool {
-        let at = |offset: usize| Instruction::at(self.handler.code, offset);
+        let at = |offset: usize| instruction_at(self.handler.code, offset);
         let first = |instruction: &Instruction| !is_plain(instruction.op);
         let mut instructions = std::iter::successors(at(offset), |instruction| at(instruction.next));
-        instructions.find(first).is_some_and(|end| end.op == Op::Exit || end.logs())
+        instructions
+            .find(first)
+            .is_some_and(|end| end.op == Op::Exit || end.effects().contains(Effects::LOGS))
     }
 
     /// Counts on each of the counters, on `last` while a context is claimed, and begins the record.

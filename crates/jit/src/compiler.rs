@@ -10,7 +10,7 @@ use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Assumed, Cell, Frame};
 use crate::instructions::{RAX, Reg};
-use crate::scan::{Facts, Instruction, STEPS};
+use crate::scan::{Facts, STEPS, instruction_at};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;
 use vm::Op;
@@ -218,7 +218,7 @@ impl<'a> Compiler<'a> {
     /// Gives the cells that count their first values, where the run is at the offset `first`.
     fn start_cells(&mut self, first: usize) {
         if self.counts_steps {
-            let next = |offset: &usize| Instruction::at(self.handler.code, *offset).map(|it| it.next);
+            let next = |offset: &usize| instruction_at(self.handler.code, *offset).map(|it| it.next);
             let before = std::iter::successors(Some(self.handler.entry), next).take_while(|it| *it != first);
             let count = before.count() as u64;
             let at = self.frame.cell(Cell::Instructions);
@@ -346,7 +346,7 @@ impl<'a> Compiler<'a> {
         self.offset = offset;
         self.locked = 0;
         self.step_counted = false;
-        let Some(instruction) = Instruction::at(self.handler.code, offset) else { return Ok(self.give_up()) };
+        let Some(instruction) = instruction_at(self.handler.code, offset) else { return Ok(self.give_up()) };
         let next = Next::At(instruction.next);
         match instruction.op {
             Op::Nop => Ok(next),

@@ -5,11 +5,10 @@ use crate::emit::{Label, Stream};
 use crate::frame::Cell;
 use crate::instructions::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
-use crate::scan::Instruction;
 use crate::shape::{Count, Location};
 use core::mem::offset_of;
 use layout::Over;
-use vm::{CALL_DEPTH, CALL_LIMIT, JUMP_LIMIT, Op};
+use vm::{CALL_DEPTH, CALL_LIMIT, Instruction, JUMP_LIMIT, Op};
 
 impl Compiler<'_> {
     /// An instruction that goes elsewhere.

@@ -30,10 +30,10 @@ use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::environment::Variable;
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
-use crate::scan::Instruction;
+use crate::scan::instruction_at;
 use core::mem::offset_of;
 use layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
-use vm::Op;
+use vm::{Instruction, Op};
 
 /// A counter, and whether it counts down.
 pub(crate) type Counted = (PerProcessor, bool);
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         }
         let mut offset = self.handler.entry;
         if self.mode != crate::compiler::Mode::Interpreted {
-            while let Some(instruction) = Instruction::at(self.handler.code, offset)
+            while let Some(instruction) = instruction_at(self.handler.code, offset)
                 && !self.facts.targets.contains(&offset)
             {
                 match self.counted(&instruction) {

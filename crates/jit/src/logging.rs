@@ -6,10 +6,9 @@ use crate::compiler::Compiler;
 use crate::frame::Cell;
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::registers::Operand;
-use crate::scan::Instruction;
 use crate::shape::Log;
 use layout::{HEADER, PAGE};
-use vm::{LOG_LIMIT, Op};
+use vm::{Instruction, LOG_LIMIT, Op};
 
 /// Bytes of a prefix: the token and a u16.
 const PREFIX: usize = 3;

@@ -7,44 +7,11 @@
 use crate::environment::Handler;
 use layout::RESUME_ELEMENTS;
 use std::collections::HashSet;
-use vm::{Op, Operand, Register, Word};
+use vm::{Effects, Instruction, Op, Register, Transfer, Word};
 
-/// One instruction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Instruction {
-    pub(crate) op: Op,
-    /// Its operand, unsigned; 0 where it has none.
-    pub(crate) operand: u64,
-    /// The offset behind it.
-    pub(crate) next: usize,
-}
-
-impl Instruction {
-    /// The instruction at an offset, if there is a whole one.
-    pub(crate) fn at(code: &[u8], offset: usize) -> Option<Instruction> {
-        let op = Op::from_byte(*code.get(offset)?)?;
-        let size = op.row().operand.size(Word::W8.bytes());
-        let bytes = code.get(offset + 1..)?.get(..size)?;
-        let mut operand = [0; 8];
-        operand[..size].copy_from_slice(bytes);
-        Some(Instruction { op, operand: u64::from_le_bytes(operand), next: offset + 1 + size })
-    }
-
-    /// Where a jump or a call goes, if that is in the code.
-    pub(crate) fn target(&self, code: &[u8]) -> Option<usize> {
-        let target = (self.next as u64).wrapping_add(self.operand);
-        (target < code.len() as u64).then_some(target as usize)
-    }
-
-    /// Whether it logs.
-    pub(crate) fn logs(&self) -> bool {
-        matches!(self.op, Op::LogImm | Op::Log | Op::LogStr | Op::LogMrf | Op::LogLv | Op::LogGv)
-    }
-
-    /// The register in the operand, if there is one of that index.
-    pub(crate) fn register(&self) -> Option<Register> {
-        Register::from_index(self.operand as u16)
-    }
+/// The instruction at an offset, if there is a whole one.
+pub(crate) fn instruction_at(code: &[u8], offset: usize) -> Option<Instruction> {
+    Instruction::at(code, offset, Word::W8)
 }
 
 /// The number, in machine code, of the general register that a name means, and whether it means its low half.
@@ -127,7 +94,7 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     let mut seen: HashSet<(usize, i32, Vec<usize>)> = HashSet::new();
     let mut paths = vec![Place { offset: handler.entry, depth: 0, back: Vec::new(), pushed: None }];
     while let Some(mut place) = paths.pop() {
-        while let Some(instruction) = Instruction::at(handler.code, place.offset) {
+        while let Some(instruction) = instruction_at(handler.code, place.offset) {
             facts.steps += 1;
             // Of what is not followed path by path nothing is compiled.
             if facts.steps > STEPS {
@@ -161,31 +128,19 @@ impl Facts {
         let mut seen = vec![false; handler.code.len()];
         let mut places = vec![handler.entry];
         while let Some(offset) = places.pop() {
-            let Some(instruction) = Instruction::at(handler.code, offset) else { continue };
+            let Some(instruction) = instruction_at(handler.code, offset) else { continue };
             if std::mem::replace(&mut seen[offset], true) {
                 continue;
             }
-            let goes_on = match instruction.op {
-                Op::Jmp | Op::Ret | Op::Abort | Op::Exit => false,
-                Op::Remove => {
-                    self.removes = true;
-                    false
-                }
-                Op::ExitTo => {
-                    if (1..=3).contains(&instruction.operand) {
-                        self.facility = Some(self.facility.map_or(offset, |first| first.min(offset)));
-                    }
-                    // Another number is an exception, and a handler of exceptions is followed from where it is set.
-                    false
-                }
-                _ => true,
-            };
-            if goes_on {
+            self.removes |= instruction.effects().contains(Effects::REMOVES);
+            // Another number is an exception, and a handler of exceptions is followed from where it is set.
+            if instruction.op == Op::ExitTo && (1..=3).contains(&instruction.operand) {
+                self.facility = Some(self.facility.map_or(offset, |first| first.min(offset)));
+            }
+            if instruction.row().transfer.falls_through() {
                 places.push(instruction.next);
             }
-            if matches!(instruction.op.row().operand, Operand::Label | Operand::Proc) {
-                places.extend(instruction.target(handler.code));
-            }
+            places.extend(instruction.target(handler.code));
         }
     }
 
@@ -224,9 +179,12 @@ impl Facts {
         seen: &mut HashSet<(usize, i32, Vec<usize>)>,
         start: usize,
     ) -> bool {
-        match instruction.op {
-            Op::Push => place.pushed = Some(instruction.operand),
-            Op::Jmp | Op::Jlt | Op::Jle | Op::Jgt | Op::Jge | Op::Jz | Op::Jnz | Op::Loop | Op::Sx => {
+        let transfer = instruction.row().transfer;
+        match transfer {
+            Transfer::None => {
+                place.pushed = (instruction.op == Op::Push).then_some(instruction.operand);
+            }
+            Transfer::Jump | Transfer::Branch | Transfer::Handler => {
                 if let Some(target) = instruction.target(handler.code) {
                     self.cyclic |= target <= start;
                     self.targets.insert(target);
@@ -235,35 +193,30 @@ impl Facts {
                         paths.push(Place { offset: target, depth, back: place.back.clone(), pushed: None });
                     }
                 }
-                return instruction.op != Op::Jmp;
+                return transfer.falls_through();
             }
-            Op::Call => match instruction.target(handler.code) {
+            Transfer::Call => match instruction.target(handler.code) {
                 Some(target) if place.back.len() < vm::CALL_DEPTH => {
                     place.back.push(instruction.next);
                     place.offset = target;
                 }
                 _ => return false,
             },
-            Op::Ret => match place.back.pop() {
+            Transfer::Return => match place.back.pop() {
                 Some(back) => place.offset = back,
                 None => return false,
             },
-            Op::Abort => return false,
-            Op::Exit => {
-                self.records = true;
-                return false;
-            }
-            Op::Remove => {
-                (self.records, self.removes) = (true, true);
-                return false;
-            }
-            Op::ExitTo => {
-                if (1..=3).contains(&instruction.operand) {
-                    self.facility.get_or_insert(start);
+            Transfer::End => {
+                match instruction.op {
+                    Op::ExitTo if (1..=3).contains(&instruction.operand) => {
+                        self.facility.get_or_insert(start);
+                    }
+                    Op::ExitTo | Op::Abort => {}
+                    _ => self.records = true,
                 }
+                self.removes |= instruction.effects().contains(Effects::REMOVES);
                 return false;
             }
-            _ => {}
         }
         // A path that falls into where jumps go is followed from there once.
         !self.targets.contains(&place.offset)
@@ -276,7 +229,7 @@ impl Facts {
         let count = instruction.operand as i32;
         // Numbers that the manual allows but no one writes are not worth following.
         let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
-        self.records |= instruction.logs();
+        self.records |= instruction.effects().contains(Effects::LOGS);
         Some(match instruction.op {
             Op::LogImm | Op::Ros => (count.min(4096), 0),
             Op::Log => (number(pushed)? + 1, 0),
@@ -305,26 +258,13 @@ impl Facts {
             Op::PopMem64 => (2, 0),
             Op::PushH8 | Op::PushH16 | Op::PushH32 | Op::PushH64 => (2, count),
             Op::PopH8 | Op::PopH16 | Op::PopH32 | Op::PopH64 => (2 + count, 0),
-            // What names elements by their slots, and what calls a handler with any depth.
-            Op::PushSbp
-            | Op::PopSbp
-            | Op::PushTsp
-            | Op::PopTsp
-            | Op::PushSbpImm
-            | Op::PopSbpImm
-            | Op::PushTspImm
-            | Op::PopTspImm
-            | Op::CopySbp
-            | Op::CopySbpImm
-            | Op::CopyTsp
-            | Op::CopyTspImm
-            | Op::RestoreSbp
-            | Op::RestoreTsp
-            | Op::TracePv
-            | Op::Sx => return None,
             op => {
                 let row = op.row();
-                debug_assert!(row.operand != Operand::Label || row.pops == Some(0));
+                // What names elements by their slots, and what calls a handler with any depth.
+                if row.effects.contains(Effects::NAMES_SLOTS) || row.transfer == Transfer::Handler {
+                    return None;
+                }
+                debug_assert!(row.transfer == Transfer::None || row.pops == Some(0));
                 (row.pops?.into(), row.pushes?.into())
             }
         })

@@ -4,10 +4,10 @@ use crate::compiler::Compiler;
 use crate::frame::Cell;
 use crate::instructions::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
 use crate::registers::Operand;
-use crate::scan::{Instruction, general};
+use crate::scan::general;
 use crate::shape::{Code, Location, Log};
 use layout::PROCESSOR_MASK;
-use vm::{Op, Register};
+use vm::{Instruction, Op, Register};
 
 /// Copies that `dup` leaves at most in compiled code.
 const COPIES: u64 = 32;

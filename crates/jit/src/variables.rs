@@ -3,9 +3,8 @@
 use crate::compiler::Compiler;
 use crate::instructions::{Alu, Condition, RAX, Reg, Rm};
 use crate::registers::Operand;
-use crate::scan::Instruction;
 use crate::shape::Location;
-use vm::Op;
+use vm::{Instruction, Op};
 
 /// What is done to a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use support::arena::Arena;
 use support::interpreter::{DynMachine, LEFT, WORLD, World, number};
 use support::native::{Registers, enter, exclusive};
-use vm::{End, Op, Outcome, Program, Register, Word};
+use vm::{End, Instruction, Op, Outcome, Program, Register, Word};
 
 /// Compiled code, with a tally of what it did.
 struct Native {
@@ -57,27 +57,26 @@ impl World for CaseWorld {
 /// Whether a program asks for what cannot be chosen here: the processor, the stack pointer, flags and the instruction
 /// pointer by a half.
 fn asks_for_the_real_thing(code: &[u8]) -> bool {
-    let register = |bytes: &[u8]| {
-        let index = u16::from_le_bytes([bytes[1], bytes[2]]);
-        let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
-        [Op::PushR as u8, Op::PushU as u8].contains(&bytes[0]) && real.iter().any(|it| *it as u16 == index)
-    };
-    code.contains(&(Op::PushProcid as u8)) || code.windows(3).any(register)
+    let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
+    instructions(code).any(|it| match it.op {
+        Op::PushProcid => true,
+        Op::PushR | Op::PushU => it.register().is_some_and(|register| real.contains(&register)),
+        _ => false,
+    })
 }
 
 /// Whether a program names a register by two names: the machine of the cases keeps them apart.
 fn names_a_register_twice(code: &[u8]) -> bool {
     let mut named = [None; 16];
-    code.windows(3).any(|bytes| {
-        let ops = [Op::PushR as u8, Op::PushU as u8, Op::PopR as u8, Op::PopU as u8];
-        let register = Register::from_index(u16::from_le_bytes([bytes[1], bytes[2]]));
-        let Some((register, place)) =
-            register.filter(|_| ops.contains(&bytes[0])).and_then(|it| Some((it, number(it)?)))
-        else {
-            return false;
-        };
-        named[place].replace(register).is_some_and(|other| other != register)
+    let registers = instructions(code).filter_map(|it| it.register());
+    registers.filter_map(|register| Some((register, number(register)?))).any(|(register, place)| {
+        named[place].replace(register).is_some_and(|other: Register| other != register)
     })
+}
+
+/// The instructions of a program.
+fn instructions(code: &[u8]) -> impl Iterator<Item = Instruction> {
+    vm::instructions(code, Word::W8).filter_map(|it| it.instruction())
 }
 
 impl Execution for Native {
@@ -153,11 +152,8 @@ impl Execution for Native {
         *machine = world.borrow().clone();
         // What compiled code popped is in the registers only.
         let names = |place: usize| {
-            let used = program.code.windows(3).find_map(|bytes| {
-                let register = Register::from_index(u16::from_le_bytes([bytes[1], bytes[2]]))?;
-                let pops = [Op::PopR as u8, Op::PopU as u8].contains(&bytes[0]);
-                (pops && number(register) == Some(place)).then_some(register)
-            });
+            let pops = instructions(program.code).filter(|it| matches!(it.op, Op::PopR | Op::PopU));
+            let used = pops.filter_map(|it| it.register()).find(|it| number(*it) == Some(place));
             used.unwrap_or(NAMES[place])
         };
         for place in (0..16).filter(|place| *place != 4) {
@@ -245,7 +241,7 @@ fn unsafe_tid() -> u32 {
 }
 
 fn has_facility(code: &[u8]) -> bool {
-    code.windows(2).any(|bytes| bytes[0] == Op::ExitTo as u8 && (1..=3).contains(&bytes[1]))
+    instructions(code).any(|it| it.op == Op::ExitTo && (1..=3).contains(&it.operand))
 }
 
 #[test]

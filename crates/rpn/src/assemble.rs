@@ -93,7 +93,7 @@ fn size(op: Op, word: Word) -> usize {
 
 /// Whether nothing runs on after this instruction.
 pub(crate) fn ends(op: Op) -> bool {
-    matches!(op, Op::Jmp | Op::Ret | Op::Abort | Op::Remove | Op::Exit | Op::ExitTo)
+    !op.row().transfer.falls_through()
 }
 
 /// The procedures by their names in lower case, with their places and entries.

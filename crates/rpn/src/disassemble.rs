@@ -3,9 +3,9 @@
 //! It makes a [`Program`] and prints it. Labels are called `l0`, `l1` and so on; what is not an instruction (in
 //! an object that no compiler made) becomes a comment that says so.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vm::{Op, Operand as Takes};
+use vm::{Decoded, Operand as Takes};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
 use crate::check::{EXCPT_LOG, HEAPMAX, JMPMAX, LOGMAX, MAXHITS};
@@ -154,14 +154,6 @@ fn last_byte(watch: crate::object::Watch) -> u64 {
     u64::from(watch.length.saturating_sub(1))
 }
 
-/// One instruction of the code.
-struct Decoded {
-    at: usize,
-    end: usize,
-    /// `None` where the bytes are no instruction.
-    found: Option<(Op, u64)>,
-}
-
 struct Decoder<'a> {
     object: &'a Object,
     /// The procedures' names by their entries.
@@ -180,77 +172,54 @@ impl<'a> Decoder<'a> {
     /// The instructions of a handler or procedure, with labels where jumps go.
     fn body(&self, entry: usize, end: usize) -> Body {
         let end = end.min(self.object.code.len());
-        let decoded = self.decode(entry, end);
-        let starts: BTreeMap<usize, ()> = decoded.iter().map(|it| (it.at, ())).collect();
-        let targets = decoded.iter().filter_map(|it| match it.found {
-            Some((op, operand)) if op.row().operand == Takes::Label => Some(self.target(it.end, operand)),
-            _ => None,
-        });
-        let mut labels: BTreeMap<usize, String> = targets
-            .filter(|target| starts.contains_key(target))
-            .map(|target| (target, String::new()))
-            .collect();
+        let code = &self.object.code[..end];
+        let decoded: Vec<Decoded> = vm::instructions(code, self.object.word()).from(entry).collect();
+        let starts: BTreeSet<usize> = decoded.iter().map(|it| it.range().start).collect();
+        let jumps = decoded.iter().filter_map(|it| it.instruction());
+        let jumps = jumps.filter(|it| it.row().operand == Takes::Label);
+        let targets = jumps.filter_map(|it| it.target(&self.object.code));
+        let mut labels: BTreeMap<usize, String> =
+            targets.filter(|target| starts.contains(target)).map(|target| (target, String::new())).collect();
         for (index, label) in labels.values_mut().enumerate() {
             *label = format!("l{index}");
         }
         let mut lines = Vec::new();
         for it in &decoded {
-            if let Some(label) = labels.get(&it.at) {
+            if let Some(label) = labels.get(&it.range().start) {
                 lines.push(Line::Label(name(label)));
             }
-            lines.push(self.line(it, &labels));
+            lines.push(self.line(*it, &labels));
         }
         Body { lines }
     }
 
-    fn decode(&self, entry: usize, end: usize) -> Vec<Decoded> {
-        let mut decoded = Vec::new();
-        let mut at = entry;
-        while let Some(byte) = self.object.code.get(at).filter(|_| at < end) {
-            let read = Op::from_byte(*byte).and_then(|op| {
-                let size = op.row().operand.size(self.object.word().bytes());
-                let bytes = self.object.code.get(at + 1..at + 1 + size).filter(|_| at + 1 + size <= end)?;
-                let mut whole = [0; 8];
-                whole[..size].copy_from_slice(bytes);
-                Some((op, u64::from_le_bytes(whole), at + 1 + size))
-            });
-            let next = read.map_or(at + 1, |(_, _, next)| next);
-            decoded.push(Decoded { at, end: next, found: read.map(|(op, operand, _)| (op, operand)) });
-            at = next;
-        }
-        decoded
-    }
-
-    /// Where a jump or call goes: its operand is the distance from its own end.
-    fn target(&self, end: usize, operand: u64) -> usize {
-        end.wrapping_add_signed(self.object.word().signed(operand) as isize)
-    }
-
-    fn line(&self, decoded: &Decoded, labels: &BTreeMap<usize, String>) -> Line {
+    fn line(&self, decoded: Decoded, labels: &BTreeMap<usize, String>) -> Line {
         let comment = |why: &str| {
-            let bytes = &self.object.code[decoded.at..decoded.end];
+            let bytes = &self.object.code[decoded.range()];
             let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            Line::Comment(format!("{:#x}: {}: {why}", decoded.at, bytes.join(" ")))
+            Line::Comment(format!("{:#x}: {}: {why}", decoded.range().start, bytes.join(" ")))
         };
-        let Some((op, operand)) = decoded.found else { return comment("not an instruction") };
+        let Some(instruction) = decoded.instruction() else { return comment("not an instruction") };
+        let vm::Instruction { op, operand, offset, .. } = instruction;
+        let target = instruction.target(&self.object.code);
         let value = match op.row().operand {
             Takes::None => None,
             Takes::Register => match self.object.arch.register_at(operand) {
                 Some(register) => Some(Operand::Register(register, Place::default())),
                 None => return comment("no such register"),
             },
-            Takes::Label => match labels.get(&self.target(decoded.end, operand)) {
+            Takes::Label => match target.and_then(|target| labels.get(&target)) {
                 Some(label) => Some(Operand::Target(name(label))),
                 None => return comment("a jump to where no instruction of this handler is"),
             },
-            Takes::Proc => match self.procedures.get(&self.target(decoded.end, operand)) {
+            Takes::Proc => match target.and_then(|target| self.procedures.get(&target)) {
                 Some(procedure) => Some(Operand::Target(name(procedure))),
                 None => return comment("a call of no procedure"),
             },
             Takes::Word
-                if self.object.kind != ModuleKind::User && self.symbols.contains_key(&(decoded.at + 1)) =>
+                if self.object.kind != ModuleKind::User && self.symbols.contains_key(&(offset + 1)) =>
             {
-                Some(Operand::Number(self.symbols[&(decoded.at + 1)].clone()))
+                Some(Operand::Number(self.symbols[&(offset + 1)].clone()))
             }
             Takes::S16 => Some(Operand::Number(signed(operand as u16 as i16))),
             _ => Some(Operand::Number(number(operand))),

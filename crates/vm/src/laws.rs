@@ -99,7 +99,7 @@ fn starts(word: Word) -> [u64; 5] {
 }
 
 /// Memory, registers and system values.
-fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
+pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
     let bytes = || vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], 1..=64);
     let region = (proptest::sample::select(starts(word).to_vec()), bytes(), any::<bool>());
     let registers = vec((proptest::sample::select(Register::ALL), any::<u64>()), 0..4);
@@ -131,7 +131,7 @@ fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
 }
 
 /// Words that matter: small numbers, addresses near memory, the ends.
-fn interesting(word: Word) -> impl Strategy<Value = u64> {
+pub(crate) fn interesting(word: Word) -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..70_u64,
         4 => (proptest::sample::select(starts(word).to_vec()), 0..80_u64)

@@ -32,6 +32,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `opcode`, `register`, `word` | the tables: instructions, registers, the word |
+//! | `effects`, `decode` | what an instruction does, and bytecode as instructions, for all that reads code without running it |
 //! | `program`, `machine`, `exception` | what a run is given, and how it can end |
 //! | `resume` | a run that something else has begun |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
@@ -90,6 +91,8 @@
 
 mod arithmetic;
 mod code;
+mod decode;
+mod effects;
 mod exception;
 mod flow;
 mod frame;
@@ -109,6 +112,8 @@ mod trace;
 mod variables;
 mod word;
 
+pub use decode::{Decoded, Instruction, Instructions, instructions, may};
+pub use effects::{Effects, Transfer};
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
 pub use frame::CALL_DEPTH;
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
@@ -124,6 +129,8 @@ pub use state::State;
 pub use trace::TRACE_LIMIT;
 pub use word::Word;
 
+#[cfg(test)]
+mod effect_laws;
 #[cfg(test)]
 extern crate self as vm;
 #[cfg(test)]

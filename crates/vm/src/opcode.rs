@@ -3,6 +3,8 @@
 //! Opcodes are those of the original (0x00-0x98 and, of IA32, 0xb0-0xb6; see `docs/language.md`). Operands follow the opcode,
 //! little-endian. A new instruction is one row here and its meaning in the interpreter.
 
+use crate::effects::{Effects, Transfer};
+
 /// What follows an opcode in the bytecode, and how it is written in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
@@ -104,6 +106,10 @@ pub struct Row {
     pub group: Group,
     /// The probes in which it means something.
     pub context: Context,
+    /// Where a run goes from it.
+    pub transfer: Transfer,
+    /// What else it does.
+    pub effects: Effects,
 }
 
 macro_rules! count {
@@ -124,10 +130,19 @@ macro_rules! context {
     };
 }
 
+macro_rules! transfer {
+    () => {
+        Transfer::None
+    };
+    ($transfer:ident) => {
+        Transfer::$transfer
+    };
+}
+
 macro_rules! instructions {
     ($(
         $code:literal $op:ident $name:literal $operand:ident $pops:tt $pushes:tt
-        $group:ident $($context:ident)? $doc:literal;
+        $group:ident $($context:ident)? $(-> $transfer:ident)? [$($effect:ident)*] $doc:literal;
     )*) => {
         /// An instruction of the language, by its opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +161,8 @@ macro_rules! instructions {
                 pushes: count!($pushes),
                 group: Group::$group,
                 context: context!($($context)?),
+                transfer: transfer!($($transfer)?),
+                effects: Effects::NONE$(.and(Effects::$effect))*,
             },)*
         ];
 
@@ -163,149 +180,150 @@ macro_rules! instructions {
 }
 
 // Opcode, name in code, name in the source, operand, elements popped and pushed (n: as many as the operand
-// or a stack element says), group, `Kernel` where it is for kernel probes only, and what it does.
+// or a stack element says), group, `Kernel` where it is for kernel probes only, where a run goes from it if not to
+// the next instruction, its effects, and what it does.
 instructions! {
-    0x00 Nop "nop" None 0 0 Execution "No operation.";
-    0x01 Jmp "jmp" Label 0 0 Execution "Jumps.";
-    0x02 Jlt "jlt" Label 0 0 Execution "Jumps if the top is negative. Pops nothing.";
-    0x03 Jle "jle" Label 0 0 Execution "Jumps if the top is negative or zero. Pops nothing.";
-    0x04 Jgt "jgt" Label 0 0 Execution "Jumps if the top is positive. Pops nothing.";
-    0x05 Jge "jge" Label 0 0 Execution "Jumps if the top is positive or zero. Pops nothing.";
-    0x06 Jz "jz" Label 0 0 Execution "Jumps if the top is zero. Pops nothing.";
-    0x07 Jnz "jnz" Label 0 0 Execution "Jumps if the top is not zero. Pops nothing.";
-    0x08 Loop "loop" Label 0 0 Execution "Decrements the top in place and jumps if it is not zero.";
-    0x09 Call "call" Proc 0 0 Execution "Calls a procedure.";
-    0x0a Ret "ret" None 0 0 Execution "Returns from a procedure.";
-    0x0b Abort "abort" None 0 0 Execution "Ends the handler and drops the log.";
-    0x0c Remove "remove" None 0 0 Execution "Ends the handler, keeps the log, and removes the probe.";
-    0x0d Exit "exit" None 0 0 Execution "Ends the handler and keeps the log.";
-    0x0e ExitTo "exit" U8 0 0 Execution "Ends the handler, keeps the log, and calls a debug facility.";
-    0x11 SetMinImm "setmin" U16 0 0 Logging "Sets this record's minor code.";
-    0x12 SetMin "setmin" None 1 0 Logging "Pops this record's minor code.";
-    0x13 SetMajImm "setmaj" U16 0 0 Logging "Sets this record's major code.";
-    0x14 SetMaj "setmaj" None 1 0 Logging "Pops this record's major code.";
-    0x15 LogStr "log str" None 2 0 Logging "Pops an address, then a length, and logs a string.";
-    0x17 LogMrf "log mrf" None 2 0 Logging "Pops an address, then a length, and logs memory.";
-    0x1b LogImm "log" U16 n 0 Logging "Pops that many elements and logs them, top first.";
-    0x1f PushGvImm "push gv" Global 0 1 Global "Pushes a global variable.";
-    0x20 PushGv "push gv" None 1 1 Global "Pops an index and pushes that global variable.";
-    0x21 PopGvImm "pop gv" Global 1 0 Global "Pops a global variable's value.";
-    0x22 PopGv "pop gv" None 2 0 Global "Pops a value, then an index, and sets that global variable.";
-    0x23 MoveGvImm "move gv" Global 0 0 Global "Sets a global variable to the top.";
-    0x24 MoveGv "move gv" None 1 0 Global "Pops an index and sets that global variable to the top.";
-    0x25 IncGvImm "inc gv" Global 0 0 Global "Increments a global variable.";
-    0x26 IncGv "inc gv" None 1 0 Global "Pops an index and increments that global variable.";
-    0x27 DecGvImm "dec gv" Global 0 0 Global "Decrements a global variable.";
-    0x28 DecGv "dec gv" None 1 0 Global "Pops an index and decrements that global variable.";
-    0x29 PushLvImm "push lv" Local 0 1 Local "Pushes a local variable.";
-    0x2a PushLv "push lv" None 1 1 Local "Pops an index and pushes that local variable.";
-    0x2b PopLvImm "pop lv" Local 1 0 Local "Pops a local variable's value.";
-    0x2c PopLv "pop lv" None 2 0 Local "Pops a value, then an index, and sets that local variable.";
-    0x2d MoveLvImm "move lv" Local 0 0 Local "Sets a local variable to the top.";
-    0x2e MoveLv "move lv" None 1 0 Local "Pops an index and sets that local variable to the top.";
-    0x2f IncLvImm "inc lv" Local 0 0 Local "Increments a local variable.";
-    0x30 IncLv "inc lv" None 1 0 Local "Pops an index and increments that local variable.";
-    0x31 DecLvImm "dec lv" Local 0 0 Local "Decrements a local variable.";
-    0x32 DecLv "dec lv" None 1 0 Local "Pops an index and decrements that local variable.";
-    0x33 Add "add" None 2 1 Arithmetic "Pops two values and pushes their sum.";
-    0x34 Sub "sub" None 2 1 Arithmetic "Pops two values and pushes the first popped less the second.";
-    0x35 Mul "mul" None 2 1 Arithmetic "Pops two values and pushes their product.";
-    0x36 Neg "neg" None 1 1 Arithmetic "Pops a value and pushes its ones' complement.";
-    0x37 And "and" None 2 1 Arithmetic "Pops two values and pushes their bitwise and.";
-    0x38 Or "or" None 2 1 Arithmetic "Pops two values and pushes their bitwise or.";
-    0x39 Xor "xor" None 2 1 Arithmetic "Pops two values and pushes their bitwise exclusive or.";
-    0x3a RolImm "rol" U8 1 1 Arithmetic "Rotates the top left.";
-    0x3b Rol "rol" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value rotated left.";
-    0x3c RorImm "ror" U8 1 1 Arithmetic "Rotates the top right.";
-    0x3d Ror "ror" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value rotated right.";
-    0x3e ShlImm "shl" U8 1 1 Arithmetic "Shifts the top left.";
-    0x3f Shl "shl" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value shifted left.";
-    0x40 ShrImm "shr" U8 1 1 Arithmetic "Shifts the top right, with zeros.";
-    0x41 Shr "shr" None 2 1 Arithmetic "Pops a value, then a count, and pushes the value shifted right.";
-    0x42 Xchg "xchg" None 2 2 Arithmetic "Exchanges the two top elements.";
-    0x43 DupImm "dup" U8 1 n Arithmetic "Leaves the top and that many copies of it.";
-    0x44 Dup "dup" None 2 n Arithmetic "Pops a value, then a count, and pushes the value count + 1 times.";
-    0x45 Ros "ros" U8 n 0 Arithmetic "Drops that many elements.";
-    0x46 PushR "push r" Register n n Register "Pushes a register of the current context.";
-    0x47 PopR "pop r" Register 1 0 Register "Pops a register of the current context.";
-    0x48 PushU "push u" Register n n Register "Pushes a register of the user context.";
-    0x49 PopU "pop u" Register 1 0 Register "Pops a register of the user context.";
-    0x4c Push "push" Word 0 1 Data "Pushes a value.";
-    0x4d PushMem8 "push mem, u8" None 1 1 Data "Pops an address and pushes the byte there.";
-    0x4e PushMem16 "push mem, u16" None 1 1 Data "Pops an address and pushes the 16 bits there.";
-    0x4f PushMem32 "push mem, u32" None 1 1 Data "Pops an address and pushes the 32 bits there.";
-    0x50 PushMem64 "push mem, u64" None 1 n Data "Pops an address and pushes the 64 bits there: one word, or two, low on top.";
-    0x51 PopMem8 "pop mem, u8" None 2 0 Data "Pops a value, then an address, and stores a byte.";
-    0x52 PopMem16 "pop mem, u16" None 2 0 Data "Pops a value, then an address, and stores 16 bits.";
-    0x53 PopMem32 "pop mem, u32" None 2 0 Data "Pops a value, then an address, and stores 32 bits.";
-    0x54 PopMem64 "pop mem, u64" None n 0 Data "Pops a value (one word, or two, low first), then an address, and stores 64 bits.";
-    0x5d PushTask "push task" None 0 1 System Kernel "Pushes the address of the kernel's task structure.";
-    0x5e PushPid "push pid" None 0 1 System "Pushes the process id.";
-    0x5f PushProcid "push procid" None 0 1 System "Pushes the processor's number.";
-    0x60 Vfyr "vfyr" None 1 1 Verification "Pops an address and pushes 0 if a byte there can be read, else 1.";
-    0x61 Vfyrw "vfyrw" None 1 1 Verification "Pops an address and pushes 0 if a byte there can be read and written, else 1.";
-    0x62 Div "div" None 2 2 Arithmetic "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Unsigned.";
-    0x63 Idiv "idiv" None 2 2 Arithmetic "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Signed.";
-    0x64 Pbl "pbl" None 2 1 Arithmetic "Pops a position, then a value; copies that bit to all higher bits.";
-    0x65 Pbr "pbr" None 2 1 Arithmetic "Pops a position, then a value; copies that bit to all lower bits.";
-    0x66 PblImm "pbl" Bit 1 1 Arithmetic "Copies a bit of the top to all higher bits.";
-    0x67 PbrImm "pbr" Bit 1 1 Arithmetic "Copies a bit of the top to all lower bits.";
-    0x68 Pzl "pzl" None 2 1 Arithmetic "Pops a position, then a value; clears the bits above it.";
-    0x69 Pzr "pzr" None 2 1 Arithmetic "Pops a position, then a value; clears the bits below it.";
-    0x6a PzlImm "pzl" Bit 1 1 Arithmetic "Clears the bits of the top above a position.";
-    0x6b PzrImm "pzr" Bit 1 1 Arithmetic "Clears the bits of the top below a position.";
-    0x6c Sx "sx" Label 0 0 Exception "Sets this procedure's exception handler.";
-    0x6d Ux "ux" None 0 0 Exception "Takes this procedure's exception handler away.";
-    0x6e Rx "rx" None 0 0 Exception "Raises the exception whose code, parameters 1 and 2 are on top. Pops nothing.";
-    0x6f PushX "push x" None 0 3 Exception "Pushes the last exception's parameters 2 and 1, then its code; zeros if there was none.";
-    0x70 PushLp "push lp" None 0 1 Internal "Pushes the log pointer: bytes logged.";
-    0x71 PushPlp "push plp" None 0 1 Internal "Pushes the previous log pointer: bytes logged up to the last logging that succeeded.";
-    0x72 PopLp "pop lp" None 1 0 Internal "Pops the log pointer. What is behind it is dropped; what it passes is zeros.";
-    0x73 LogSt "log st" None 0 0 Tracing "Writes a stack trace into the stack trace buffer.";
-    0x74 PurgeSt "purge st" None 0 0 Tracing "Empties the stack trace buffer.";
-    0x75 TraceLv "trace lv" None 2 0 Tracing "Pops a count, then an index: the local variables that traces show of this call.";
-    0x76 TraceGv "trace gv" None 2 0 Tracing "Pops a count, then an index: the global variables that traces show of this call.";
-    0x77 TracePv "trace pv" None 2 0 Tracing "Pops a count, then a slot: the elements of the stack that traces show of this call.";
-    0x78 PushSbp "push sbp" None 1 1 Internal "Pops n and pushes the element n from the stack base.";
-    0x79 PopSbp "pop sbp" None 2 0 Internal "Pops a value, then n, and sets the element n from the stack base.";
-    0x7a PushTsp "push tsp" None 1 1 Internal "Pops n and pushes the element n from the top then.";
-    0x7b PopTsp "pop tsp" None 2 0 Internal "Pops a value, then n, and sets the element n from the top then.";
-    0x7c PushSbpImm "push sbp" S16 0 1 Internal "Pushes the element n from the stack base.";
-    0x7d PopSbpImm "pop sbp" S16 1 0 Internal "Pops a value and sets the element n from the stack base.";
-    0x7e PushTspImm "push tsp" S16 0 1 Internal "Pushes the element n from the top before.";
-    0x7f PopTspImm "pop tsp" S16 1 0 Internal "Pops a value and sets the element n from the top before.";
-    0x80 CopySbpImm "copy sbp" S16 0 0 Internal "Sets the element n from the stack base to the top.";
-    0x81 CopyTspImm "copy tsp" S16 0 0 Internal "Sets the element n from the top to the top.";
-    0x82 PushStp "push stp" None 0 1 Tracing "Pushes the stack trace pointer: bytes in the stack trace buffer.";
-    0x83 PopStp "pop stp" None 1 0 Tracing "Pops the stack trace pointer. Traces that end behind it are dropped.";
-    0x84 SaveSbp "save sbp" None 0 1 Internal "Pushes the stack base pointer: a slot.";
-    0x85 RestoreSbp "restore sbp" None 1 0 Internal "Pops the stack base pointer.";
-    0x86 SaveTsp "save tsp" None 0 1 Internal "Pushes the slot of the top before.";
-    0x87 RestoreTsp "restore tsp" None 1 0 Internal "Pops a slot, which becomes the top.";
-    0x88 CopySbp "copy sbp" None 1 0 Internal "Pops n and sets the element n from the stack base to the top.";
-    0x89 CopyTsp "copy tsp" None 1 0 Internal "Pops n and sets the element n from the top then to the top.";
-    0x8a Log "log" None n 0 Logging "Pops a count, then that many elements, and logs them after a prefix (token 7).";
-    0x8b LogLv "log lv" None 2 0 Local "Pops a count, then an index, and logs local variables after a prefix (token 5).";
-    0x8c LogGv "log gv" None 2 0 Global "Pops a count, then an index, and logs global variables after a prefix (token 6).";
-    0x8d Callk "callk" None 0 0 Miscellaneous "Calls the plugins that have registered for it.";
-    0x8e Malloc "malloc" None 1 1 Heap "Pops a size in bytes and pushes the handle of a new heap block of zeros.";
-    0x8f Free "free" None 1 0 Heap "Pops the handle of a heap block and frees the block.";
-    0x90 PushWid "push wid" None 0 1 Heap "Pushes the bits of a word, negative where it is little-endian.";
-    0x91 PushH8 "pushh u8" U16 2 n Heap "Pops an offset, then a handle, and pushes that many bytes from there on.";
-    0x92 PushH16 "pushh u16" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 16 bits from there on.";
-    0x93 PushH32 "pushh u32" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 32 bits from there on.";
-    0x94 PushH64 "pushh u64" U16 2 n Heap "Pops an offset, then a handle, and pushes that many times 64 bits from there on: one word each, or two, low on top.";
-    0x95 PopH8 "poph u8" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores bytes from there on.";
-    0x96 PopH16 "poph u16" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores 16 bits of each from there on.";
-    0x97 PopH32 "poph u32" U16 n 0 Heap "Pops an offset, a handle, then that many values, and stores 32 bits of each from there on.";
-    0x98 PopH64 "poph u64" U16 n 0 Heap "Pops an offset, a handle, then that many values (one word, or two, low first), and stores 64 bits of each from there on.";
-    0xb0 Seg2lin "seg2lin" None 2 1 Miscellaneous "Pops an offset, then a selector, and pushes their linear address.";
-    0xb1 PushIo8 "push io, u8" None 1 1 Port Kernel "Pops a port and pushes the byte read from it.";
-    0xb2 PushIo16 "push io, u16" None 1 1 Port Kernel "Pops a port and pushes the 16 bits read from it.";
-    0xb3 PushIo32 "push io, u32" None 1 1 Port Kernel "Pops a port and pushes the 32 bits read from it.";
-    0xb4 PopIo8 "pop io, u8" None 2 0 Port Kernel "Pops a value, then a port, and writes a byte to it.";
-    0xb5 PopIo16 "pop io, u16" None 2 0 Port Kernel "Pops a value, then a port, and writes 16 bits to it.";
-    0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel "Pops a value, then a port, and writes 32 bits to it.";
+    0x00 Nop "nop" None 0 0 Execution [] "No operation.";
+    0x01 Jmp "jmp" Label 0 0 Execution -> Jump [RAISES] "Jumps.";
+    0x02 Jlt "jlt" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is negative. Pops nothing.";
+    0x03 Jle "jle" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is negative or zero. Pops nothing.";
+    0x04 Jgt "jgt" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is positive. Pops nothing.";
+    0x05 Jge "jge" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is positive or zero. Pops nothing.";
+    0x06 Jz "jz" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is zero. Pops nothing.";
+    0x07 Jnz "jnz" Label 0 0 Execution -> Branch [RAISES] "Jumps if the top is not zero. Pops nothing.";
+    0x08 Loop "loop" Label 0 0 Execution -> Branch [RAISES] "Decrements the top in place and jumps if it is not zero.";
+    0x09 Call "call" Proc 0 0 Execution -> Call [RAISES] "Calls a procedure.";
+    0x0a Ret "ret" None 0 0 Execution -> Return [RAISES] "Returns from a procedure.";
+    0x0b Abort "abort" None 0 0 Execution -> End [] "Ends the handler and drops the log.";
+    0x0c Remove "remove" None 0 0 Execution -> End [REMOVES] "Ends the handler, keeps the log, and removes the probe.";
+    0x0d Exit "exit" None 0 0 Execution -> End [] "Ends the handler and keeps the log.";
+    0x0e ExitTo "exit" U8 0 0 Execution -> End [RAISES CALLS_FACILITY] "Ends the handler, keeps the log, and calls a debug facility.";
+    0x11 SetMinImm "setmin" U16 0 0 Logging [SETS_CODES] "Sets this record's minor code.";
+    0x12 SetMin "setmin" None 1 0 Logging [SETS_CODES] "Pops this record's minor code.";
+    0x13 SetMajImm "setmaj" U16 0 0 Logging [SETS_CODES] "Sets this record's major code.";
+    0x14 SetMaj "setmaj" None 1 0 Logging [SETS_CODES] "Pops this record's major code.";
+    0x15 LogStr "log str" None 2 0 Logging [RAISES READS_MEMORY LOGS] "Pops an address, then a length, and logs a string.";
+    0x17 LogMrf "log mrf" None 2 0 Logging [RAISES READS_MEMORY LOGS] "Pops an address, then a length, and logs memory.";
+    0x1b LogImm "log" U16 n 0 Logging [RAISES LOGS] "Pops that many elements and logs them, top first.";
+    0x1f PushGvImm "push gv" Global 0 1 Global [RAISES READS_GLOBALS] "Pushes a global variable.";
+    0x20 PushGv "push gv" None 1 1 Global [RAISES READS_GLOBALS] "Pops an index and pushes that global variable.";
+    0x21 PopGvImm "pop gv" Global 1 0 Global [RAISES WRITES_GLOBALS] "Pops a global variable's value.";
+    0x22 PopGv "pop gv" None 2 0 Global [RAISES WRITES_GLOBALS] "Pops a value, then an index, and sets that global variable.";
+    0x23 MoveGvImm "move gv" Global 0 0 Global [RAISES WRITES_GLOBALS] "Sets a global variable to the top.";
+    0x24 MoveGv "move gv" None 1 0 Global [RAISES WRITES_GLOBALS] "Pops an index and sets that global variable to the top.";
+    0x25 IncGvImm "inc gv" Global 0 0 Global [RAISES COUNTS_GLOBALS] "Increments a global variable.";
+    0x26 IncGv "inc gv" None 1 0 Global [RAISES COUNTS_GLOBALS] "Pops an index and increments that global variable.";
+    0x27 DecGvImm "dec gv" Global 0 0 Global [RAISES COUNTS_GLOBALS] "Decrements a global variable.";
+    0x28 DecGv "dec gv" None 1 0 Global [RAISES COUNTS_GLOBALS] "Pops an index and decrements that global variable.";
+    0x29 PushLvImm "push lv" Local 0 1 Local [RAISES READS_LOCALS] "Pushes a local variable.";
+    0x2a PushLv "push lv" None 1 1 Local [RAISES READS_LOCALS] "Pops an index and pushes that local variable.";
+    0x2b PopLvImm "pop lv" Local 1 0 Local [RAISES WRITES_LOCALS] "Pops a local variable's value.";
+    0x2c PopLv "pop lv" None 2 0 Local [RAISES WRITES_LOCALS] "Pops a value, then an index, and sets that local variable.";
+    0x2d MoveLvImm "move lv" Local 0 0 Local [RAISES WRITES_LOCALS] "Sets a local variable to the top.";
+    0x2e MoveLv "move lv" None 1 0 Local [RAISES WRITES_LOCALS] "Pops an index and sets that local variable to the top.";
+    0x2f IncLvImm "inc lv" Local 0 0 Local [RAISES COUNTS_LOCALS] "Increments a local variable.";
+    0x30 IncLv "inc lv" None 1 0 Local [RAISES COUNTS_LOCALS] "Pops an index and increments that local variable.";
+    0x31 DecLvImm "dec lv" Local 0 0 Local [RAISES COUNTS_LOCALS] "Decrements a local variable.";
+    0x32 DecLv "dec lv" None 1 0 Local [RAISES COUNTS_LOCALS] "Pops an index and decrements that local variable.";
+    0x33 Add "add" None 2 1 Arithmetic [] "Pops two values and pushes their sum.";
+    0x34 Sub "sub" None 2 1 Arithmetic [] "Pops two values and pushes the first popped less the second.";
+    0x35 Mul "mul" None 2 1 Arithmetic [] "Pops two values and pushes their product.";
+    0x36 Neg "neg" None 1 1 Arithmetic [] "Pops a value and pushes its ones' complement.";
+    0x37 And "and" None 2 1 Arithmetic [] "Pops two values and pushes their bitwise and.";
+    0x38 Or "or" None 2 1 Arithmetic [] "Pops two values and pushes their bitwise or.";
+    0x39 Xor "xor" None 2 1 Arithmetic [] "Pops two values and pushes their bitwise exclusive or.";
+    0x3a RolImm "rol" U8 1 1 Arithmetic [] "Rotates the top left.";
+    0x3b Rol "rol" None 2 1 Arithmetic [] "Pops a value, then a count, and pushes the value rotated left.";
+    0x3c RorImm "ror" U8 1 1 Arithmetic [] "Rotates the top right.";
+    0x3d Ror "ror" None 2 1 Arithmetic [] "Pops a value, then a count, and pushes the value rotated right.";
+    0x3e ShlImm "shl" U8 1 1 Arithmetic [] "Shifts the top left.";
+    0x3f Shl "shl" None 2 1 Arithmetic [] "Pops a value, then a count, and pushes the value shifted left.";
+    0x40 ShrImm "shr" U8 1 1 Arithmetic [] "Shifts the top right, with zeros.";
+    0x41 Shr "shr" None 2 1 Arithmetic [] "Pops a value, then a count, and pushes the value shifted right.";
+    0x42 Xchg "xchg" None 2 2 Arithmetic [] "Exchanges the two top elements.";
+    0x43 DupImm "dup" U8 1 n Arithmetic [] "Leaves the top and that many copies of it.";
+    0x44 Dup "dup" None 2 n Arithmetic [] "Pops a value, then a count, and pushes the value count + 1 times.";
+    0x45 Ros "ros" U8 n 0 Arithmetic [] "Drops that many elements.";
+    0x46 PushR "push r" Register n n Register [RAISES READS_REGISTERS] "Pushes a register of the current context.";
+    0x47 PopR "pop r" Register 1 0 Register [RAISES WRITES_REGISTERS] "Pops a register of the current context.";
+    0x48 PushU "push u" Register n n Register [RAISES READS_REGISTERS] "Pushes a register of the user context.";
+    0x49 PopU "pop u" Register 1 0 Register [RAISES WRITES_REGISTERS] "Pops a register of the user context.";
+    0x4c Push "push" Word 0 1 Data [] "Pushes a value.";
+    0x4d PushMem8 "push mem, u8" None 1 1 Data [RAISES READS_MEMORY] "Pops an address and pushes the byte there.";
+    0x4e PushMem16 "push mem, u16" None 1 1 Data [RAISES READS_MEMORY] "Pops an address and pushes the 16 bits there.";
+    0x4f PushMem32 "push mem, u32" None 1 1 Data [RAISES READS_MEMORY] "Pops an address and pushes the 32 bits there.";
+    0x50 PushMem64 "push mem, u64" None 1 n Data [RAISES READS_MEMORY] "Pops an address and pushes the 64 bits there: one word, or two, low on top.";
+    0x51 PopMem8 "pop mem, u8" None 2 0 Data [RAISES WRITES_MEMORY] "Pops a value, then an address, and stores a byte.";
+    0x52 PopMem16 "pop mem, u16" None 2 0 Data [RAISES WRITES_MEMORY] "Pops a value, then an address, and stores 16 bits.";
+    0x53 PopMem32 "pop mem, u32" None 2 0 Data [RAISES WRITES_MEMORY] "Pops a value, then an address, and stores 32 bits.";
+    0x54 PopMem64 "pop mem, u64" None n 0 Data [RAISES WRITES_MEMORY] "Pops a value (one word, or two, low first), then an address, and stores 64 bits.";
+    0x5d PushTask "push task" None 0 1 System Kernel [RAISES] "Pushes the address of the kernel's task structure.";
+    0x5e PushPid "push pid" None 0 1 System [] "Pushes the process id.";
+    0x5f PushProcid "push procid" None 0 1 System [] "Pushes the processor's number.";
+    0x60 Vfyr "vfyr" None 1 1 Verification [VERIFIES_MEMORY] "Pops an address and pushes 0 if a byte there can be read, else 1.";
+    0x61 Vfyrw "vfyrw" None 1 1 Verification [VERIFIES_MEMORY] "Pops an address and pushes 0 if a byte there can be read and written, else 1.";
+    0x62 Div "div" None 2 2 Arithmetic [RAISES] "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Unsigned.";
+    0x63 Idiv "idiv" None 2 2 Arithmetic [RAISES] "Pops a divisor, then a dividend; pushes the remainder, then the quotient. Signed.";
+    0x64 Pbl "pbl" None 2 1 Arithmetic [RAISES] "Pops a position, then a value; copies that bit to all higher bits.";
+    0x65 Pbr "pbr" None 2 1 Arithmetic [RAISES] "Pops a position, then a value; copies that bit to all lower bits.";
+    0x66 PblImm "pbl" Bit 1 1 Arithmetic [RAISES] "Copies a bit of the top to all higher bits.";
+    0x67 PbrImm "pbr" Bit 1 1 Arithmetic [RAISES] "Copies a bit of the top to all lower bits.";
+    0x68 Pzl "pzl" None 2 1 Arithmetic [RAISES] "Pops a position, then a value; clears the bits above it.";
+    0x69 Pzr "pzr" None 2 1 Arithmetic [RAISES] "Pops a position, then a value; clears the bits below it.";
+    0x6a PzlImm "pzl" Bit 1 1 Arithmetic [RAISES] "Clears the bits of the top above a position.";
+    0x6b PzrImm "pzr" Bit 1 1 Arithmetic [RAISES] "Clears the bits of the top below a position.";
+    0x6c Sx "sx" Label 0 0 Exception -> Handler [RAISES] "Sets this procedure's exception handler.";
+    0x6d Ux "ux" None 0 0 Exception [] "Takes this procedure's exception handler away.";
+    0x6e Rx "rx" None 0 0 Exception [RAISES] "Raises the exception whose code, parameters 1 and 2 are on top. Pops nothing.";
+    0x6f PushX "push x" None 0 3 Exception [] "Pushes the last exception's parameters 2 and 1, then its code; zeros if there was none.";
+    0x70 PushLp "push lp" None 0 1 Internal [] "Pushes the log pointer: bytes logged.";
+    0x71 PushPlp "push plp" None 0 1 Internal [] "Pushes the previous log pointer: bytes logged up to the last logging that succeeded.";
+    0x72 PopLp "pop lp" None 1 0 Internal [RAISES CUTS_LOG] "Pops the log pointer. What is behind it is dropped; what it passes is zeros.";
+    0x73 LogSt "log st" None 0 0 Tracing [USES_STACK_TRACE] "Writes a stack trace into the stack trace buffer.";
+    0x74 PurgeSt "purge st" None 0 0 Tracing [USES_STACK_TRACE] "Empties the stack trace buffer.";
+    0x75 TraceLv "trace lv" None 2 0 Tracing [USES_STACK_TRACE READS_LOCALS] "Pops a count, then an index: the local variables that traces show of this call.";
+    0x76 TraceGv "trace gv" None 2 0 Tracing [USES_STACK_TRACE READS_GLOBALS] "Pops a count, then an index: the global variables that traces show of this call.";
+    0x77 TracePv "trace pv" None 2 0 Tracing [USES_STACK_TRACE NAMES_SLOTS] "Pops a count, then a slot: the elements of the stack that traces show of this call.";
+    0x78 PushSbp "push sbp" None 1 1 Internal [NAMES_SLOTS] "Pops n and pushes the element n from the stack base.";
+    0x79 PopSbp "pop sbp" None 2 0 Internal [NAMES_SLOTS] "Pops a value, then n, and sets the element n from the stack base.";
+    0x7a PushTsp "push tsp" None 1 1 Internal [NAMES_SLOTS] "Pops n and pushes the element n from the top then.";
+    0x7b PopTsp "pop tsp" None 2 0 Internal [NAMES_SLOTS] "Pops a value, then n, and sets the element n from the top then.";
+    0x7c PushSbpImm "push sbp" S16 0 1 Internal [NAMES_SLOTS] "Pushes the element n from the stack base.";
+    0x7d PopSbpImm "pop sbp" S16 1 0 Internal [NAMES_SLOTS] "Pops a value and sets the element n from the stack base.";
+    0x7e PushTspImm "push tsp" S16 0 1 Internal [NAMES_SLOTS] "Pushes the element n from the top before.";
+    0x7f PopTspImm "pop tsp" S16 1 0 Internal [NAMES_SLOTS] "Pops a value and sets the element n from the top before.";
+    0x80 CopySbpImm "copy sbp" S16 0 0 Internal [NAMES_SLOTS] "Sets the element n from the stack base to the top.";
+    0x81 CopyTspImm "copy tsp" S16 0 0 Internal [NAMES_SLOTS] "Sets the element n from the top to the top.";
+    0x82 PushStp "push stp" None 0 1 Tracing [USES_STACK_TRACE] "Pushes the stack trace pointer: bytes in the stack trace buffer.";
+    0x83 PopStp "pop stp" None 1 0 Tracing [USES_STACK_TRACE] "Pops the stack trace pointer. Traces that end behind it are dropped.";
+    0x84 SaveSbp "save sbp" None 0 1 Internal [] "Pushes the stack base pointer: a slot.";
+    0x85 RestoreSbp "restore sbp" None 1 0 Internal [NAMES_SLOTS] "Pops the stack base pointer.";
+    0x86 SaveTsp "save tsp" None 0 1 Internal [] "Pushes the slot of the top before.";
+    0x87 RestoreTsp "restore tsp" None 1 0 Internal [NAMES_SLOTS] "Pops a slot, which becomes the top.";
+    0x88 CopySbp "copy sbp" None 1 0 Internal [NAMES_SLOTS] "Pops n and sets the element n from the stack base to the top.";
+    0x89 CopyTsp "copy tsp" None 1 0 Internal [NAMES_SLOTS] "Pops n and sets the element n from the top then to the top.";
+    0x8a Log "log" None n 0 Logging [RAISES LOGS] "Pops a count, then that many elements, and logs them after a prefix (token 7).";
+    0x8b LogLv "log lv" None 2 0 Local [RAISES READS_LOCALS LOGS] "Pops a count, then an index, and logs local variables after a prefix (token 5).";
+    0x8c LogGv "log gv" None 2 0 Global [RAISES READS_GLOBALS LOGS] "Pops a count, then an index, and logs global variables after a prefix (token 6).";
+    0x8d Callk "callk" None 0 0 Miscellaneous [RAISES CALLS_PLUGINS] "Calls the plugins that have registered for it.";
+    0x8e Malloc "malloc" None 1 1 Heap [RAISES USES_HEAP] "Pops a size in bytes and pushes the handle of a new heap block of zeros.";
+    0x8f Free "free" None 1 0 Heap [RAISES USES_HEAP] "Pops the handle of a heap block and frees the block.";
+    0x90 PushWid "push wid" None 0 1 Heap [] "Pushes the bits of a word, negative where it is little-endian.";
+    0x91 PushH8 "pushh u8" U16 2 n Heap [RAISES USES_HEAP] "Pops an offset, then a handle, and pushes that many bytes from there on.";
+    0x92 PushH16 "pushh u16" U16 2 n Heap [RAISES USES_HEAP] "Pops an offset, then a handle, and pushes that many times 16 bits from there on.";
+    0x93 PushH32 "pushh u32" U16 2 n Heap [RAISES USES_HEAP] "Pops an offset, then a handle, and pushes that many times 32 bits from there on.";
+    0x94 PushH64 "pushh u64" U16 2 n Heap [RAISES USES_HEAP] "Pops an offset, then a handle, and pushes that many times 64 bits from there on: one word each, or two, low on top.";
+    0x95 PopH8 "poph u8" U16 n 0 Heap [RAISES USES_HEAP] "Pops an offset, a handle, then that many values, and stores bytes from there on.";
+    0x96 PopH16 "poph u16" U16 n 0 Heap [RAISES USES_HEAP] "Pops an offset, a handle, then that many values, and stores 16 bits of each from there on.";
+    0x97 PopH32 "poph u32" U16 n 0 Heap [RAISES USES_HEAP] "Pops an offset, a handle, then that many values, and stores 32 bits of each from there on.";
+    0x98 PopH64 "poph u64" U16 n 0 Heap [RAISES USES_HEAP] "Pops an offset, a handle, then that many values (one word, or two, low first), and stores 64 bits of each from there on.";
+    0xb0 Seg2lin "seg2lin" None 2 1 Miscellaneous [RAISES] "Pops an offset, then a selector, and pushes their linear address.";
+    0xb1 PushIo8 "push io, u8" None 1 1 Port Kernel [RAISES USES_PORTS] "Pops a port and pushes the byte read from it.";
+    0xb2 PushIo16 "push io, u16" None 1 1 Port Kernel [RAISES USES_PORTS] "Pops a port and pushes the 16 bits read from it.";
+    0xb3 PushIo32 "push io, u32" None 1 1 Port Kernel [RAISES USES_PORTS] "Pops a port and pushes the 32 bits read from it.";
+    0xb4 PopIo8 "pop io, u8" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes a byte to it.";
+    0xb5 PopIo16 "pop io, u16" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 16 bits to it.";
+    0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 32 bits to it.";
 }
 
 /// For each byte, its row's place in [`TABLE`] and 1, or 0.

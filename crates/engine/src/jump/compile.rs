@@ -7,7 +7,7 @@ use jit::{Compiled, Environment, Handler, Limits, SiteField, Variable, Waiting};
 use layout::{HandlerInfo, PerProcessor, state};
 use patch::Mode;
 use rpn::{Location, Object};
-use vm::{Op, Word};
+use vm::{Effects, Word};
 
 use super::identity::mark;
 use super::numbers::{Common, Number};
@@ -248,23 +248,20 @@ fn counted(versions: &Versions) -> Vec<u16> {
 /// The same for one version. Those that it does nothing at all with are not among them.
 fn counted_in(object: &Object) -> Vec<u16> {
     let mut used: HashMap<u16, bool> = HashMap::new();
-    let mut rest = &object.code[..];
-    while let Some((&opcode, operands)) = rest.split_first() {
-        let Some(op) = Op::from_byte(opcode) else { return Vec::new() };
-        let size = op.row().operand.size(object.word().bytes());
-        let Some((operand, next)) = operands.split_at_checked(size) else { return Vec::new() };
-        let variable = || u16::from_le_bytes(operand.try_into().unwrap_or_default());
-        match op {
-            Op::IncLvImm | Op::DecLvImm => {
-                used.entry(variable()).or_insert(true);
+    for decoded in vm::instructions(&object.code, object.word()) {
+        let Some(instruction) = decoded.instruction() else { return Vec::new() };
+        let effects = instruction.effects();
+        match instruction.variable() {
+            Some(variable) if effects.intersects(Effects::SEES_LOCALS) => {
+                used.insert(variable, false);
             }
-            Op::PushLvImm | Op::PopLvImm | Op::MoveLvImm => {
-                used.insert(variable(), false);
+            Some(variable) if effects.intersects(Effects::COUNTS_LOCALS) => {
+                used.entry(variable).or_insert(true);
             }
-            Op::PushLv | Op::PopLv | Op::MoveLv | Op::LogLv | Op::TraceLv => return Vec::new(),
+            // Of a variable that the stack names it may be any.
+            None if effects.intersects(Effects::SEES_LOCALS) => return Vec::new(),
             _ => {}
         }
-        rest = next;
     }
     let vars = object.vars;
     let mut counted: Vec<u16> = used

@@ -16,10 +16,9 @@ use layout::hidden::{
 };
 use layout::{LOW_END, PAGE};
 use process::{Mapping, Memory, Stop, Stopped};
-use vm::{Op, Word};
+use vm::{Effects, Word};
 
 use super::draft::{Basis, Draft};
-use super::over::has;
 use crate::change::Change;
 use crate::mapping::Called;
 use crate::site::{Planned, Use};
@@ -304,7 +303,7 @@ impl Tracer<'_> {
             }
         }
         let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
-        programs.into_iter().any(|number| accesses_memory(code(number), Word::W8.bytes()))
+        programs.into_iter().any(|number| vm::may(code(number), Word::W8, Effects::ACCESSES_MEMORY))
     }
 
     /// Maps it there.
@@ -331,23 +330,4 @@ impl Tracer<'_> {
             let _ = space.hide([]);
         }
     }
-}
-
-/// Whether a program's code accesses the memory of the process.
-pub(crate) fn accesses_memory(code: &[u8], word: usize) -> bool {
-    const ACCESSES: [Op; 12] = [
-        Op::PushMem8,
-        Op::PushMem16,
-        Op::PushMem32,
-        Op::PushMem64,
-        Op::PopMem8,
-        Op::PopMem16,
-        Op::PopMem32,
-        Op::PopMem64,
-        Op::Vfyr,
-        Op::Vfyrw,
-        Op::LogStr,
-        Op::LogMrf,
-    ];
-    has(code, word, &ACCESSES)
 }

@@ -97,7 +97,6 @@ pub(crate) use identity::{Known, Looks};
 pub(crate) use jumps::{Jumps, New};
 pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
-pub(crate) use over::has;
 pub(crate) use parked::{Parked, Wait};
 pub(crate) use planners::Planners;
 pub use pulse::Pulse;

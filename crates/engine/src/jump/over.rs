@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use vm::Op;
-
 use super::cells::Domain;
 use super::compile::has_limits;
 use crate::program::{Program, State};
@@ -42,18 +40,4 @@ impl Tracer<'_> {
 /// Whether a probe's handler can end it.
 pub(crate) fn is_mortal(program: &Program, probe: usize) -> bool {
     has_limits(&program.versions.main().probes[probe]) || program.removes
-}
-
-/// Whether a program's code has one of these instructions, as far as it can be read.
-pub(crate) fn has(code: &[u8], word: usize, wanted: &[Op]) -> bool {
-    let mut rest = code;
-    while let Some((&opcode, operands)) = rest.split_first() {
-        let Some(op) = Op::from_byte(opcode) else { return true };
-        let size = op.row().operand.size(word);
-        match operands.get(size..) {
-            Some(next) if !wanted.contains(&op) => rest = next,
-            _ => return true,
-        }
-    }
-    false
 }

@@ -1,0 +1,252 @@
+//! What an instruction does besides its work on the stack: where a run goes from it, and what it touches.
+//!
+//! Every row of [`crate::TABLE`] has both. They are upper bounds: an instruction does nothing that its row does not say,
+//! whatever its operand and the stack are. `effect_laws` holds that against the interpreter.
+
+/// Where a run goes from an instruction that raises no exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transfer {
+    /// To the next instruction.
+    None,
+    /// To its operand's target.
+    Jump,
+    /// To its operand's target or to the next instruction.
+    Branch,
+    /// To its operand's target, and from there back to the next instruction.
+    Call,
+    /// Behind the call that it returns from.
+    Return,
+    /// Nowhere: the run ends.
+    End,
+    /// To the next instruction; from a later exception to its operand's target.
+    Handler,
+}
+
+impl Transfer {
+    /// Whether a run can go from the instruction, or back from what it calls, to the next one.
+    pub const fn falls_through(self) -> bool {
+        match self {
+            Transfer::None | Transfer::Branch | Transfer::Call | Transfer::Handler => true,
+            Transfer::Jump | Transfer::Return | Transfer::End => false,
+        }
+    }
+}
+
+/// A set of effects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Effects(u32);
+
+macro_rules! effects {
+    ($($bit:literal $name:ident $doc:literal;)*) => {
+        impl Effects {
+            $(#[doc = $doc] pub const $name: Effects = Effects(1 << $bit);)*
+
+            /// Every effect, with its name.
+            pub const ALL: &[(&'static str, Effects)] = &[$((stringify!($name), Effects::$name),)*];
+        }
+    };
+}
+
+effects! {
+    0 RAISES "Can raise an exception of its own: another than that of a cut-off operand, or of `insmax`.";
+    1 READS_MEMORY "Reads memory of the process.";
+    2 WRITES_MEMORY "Writes memory of the process.";
+    3 VERIFIES_MEMORY "Asks whether memory of the process can be accessed.";
+    4 READS_REGISTERS "Reads a register of the thread, or of its processor.";
+    5 WRITES_REGISTERS "Sets a register of the thread.";
+    6 READS_LOCALS "Reads local variables.";
+    7 WRITES_LOCALS "Sets a local variable.";
+    8 COUNTS_LOCALS "Increments or decrements a local variable, and nothing else.";
+    9 READS_GLOBALS "Reads global variables.";
+    10 WRITES_GLOBALS "Sets a global variable.";
+    11 COUNTS_GLOBALS "Increments or decrements a global variable, and nothing else.";
+    12 LOGS "Adds to the log.";
+    13 CUTS_LOG "Moves the log pointer to any place.";
+    14 SETS_CODES "Sets the record's major or minor code.";
+    15 REMOVES "Removes the probe.";
+    16 CALLS_FACILITY "Calls a debug facility when the run has ended.";
+    17 CALLS_PLUGINS "Calls plugins, which may take from the stack, put on it, and log.";
+    18 NAMES_SLOTS "Reads or sets elements of the stack, or its top, by their places: it can see what was popped.";
+    19 USES_STACK_TRACE "Uses the stack trace buffer, or says what it shows.";
+    20 USES_HEAP "Uses the heap.";
+    21 USES_PORTS "Reads or writes an input or output port.";
+}
+
+impl Effects {
+    /// No effect.
+    pub const NONE: Effects = Effects(0);
+
+    /// Any access to the process's memory, also one that only asks whether it could be made.
+    pub const ACCESSES_MEMORY: Effects =
+        Effects::READS_MEMORY.and(Effects::WRITES_MEMORY).and(Effects::VERIFIES_MEMORY);
+
+    /// Reads or sets local variables, otherwise than to count.
+    pub const SEES_LOCALS: Effects = Effects::READS_LOCALS.and(Effects::WRITES_LOCALS);
+
+    /// These and the others.
+    pub const fn and(self, others: Effects) -> Effects {
+        Effects(self.0 | others.0)
+    }
+
+    /// Those of these that are among the others.
+    pub const fn only(self, others: Effects) -> Effects {
+        Effects(self.0 & others.0)
+    }
+
+    /// Whether all of the others are among these.
+    pub const fn contains(self, others: Effects) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether any of the others is among these.
+    pub const fn intersects(self, others: Effects) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Group, Op, Operand, TABLE};
+
+    #[test]
+    fn an_effect_is_one_bit() {
+        for (place, (name, effect)) in Effects::ALL.iter().enumerate() {
+            assert_eq!(effect.0, 1 << place, "{name}");
+        }
+    }
+
+    #[test]
+    fn sets_are_joined_and_compared() {
+        let both = Effects::LOGS.and(Effects::RAISES);
+        assert!(both.contains(Effects::LOGS) && both.contains(both) && both.contains(Effects::NONE));
+        assert!(!Effects::LOGS.contains(both) && Effects::LOGS.intersects(both));
+        assert!(!both.intersects(Effects::NONE) && !both.intersects(Effects::REMOVES));
+    }
+
+    #[test]
+    fn what_has_a_target_goes_there_and_nothing_else_does() {
+        for row in TABLE {
+            let goes = matches!(
+                row.transfer,
+                Transfer::Jump | Transfer::Branch | Transfer::Call | Transfer::Handler
+            );
+            assert_eq!(goes, matches!(row.operand, Operand::Label | Operand::Proc), "{}", row.name);
+            assert_eq!(row.transfer == Transfer::Call, row.operand == Operand::Proc, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn only_the_execution_group_and_sx_transfer_control() {
+        for row in TABLE.iter().filter(|row| row.transfer != Transfer::None) {
+            assert!(row.group == Group::Execution || row.op == Op::Sx, "{}", row.name);
+        }
+        let last = TABLE.iter().filter(|row| !row.transfer.falls_through()).map(|row| row.op);
+        let ends = [Op::Jmp, Op::Ret, Op::Abort, Op::Remove, Op::Exit, Op::ExitTo];
+        assert!(last.eq(ends));
+    }
+
+    /// The instructions with an effect, by how they are written.
+    fn with(effects: Effects) -> Vec<&'static str> {
+        TABLE.iter().filter(|row| row.effects.intersects(effects)).map(|row| row.name).collect()
+    }
+
+    #[test]
+    fn each_effect_is_that_of_the_instructions_the_manual_names() {
+        let memory = ["push mem, u8", "push mem, u16", "push mem, u32", "push mem, u64"];
+        assert_eq!(with(Effects::READS_MEMORY), [&["log str", "log mrf"][..], &memory].concat());
+        let memory = ["pop mem, u8", "pop mem, u16", "pop mem, u32", "pop mem, u64"];
+        assert_eq!(with(Effects::WRITES_MEMORY), memory);
+        assert_eq!(with(Effects::VERIFIES_MEMORY), ["vfyr", "vfyrw"]);
+        assert_eq!(with(Effects::READS_REGISTERS), ["push r", "push u"]);
+        assert_eq!(with(Effects::WRITES_REGISTERS), ["pop r", "pop u"]);
+        assert_eq!(with(Effects::READS_LOCALS), ["push lv", "push lv", "trace lv", "log lv"]);
+        assert_eq!(with(Effects::WRITES_LOCALS), ["pop lv", "pop lv", "move lv", "move lv"]);
+        assert_eq!(with(Effects::COUNTS_LOCALS), ["inc lv", "inc lv", "dec lv", "dec lv"]);
+        assert_eq!(with(Effects::READS_GLOBALS), ["push gv", "push gv", "trace gv", "log gv"]);
+        assert_eq!(with(Effects::WRITES_GLOBALS), ["pop gv", "pop gv", "move gv", "move gv"]);
+        assert_eq!(with(Effects::COUNTS_GLOBALS), ["inc gv", "inc gv", "dec gv", "dec gv"]);
+        assert_eq!(with(Effects::LOGS), ["log str", "log mrf", "log", "log", "log lv", "log gv"]);
+        assert_eq!(with(Effects::CUTS_LOG), ["pop lp"]);
+        assert_eq!(with(Effects::SETS_CODES), ["setmin", "setmin", "setmaj", "setmaj"]);
+        assert_eq!(with(Effects::REMOVES), ["remove"]);
+        assert_eq!(with(Effects::CALLS_FACILITY), ["exit"]);
+        assert_eq!(with(Effects::CALLS_PLUGINS), ["callk"]);
+        let slots = [
+            "trace pv",
+            "push sbp",
+            "pop sbp",
+            "push tsp",
+            "pop tsp",
+            "push sbp",
+            "pop sbp",
+            "push tsp",
+            "pop tsp",
+            "copy sbp",
+            "copy tsp",
+            "restore sbp",
+            "restore tsp",
+            "copy sbp",
+            "copy tsp",
+        ];
+        assert_eq!(with(Effects::NAMES_SLOTS), slots);
+    }
+
+    #[test]
+    fn each_group_has_its_effects() {
+        let all = |group: Group| TABLE.iter().filter(move |row| row.group == group);
+        assert!(all(Group::Tracing).all(|row| row.effects.contains(Effects::USES_STACK_TRACE)));
+        assert!(all(Group::Port).all(|row| row.effects.contains(Effects::USES_PORTS)));
+        let heap = all(Group::Heap).filter(|row| row.op != Op::PushWid);
+        assert!(
+            heap.clone().count() == 10 && heap.clone().all(|row| row.effects.contains(Effects::USES_HEAP))
+        );
+        let elsewhere = TABLE.iter().filter(|row| {
+            let used = Effects::USES_STACK_TRACE.and(Effects::USES_PORTS).and(Effects::USES_HEAP);
+            row.effects.intersects(used)
+        });
+        let groups = [Group::Tracing, Group::Port, Group::Heap];
+        assert!(elsewhere.into_iter().all(|row| groups.contains(&row.group)));
+    }
+
+    #[test]
+    fn what_only_computes_has_no_effect() {
+        let pure = [
+            Op::Nop,
+            Op::Push,
+            Op::Add,
+            Op::Sub,
+            Op::Mul,
+            Op::Neg,
+            Op::And,
+            Op::Or,
+            Op::Xor,
+            Op::Rol,
+            Op::RolImm,
+            Op::Ror,
+            Op::RorImm,
+            Op::Shl,
+            Op::ShlImm,
+            Op::Shr,
+            Op::ShrImm,
+            Op::Xchg,
+            Op::Dup,
+            Op::DupImm,
+            Op::Ros,
+            Op::PushPid,
+            Op::PushProcid,
+            Op::Ux,
+            Op::PushX,
+            Op::PushLp,
+            Op::PushPlp,
+            Op::SaveSbp,
+            Op::SaveTsp,
+            Op::PushWid,
+            Op::Abort,
+            Op::Exit,
+        ];
+        for row in TABLE {
+            assert_eq!(row.effects == Effects::NONE, pure.contains(&row.op), "{}", row.name);
+        }
+    }
+}
