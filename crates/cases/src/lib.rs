@@ -24,6 +24,8 @@
 //!
 //! Everything here panics on a mistake in a case file: the files are the repository's own.
 
+#![forbid(unsafe_code)]
+
 mod assembler;
 mod case;
 mod execution;

@@ -18,6 +18,8 @@
 //!
 //! docs/convert.md says what each form looks like.
 
+#![forbid(unsafe_code)]
+
 mod columns;
 mod csv;
 mod ctf;

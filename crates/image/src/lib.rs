@@ -18,6 +18,8 @@
 //!   restartable  code that no stop may be in          dynrel   what the dynamic linker writes
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod boundary;
 mod debugdata;
 mod demangle;

@@ -24,6 +24,8 @@
 //! | `count`, `claim`, `begin`, `record`, `leave` | the hit, its context, both at once, its record, the way out |
 //! | `emit`, `instructions` | machine code as bytes |
 
+#![forbid(unsafe_code)]
+
 mod begin;
 mod claim;
 mod compiled;

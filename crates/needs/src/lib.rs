@@ -12,6 +12,8 @@
 //! Where nothing may be skipped, the environment says so: [`DPROBES_SKIP`](VARIABLE) is `no`, or a list of the tests that may be, with
 //! commas between them. Every other skip fails its test then, so that none is passed over unseen.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

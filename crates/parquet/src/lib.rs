@@ -14,6 +14,8 @@
 //!
 //! In memory are one row group and, for each that was written, a few kilobytes of footer.
 
+#![forbid(unsafe_code)]
+
 mod column;
 mod group;
 mod schema;

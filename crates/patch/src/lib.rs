@@ -62,6 +62,8 @@
 //! - Below the stack pointer: the slot of a call through a register or memory writes 16 bytes (8 in 32-bit code) below the return
 //!   address.
 
+#![forbid(unsafe_code)]
+
 mod classify;
 mod displaced;
 mod emulate;

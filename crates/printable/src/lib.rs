@@ -17,6 +17,8 @@
 //!
 //! All else stays, also a backslash: this is to be read by people. A form that has escapes of its own (JSON, HTML) uses these, for what [`is_plain`] refuses.
 
+#![forbid(unsafe_code)]
+
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write};
 use std::os::unix::ffi::OsStrExt;

@@ -24,6 +24,8 @@
 //! Keywords, instructions, registers, labels and procedures are case-insensitive; macros, the value of `name =`
 //! and the symbols of the probed module are not. A newline does not end a statement.
 
+#![forbid(unsafe_code)]
+
 mod arch;
 mod assemble;
 mod ast;
