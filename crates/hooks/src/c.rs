@@ -3,20 +3,19 @@
 //! A record belongs to the caller, who zeroes it before the first use and keeps it until deregistering has returned 0. Its flags
 //! are shared: an exit that clears ARMED in its own record while it runs disarms itself.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arguments::ARGUMENTS;
-use crate::dispatch::{Kind, dispatch};
-use crate::exit::{Callee, Conditions, Departure, Entry, Priority, Verdict};
+use crate::dispatch::dispatch;
+use crate::entry::{CExit, Callee, Conditions, Departure, Entry, Priority, Record, Verdict};
 use crate::head::Head;
+use crate::record::{ARMED, Kind};
 use crate::site::{self, Site};
-use crate::state::Armed;
 use crate::{Error, registry};
 
 /// The flags of a record: those of the original, and behind them this library's own.
-const ARMED: u32 = 1;
 const PRIORITY_FIRST: u32 = 4;
 const PRIORITY_LAST: u32 = 8;
 const QUEUE_LIFO: u32 = 0x10;
@@ -24,113 +23,8 @@ const PRIORITY_ONLY: u32 = 0x20;
 const QUIESCED: u32 = 0x40;
 const SIGNALS_BLOCKED: u32 = 0x80;
 
-/// What a C exit answers.
-const CONTINUE: c_int = 0;
-const RETURN: c_int = -1;
-
 /// What deregistering answers where a thread may still be inside ([`Departure::Pending`]).
 const PENDING: c_int = 1;
-
-/// An exit in C. It is passed the hook; at a site that can return a code, a pointer to that; and then the hook's arguments.
-pub type Exit = unsafe extern "C-unwind" fn();
-
-/// `struct hook_rec`: what a caller registers.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Record {
-    /// The function.
-    pub hook_exit: Option<Exit>,
-    /// The next of a list that is armed, disarmed or deregistered together.
-    pub hook_next: *mut Record,
-    /// The flags: priority and conditions as wanted, and whether it is armed.
-    pub hook_flags: AtomicU32,
-    /// Its place among the hook's exits, from 1 on.
-    pub hook_index: AtomicU32,
-    /// The hook; set by registering.
-    pub hook_head: AtomicPtr<Head>,
-    /// Its name, or null.
-    pub hook_exit_name: *const c_char,
-    /// The caller's own.
-    pub hook_context: *mut c_void,
-    /// The library's own; 0 where it is not registered.
-    pub(crate) hook_entry: AtomicPtr<Entry>,
-}
-
-/// The record of a C exit.
-fn record(entry: &Entry) -> Option<&Record> {
-    match entry.callee {
-        // SAFETY: the owner keeps the record as long as it is registered, and this is called for registered exits only.
-        Callee::C(_, record) if !entry.gone.load(Ordering::SeqCst) => unsafe { record.as_ref() },
-        _ => None,
-    }
-}
-
-/// Shows in a record whether it is armed.
-pub(crate) fn show_armed(entry: &Entry, armed: bool) {
-    if let Some(record) = record(entry) {
-        if armed {
-            record.hook_flags.fetch_or(ARMED, Ordering::SeqCst);
-        } else {
-            record.hook_flags.fetch_and(!ARMED, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Shows in a record which place it has.
-pub(crate) fn show_index(entry: &Entry, index: usize) {
-    if let Some(record) = record(entry) {
-        record.hook_index.store(index as u32, Ordering::SeqCst);
-    }
-}
-
-/// Frees a record from its exit, which is taken away.
-pub(crate) fn show_gone(entry: &Entry) {
-    show_armed(entry, false);
-    if let Some(record) = record(entry) {
-        record.hook_index.store(0, Ordering::SeqCst);
-        let own = record.hook_entry.swap(std::ptr::null_mut(), Ordering::SeqCst);
-        if !own.is_null() {
-            // SAFETY: `hook_exit_register` put it there by `Arc::into_raw`, and it is taken out once.
-            drop(unsafe { Arc::from_raw(own) });
-        }
-    }
-}
-
-/// Calls an exit in C.
-pub(crate) fn call(
-    exit: Exit,
-    record: *mut Record,
-    head: &Head,
-    kind: Kind,
-    armed: &Armed,
-    arguments: &[usize; ARGUMENTS],
-) -> Verdict {
-    type Plain = unsafe extern "C-unwind" fn(&Head, usize, usize, usize, usize, usize, usize) -> c_int;
-    type Code =
-        unsafe extern "C-unwind" fn(&Head, *mut c_long, usize, usize, usize, usize, usize, usize) -> c_int;
-    let [a, b, c, d, e, f] = *arguments;
-    let mut code: c_long = 0;
-    let answer = match kind {
-        // SAFETY: who registered it has promised a function of these parameters, or of the first of them: further words in
-        // registers and above the return address are none of its business.
-        Kind::Plain => unsafe { std::mem::transmute::<Exit, Plain>(exit)(head, a, b, c, d, e, f) },
-        // SAFETY: as above.
-        Kind::Code => unsafe { std::mem::transmute::<Exit, Code>(exit)(head, &mut code, a, b, c, d, e, f) },
-    };
-    // It may have deregistered itself, and its record may be gone.
-    if !armed.entry.gone.load(Ordering::SeqCst) {
-        // SAFETY: it is registered, so its owner keeps it: deregistering waits for this thread.
-        let flags = unsafe { &(*record).hook_flags };
-        if flags.load(Ordering::SeqCst) & ARMED == 0 {
-            armed.arming.found_unarmed();
-        }
-    }
-    match answer {
-        CONTINUE => Verdict::Continue,
-        RETURN => Verdict::Return(code as isize),
-        _ => Verdict::Terminate,
-    }
-}
 
 /// The number of an error, or 0.
 fn answer(result: Result<(), Error>) -> c_int {
@@ -138,7 +32,7 @@ fn answer(result: Result<(), Error>) -> c_int {
 }
 
 /// Reads what a record asks for.
-fn wanted(record: &Record) -> Result<(Exit, Priority, Conditions), Error> {
+fn wanted(record: &Record) -> Result<(CExit, Priority, Conditions), Error> {
     let flags = record.hook_flags.load(Ordering::SeqCst);
     let priority = match flags & (PRIORITY_FIRST | PRIORITY_LAST | PRIORITY_ONLY | QUEUE_LIFO) {
         0 => Priority::Unspecified,

@@ -4,11 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use crate::arguments::{ARGUMENTS, Arguments, Signature};
-use crate::exit::{Callee, Invocation, Verdict};
-use crate::head::{Head, Hook};
+use crate::entry::{Callee, Invocation, Verdict};
+use crate::head::Head;
+use crate::hook::Hook;
 use crate::readers::{Grace, Inside};
+use crate::record::{self, Kind};
 use crate::state::{Armed, Chain, State};
-use crate::{c, pause, registry, thread};
+use crate::{pause, registry, thread};
 
 /// A hit of a site in Rust. The code that the function should return, if an exit wants it to.
 #[doc(hidden)]
@@ -23,16 +25,6 @@ pub fn hit<'a, S: Signature>(
         Verdict::Return(code) => Some(code),
         Verdict::Continue | Verdict::Terminate => None,
     }
-}
-
-/// What kind of site was hit: it decides what C exits are passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum Kind {
-    /// The function cannot be made to return, or returns nothing.
-    Plain,
-    /// An exit can set the code that the function returns.
-    Code,
 }
 
 /// Calls the armed exits until one ends the chain. What the last one answered.
@@ -123,7 +115,7 @@ fn one(head: &Head, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -
     let run = || {
         thread::inside(|| match &armed.entry.callee {
             Callee::Rust(function) => function(&Invocation { head, arming: &armed.arming }, arguments),
-            Callee::C(exit, record) => c::call(*exit, *record, head, kind, armed, arguments),
+            Callee::C(exit, record) => record::call(*exit, *record, head, kind, armed, arguments),
         })
     };
     // What a panicking exit leaves half done is its own.

@@ -1,12 +1,8 @@
-//! A hook: its name, what it passes, and where its exits are found.
+//! What Rust and C share of a hook: its name, what it passes, and where its exits are found.
 
 use std::ffi::{CStr, c_char};
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use crate::Error;
-use crate::arguments::Signature;
-use crate::exit::Builder;
 use crate::state::State;
 
 /// The flags of a hook's head, as the original numbers them; `GENERIC` is this library's.
@@ -35,7 +31,7 @@ pub struct Head {
 unsafe impl Sync for Head {}
 
 impl Head {
-    const fn new(name: &'static CStr, parameters: &'static CStr, count: u32, flags: u32) -> Head {
+    pub(crate) const fn new(name: &'static CStr, parameters: &'static CStr, count: u32, flags: u32) -> Head {
         Head {
             name: name.as_ptr(),
             parameters: parameters.as_ptr(),
@@ -92,72 +88,4 @@ fn text(from: *const c_char) -> String {
     }
     // SAFETY: heads hold constant C strings: `Head::new` takes one, and the macros of the C header pass literals.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
-}
-
-/// A hook that was declared in Rust ([`declare_hook!`](crate::declare_hook)), with the types of what it passes.
-#[repr(transparent)]
-pub struct Hook<S> {
-    head: Head,
-    signature: PhantomData<fn(S)>,
-}
-
-impl<S> std::fmt::Debug for Hook<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hook").field("name", &self.head.name()).finish_non_exhaustive()
-    }
-}
-
-impl<S: Signature> Hook<S> {
-    #[doc(hidden)]
-    pub const fn declare(
-        name: &'static CStr,
-        parameters: &'static CStr,
-        count: u32,
-        exclusive: bool,
-    ) -> Hook<S> {
-        let flags = GENERIC | if exclusive { EXCLUSIVE } else { 0 };
-        Hook { head: Head::new(name, parameters, count, flags), signature: PhantomData }
-    }
-
-    /// What is shared with C.
-    pub fn head(&'static self) -> &'static Head {
-        &self.head
-    }
-
-    /// Whether an exit is armed.
-    #[inline(always)]
-    pub fn is_active(&self) -> bool {
-        self.head.is_active()
-    }
-
-    /// Makes the hook known, so that exits can register by its name (GKH_identify of the paper). Hooks with sites in this
-    /// program make themselves known.
-    pub fn identify(&'static self) {
-        crate::registry::identify(&self.head);
-    }
-
-    /// Takes all exits away and makes the hook unknown (GKH_delete of the paper) until it is identified again.
-    ///
-    /// # Errors
-    /// [`Error::UnknownHook`].
-    pub fn delete(&'static self) -> Result<(), Error> {
-        crate::registry::delete(&self.head)
-    }
-
-    /// An exit for this hook, to be registered.
-    pub fn exit<F>(&'static self, exit: F) -> Builder
-    where
-        F: for<'a> Fn(&crate::Invocation<'_>, S::Arguments<'a>) -> crate::Verdict + Send + Sync + 'static,
-    {
-        use crate::arguments::Arguments;
-        Builder::new(
-            &self.head,
-            Box::new(move |invocation, words| {
-                // SAFETY: only sites of this very hook come here, and they pass what its declaration says, which
-                // lives as long as the hit.
-                let arguments = unsafe { S::Arguments::from_words(words) };
-                exit(invocation, arguments)
-            }),
-        )
-    }
 }

@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::exit::{Arming, Entry, Priority};
+use crate::entry::{Arming, Entry, Priority};
 use crate::head::{ACTIVE, Head};
 use crate::list::{ExitInfo, HookInfo};
 use crate::readers::Grace;
-use crate::registry::place_among;
 use crate::site::Site;
 use crate::state::{Armed, Chain, State};
-use crate::{Error, c, text};
+use crate::{Error, record, text};
 
 /// A registered exit.
 #[derive(Debug)]
@@ -105,7 +104,7 @@ impl Known {
     /// Writes into the records of C what number each exit has.
     pub(crate) fn number_records(&self) {
         for (place, member) in self.exits.iter().enumerate() {
-            c::show_index(&member.entry, place + 1);
+            record::show_index(&member.entry, place + 1);
         }
     }
 
@@ -211,5 +210,21 @@ impl Waiting {
             self.over = *ticket;
             self.grace = None;
         }
+    }
+}
+
+/// Whether an exit can stand with those that are there, and where.
+fn place_among(exits: &[Priority], new: Priority, exclusive: bool) -> Result<usize, Error> {
+    let has = |priority| exits.contains(&priority);
+    if !exits.is_empty() && (exclusive || new == Priority::Only || has(Priority::Only)) {
+        return Err(Error::Exclusive);
+    }
+    match new {
+        Priority::First if has(Priority::First) => Err(Error::FirstTaken),
+        Priority::Last if has(Priority::Last) => Err(Error::LastTaken),
+        Priority::First | Priority::Only => Ok(0),
+        Priority::Lifo => Ok(usize::from(has(Priority::First))),
+        Priority::Unspecified => Ok(exits.len() - usize::from(has(Priority::Last))),
+        Priority::Last => Ok(exits.len()),
     }
 }

@@ -52,63 +52,48 @@
 //!
 //! # Where what is
 //!
-//! `macros` and `site` make sites, `text` writes them. `head` is a hook, `exit` an exit, `arguments` what is passed between.
+//! `macros` and `site` make sites, `text` writes them. `hook` is a hook, `head` what C sees of it, `exit` an exit, `entry` what is kept of it, `arguments` what is passed between.
 //! `dispatch` is a hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what there is, `list` tells it. `c` is the
-//! interface for C, `plugin` what a program gives to the plugins it loads. docs/hooks.md is for those who use it.
+//! interface for C, `record` what that is shown of an exit, `plugin` what a program gives to the plugins it loads. docs/hooks.md is for those who use it.
 
+mod all;
 mod arguments;
 mod c;
 mod dispatch;
+mod entry;
 mod error;
 mod exit;
 mod head;
+mod hook;
 mod known;
 mod list;
 mod macros;
 mod pause;
 pub mod plugin;
 mod readers;
+mod record;
 mod registry;
 mod site;
 mod state;
 mod text;
 mod thread;
 
+pub use all::{find, hooks, initialise, terminate};
 pub use arguments::{ARGUMENTS, Argument, Arguments, FromCode, Signature};
 pub use c::{
-    Exit as CExit, Record, hook_delete, hook_exit_arm, hook_exit_deregister, hook_exit_disarm,
-    hook_exit_register, hook_find, hook_hit, hook_identify, hook_initialise, hook_sites_delete,
-    hook_sites_identify, hook_terminate,
+    hook_delete, hook_exit_arm, hook_exit_deregister, hook_exit_disarm, hook_exit_register, hook_find,
+    hook_hit, hook_identify, hook_initialise, hook_sites_delete, hook_sites_identify, hook_terminate,
 };
 #[doc(hidden)]
-pub use dispatch::{Kind, hit};
+pub use dispatch::hit;
+pub use entry::{CExit, Conditions, Departure, Invocation, Priority, Record, Verdict};
 pub use error::Error;
-pub use exit::{Builder, Conditions, Departure, Exit, Invocation, Priority, Verdict, arm_all, disarm_all};
-pub use head::{Head, Hook};
+pub use exit::{Builder, Exit, arm_all, disarm_all};
+pub use head::Head;
+pub use hook::Hook;
 pub use list::{ExitInfo, HookInfo};
-
-/// The hooks that are known, with their exits.
-pub fn hooks() -> Vec<HookInfo> {
-    registry::list()
-}
-
-/// The first known hook of a name.
-pub fn find(name: &str) -> Option<&'static Head> {
-    registry::find(name)
-}
-
-/// Deletes all hooks (`hook_terminate`).
-///
-/// # Errors
-/// [`Error::InUse`] where exits are registered and it is not to be forced.
-pub fn terminate(force: bool) -> Result<(), Error> {
-    registry::terminate(force)
-}
-
-/// Makes all hooks known again that have sites (`hook_initialise`). They are at the start; this is for after [`terminate`].
-pub fn initialise() {
-    registry::initialise();
-}
+#[doc(hidden)]
+pub use record::Kind;
 
 /// Where a tested site goes when it is armed.
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! What there is, told to whoever asks.
 
-use crate::exit::{Conditions, Priority};
+use crate::entry::{Conditions, Priority};
 
 /// A hook that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::exit::{Arming, Departure, Entry, Priority};
+use crate::entry::{Arming, Departure, Entry};
 use crate::head::Head;
 use crate::known::{Known, Member};
 use crate::list::HookInfo;
 use crate::site::{self, Site};
 use crate::state::VERSION;
-use crate::{Error, c, pause, text, thread};
+use crate::{Error, pause, record, text, thread};
 
 #[derive(Debug, Default)]
 struct Registry {
@@ -127,7 +127,7 @@ impl Registry {
             if member.arming.as_ref().is_none_or(|arming| arming.has_ended()) {
                 member.arming = Some(Arc::new(Arming::default()));
             }
-            c::show_armed(&member.entry, true);
+            record::show_armed(&member.entry, true);
         }
         self.publish(&hooks);
         Ok(())
@@ -148,7 +148,7 @@ impl Registry {
         self.publish(&hooks_of(found));
         for (&(hook, exit), arming) in found.iter().zip(armings) {
             arming.iter().for_each(|arming| arming.take_out());
-            c::show_armed(&self.hooks[hook].exits[exit].entry, false);
+            record::show_armed(&self.hooks[hook].exits[exit].entry, false);
         }
     }
 
@@ -166,7 +166,7 @@ impl Registry {
         for (hook, known) in self.hooks.iter_mut().enumerate() {
             for member in &mut known.exits {
                 if member.arming.take_if(|arming| arming.has_ended()).is_some() {
-                    c::show_armed(&member.entry, false);
+                    record::show_armed(&member.entry, false);
                     hooks.push(hook);
                 }
             }
@@ -197,7 +197,7 @@ impl Registry {
         }
         let known = &mut self.hooks[hook];
         let member = known.exits.remove(place);
-        c::show_gone(&member.entry);
+        record::show_gone(&member.entry);
         member.entry.gone.store(true, Ordering::SeqCst);
         known.number_records();
         // A chain that it was in may have been taken out just before.
@@ -349,20 +349,4 @@ pub(crate) fn find(name: &str) -> Option<&'static Head> {
         let mut known = registry.hooks.iter().filter(|known| known.eligible);
         known.find(|known| known.head.name() == name).map(|known| known.head)
     })
-}
-
-/// Whether an exit can stand with those that are there, and where.
-pub(crate) fn place_among(exits: &[Priority], new: Priority, exclusive: bool) -> Result<usize, Error> {
-    let has = |priority| exits.contains(&priority);
-    if !exits.is_empty() && (exclusive || new == Priority::Only || has(Priority::Only)) {
-        return Err(Error::Exclusive);
-    }
-    match new {
-        Priority::First if has(Priority::First) => Err(Error::FirstTaken),
-        Priority::Last if has(Priority::Last) => Err(Error::LastTaken),
-        Priority::First | Priority::Only => Ok(0),
-        Priority::Lifo => Ok(usize::from(has(Priority::First))),
-        Priority::Unspecified => Ok(exits.len() - usize::from(has(Priority::Last))),
-        Priority::Last => Ok(exits.len()),
-    }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::exit::{Arming, Entry};
+use crate::entry::{Arming, Entry};
 use crate::readers::Readers;
 
 /// The version that counts.

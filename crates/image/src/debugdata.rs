@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ImageError;
 use super::headers::{Headers, Section};
-use super::separate::hex;
+use super::hex::hex;
 use super::source::{Source, open_regular};
 
 /// Bytes of the compressed section.

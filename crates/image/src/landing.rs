@@ -13,28 +13,11 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::Image;
 use super::flow::ControlFlow;
+use super::landings::Landings;
 use super::region::{LONGEST, branch_target};
 
 /// Bytes of data that are looked through for addresses of code.
 const DATA: u64 = 64 << 20;
-
-/// Addresses to which control may come.
-#[derive(Debug, Default)]
-pub struct Landings {
-    /// Ascending.
-    all: Vec<u64>,
-    /// Whether all were looked for.
-    complete: bool,
-}
-
-impl Landings {
-    /// Those in a range, ascending; nothing where they cannot be told.
-    pub fn within(&self, range: Range<u64>) -> Option<&[u64]> {
-        let from = self.all.partition_point(|landing| *landing < range.start);
-        let to = self.all.partition_point(|landing| *landing < range.end);
-        self.complete.then(|| &self.all[from..to.max(from)])
-    }
-}
 
 impl Image {
     /// Where control may come to. It is found out once.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Image, Machine};
+use super::{Image, Machine, hex};
 
 /// Why a file does not have the symbols of a module: what the module has, and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +53,6 @@ impl fmt::Display for Foreign {
 }
 
 impl std::error::Error for Foreign {}
-
-/// Bytes as digits, two each and nothing between them: as build-ids are written.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 impl Image {
     /// Whether this file's symbols are a module's: whether both were made by one build, with the same addresses.

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::chart::{Series, lengths, over_time, spark};
+use super::findings::{Findings, Probe};
 use super::numbers::{duration, grouped, percent, rate};
 use super::page::STYLE;
 use super::plain::summary;
 use super::timeline::Timeline;
-use super::{Findings, Probe};
 use crate::text::Clock;
 
 /// Probes that have a colour of their own in the chart; the others share one.

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use super::histogram::Histogram;
 use printable::text as clean;
 
+use super::findings::{Findings, Probe};
+use super::latency::Latency;
 use super::numbers::{duration, grouped, percent, power, rate};
-use super::{Findings, Latency, Probe};
 use crate::text::Clock;
 
 /// Characters of the longest bar.
@@ -240,7 +241,6 @@ fn talkers(out: &mut String, found: &Findings, most: usize) {
 mod tests {
     use trace::store::Counts;
 
-    use super::super::Probe;
     use super::super::talkers::{Process, Talker};
     use super::super::timeline::Axis;
     use super::*;

@@ -20,188 +20,26 @@
 //! Control goes on behind a call only if the callee is proven to return there (`returns`). Nothing falls over the end of what the function's
 //! symbol or unwinding entry claims. Landing pads of exceptions are reached, as the exception table says.
 //!
-//! `piece` is the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
+//! `proven` is what comes of it, `piece` the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
 //! `effects` tells what the instructions there change, `returns` which calls come back,
 //! `likely` reads what is not proven.
 
 mod effects;
 mod likely;
 mod piece;
+mod proven;
 mod returns;
 mod table;
 mod walk;
-
-use std::fmt;
-use std::ops::Range;
 
 use super::Image;
 use piece::Piece;
 use walk::Walk;
 
+pub use proven::{ControlFlow, Doubt, Unresolved};
+
 /// Bytes of code of one file; Chromium's is beyond it.
 const CODE: u64 = 64 << 20;
-
-/// Bytes behind a call for which it is the reason that nothing is known of them.
-const BEHIND: u64 = 4096;
-
-/// What is proven of the control flow of a file.
-#[derive(Debug, Default)]
-pub struct ControlFlow {
-    code: Vec<Piece>,
-    /// Padding between functions, by address: no control comes there.
-    padding: Vec<Range<u64>>,
-    /// The tables that were read: the jump, and the number of its elements.
-    tables: Vec<(u64, u64)>,
-    /// Their targets.
-    table_targets: Vec<u64>,
-    /// Functions of which it is known where all jumps lead.
-    closed: Vec<Range<u64>>,
-    /// Behind calls that are not proven to come back.
-    lost: Vec<u64>,
-    /// Where instructions are likely to begin that are not proven, ascending.
-    likely: Vec<u64>,
-    /// The indirect jumps that are not resolved, and why.
-    unresolved: Vec<(u64, Unresolved)>,
-    /// Why nothing is proven, if nothing is.
-    problem: Option<String>,
-}
-
-/// Why an address is not known to be that of an instruction. It may be data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Doubt {
-    /// It is behind a call that is not proven to come back there.
-    BehindCall,
-    /// Nothing is seen to lead there.
-    Unreached,
-}
-
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Doubt::BehindCall => {
-                "it cannot be told from data: it is behind a call that is not proven to return there"
-            }
-            Doubt::Unreached => "it cannot be told from data: nothing is seen to lead there",
-        })
-    }
-}
-
-/// Why it is not known where an indirect jump leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unresolved {
-    /// Its target comes from no table whose place can be told: mostly a call through a pointer at a function's end.
-    NoTable,
-    /// How many elements the table has cannot be told.
-    NoBound,
-    /// An element of the table leads to no code, or into the middle of an instruction.
-    Strange,
-    /// The tables before it have so many elements together that no more are read.
-    TooMany,
-}
-
-impl fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Unresolved::NoTable => "no table is seen that its target comes from",
-            Unresolved::NoBound => "how many elements its table has cannot be told",
-            Unresolved::Strange => "an element of its table leads to no instruction",
-            Unresolved::TooMany => "the tables before it have more elements than are read",
-        })
-    }
-}
-
-impl ControlFlow {
-    /// The addresses in a range at which an instruction is proven to begin, padding included, ascending.
-    pub fn instructions(&self, range: Range<u64>) -> Vec<u64> {
-        let mut found = Vec::new();
-        for piece in &self.code {
-            let end = piece.start + piece.bytes.len() as u64;
-            let (from, to) = (range.start.max(piece.start), range.end.min(end));
-            found.extend((from..to).filter(|vaddr| piece.lengths[(vaddr - piece.start) as usize] > 0));
-        }
-        found
-    }
-
-    /// Bytes of the instruction that is proven to begin at an address; 0 if none is.
-    pub fn length(&self, vaddr: u64) -> usize {
-        let place = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)));
-        place.map_or(0, |(piece, at)| piece.lengths[at].into())
-    }
-
-    /// The instruction that is proven to begin before an address and to end behind it, if there is one: where it begins and ends.
-    pub(crate) fn reaching_into(&self, vaddr: u64) -> Option<(u64, u64)> {
-        let (piece, at) = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)))?;
-        let first = piece.reaching_into(at)?;
-        let first_vaddr = piece.start + first as u64;
-        Some((first_vaddr, first_vaddr + u64::from(piece.lengths[first])))
-    }
-
-    /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
-    pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
-        let from = self.padding.partition_point(|padding| padding.end <= range.start);
-        let to = self.padding.partition_point(|padding| padding.start < range.end);
-        &self.padding[from..to.max(from)]
-    }
-
-    /// What is known of functions, with their other parts, that have no jump of which it is not known where it leads, and no landing pads of
-    /// exceptions; as far as it overlaps a range, ascending and disjoint. Whatever jumps to the middle of one does so by a direct jump, or by an
-    /// address that stands somewhere.
-    pub fn closed(&self, range: Range<u64>) -> &[Range<u64>] {
-        let from = self.closed.partition_point(|closed| closed.end <= range.start);
-        let to = self.closed.partition_point(|closed| closed.start < range.end);
-        &self.closed[from..to.max(from)]
-    }
-
-    /// The targets of the tables that were read.
-    pub(crate) fn table_targets(&self) -> &[u64] {
-        &self.table_targets
-    }
-
-    /// The code, piece by piece: addresses, bytes, and for each byte the length of the proven instruction that begins there, or 0.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
-        self.code.iter().map(|piece| (piece.start, &piece.bytes[..], &piece.lengths[..]))
-    }
-
-    /// How many instructions are proven.
-    pub fn count(&self) -> usize {
-        self.code.iter().map(|piece| piece.lengths.iter().filter(|length| **length > 0).count()).sum()
-    }
-
-    /// The tables that were read: of each the address of the jump, and the number of its elements.
-    pub fn tables(&self) -> &[(u64, u64)] {
-        &self.tables
-    }
-
-    /// The indirect jumps of which it is not known where they lead, by address, and why.
-    pub fn unresolved(&self) -> &[(u64, Unresolved)] {
-        &self.unresolved
-    }
-
-    /// Whether an instruction is likely to begin at an address to which control is not proven to come: it may be probed, by its own bytes.
-    pub fn is_likely(&self, vaddr: u64) -> bool {
-        self.likely.binary_search(&vaddr).is_ok()
-    }
-
-    /// Why an instruction is not known to begin at an address, if it is not.
-    pub fn doubt(&self, vaddr: u64) -> Option<Doubt> {
-        if self.problem.is_some() || self.length(vaddr) > 0 || self.is_likely(vaddr) {
-            return None;
-        }
-        let before = self.lost.partition_point(|lost| *lost <= vaddr);
-        let lost = before.checked_sub(1).map(|before| self.lost[before]);
-        // Nothing proven between.
-        let is_behind = |lost: &u64| vaddr - lost <= BEHIND && (*lost..vaddr).all(|at| self.length(at) == 0);
-        Some(match lost.filter(is_behind) {
-            Some(_) => Doubt::BehindCall,
-            None => Doubt::Unreached,
-        })
-    }
-
-    /// Why nothing is proven, if nothing is.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-}
 
 impl Image {
     /// What is proven of the control flow. It is found out once.

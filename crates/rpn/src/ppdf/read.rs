@@ -4,10 +4,10 @@ use vm::Word;
 
 use super::bytes::Cursor;
 use super::error::Damaged;
+use super::format::{CHECKSUM, HEADER, LARGEST, MAGIC, MOST_SECTIONS, Ppdf, ROW, VERSION, checksum};
 use super::places::Places;
 use super::program::{self, Section};
 use super::tag::{Tag, section};
-use super::{CHECKSUM, HEADER, LARGEST, MAGIC, MOST_SECTIONS, Ppdf, ROW, VERSION, checksum};
 use crate::arch::Arch;
 
 /// Reads a PPDF.

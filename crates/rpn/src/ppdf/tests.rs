@@ -3,8 +3,10 @@
 use crate::arch::Arch;
 use proptest::prelude::*;
 
+use super::format::{CHECKSUM, HEADER, checksum};
 use super::places::Source;
 use super::*;
+use crate::object::Object;
 use crate::object::{Access, Location, ModuleFile, ModuleKind, Point, Probe, Proc, Site, SymbolUse, Watch};
 use crate::source::{Position, SourceId, Span};
 

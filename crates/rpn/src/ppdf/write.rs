@@ -1,9 +1,10 @@
 //! The writer: each section by itself, then the table, then the header.
 
 use super::error::Unwritable;
+use super::format::{CHECKSUM, HEADER, LARGEST, MAGIC, Ppdf, REVISION, ROW, VERSION, checksum};
 use super::program::NOT_INCLUDED;
+use super::read;
 use super::tag::{Tag, head, probe, section};
-use super::{CHECKSUM, HEADER, LARGEST, MAGIC, Ppdf, REVISION, ROW, VERSION, checksum, read};
 use crate::object::{Access, Location, ModuleKind, Object, Point, Probe};
 
 /// Writes a PPDF. The same [`Ppdf`] always gives the same bytes.

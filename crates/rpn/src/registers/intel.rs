@@ -2,7 +2,7 @@
 
 use vm::{Context, Push, RegisterSet};
 
-use super::{CURRENT, GENERAL, READ_ONLY, Register, USER};
+use super::family::{CURRENT, GENERAL, READ_ONLY, Register, USER};
 
 /// The registers of i386, or, if `long`, of x86-64.
 pub(super) fn registers(long: bool) -> Vec<Register> {

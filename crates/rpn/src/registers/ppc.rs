@@ -1,6 +1,6 @@
 //! The registers of ppc and ppc64: the manual's appendix C.
 
-use super::{Family, GENERAL, READ_ONLY, USER};
+use super::family::{Family, GENERAL, READ_ONLY, USER};
 
 pub(super) const FAMILIES: &[Family] = &[
     Family::new(

@@ -1,6 +1,6 @@
 //! The registers of S/390 and zSeries: the manual's appendix B.
 
-use super::{CURRENT, Family, GENERAL, READ_ONLY, USER};
+use super::family::{CURRENT, Family, GENERAL, READ_ONLY, USER};
 
 pub(super) const FAMILIES: &[Family] = &[
     Family::new(0x00, READ_ONLY, &["pswmask", "pswaddr"]),

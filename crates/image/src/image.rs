@@ -1,0 +1,344 @@
+//! An ELF file, read when it is asked.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use object::Endianness;
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, NoteIterator};
+
+use super::dynamic::Dynamic;
+use super::dynrel::Written;
+use super::error::ImageError;
+use super::flow::ControlFlow;
+use super::frames::Frames;
+use super::functions::{Function, Symbols};
+use super::headers::{Headers, Machine, Segment};
+use super::landings::Landings;
+use super::regions::Regions;
+use super::source::{FileId, Source, open_regular};
+use super::starts::Starts;
+use super::{dynrel, relocations, table};
+
+/// Bytes of a path in the file: PATH_MAX.
+const PATH: u64 = 4096;
+/// Bytes of the notes that hold the build-id.
+const NOTES: u64 = 1 << 20;
+
+/// An ELF file's contents, as far as probes need them.
+///
+/// Addresses in it (`vaddr`) are the file's own; a module of a process adds its load bias. For a file that is not
+/// position-independent they are the addresses in the process.
+#[derive(Debug)]
+pub struct Image {
+    pub(crate) source: Source,
+    pub(crate) id: Option<FileId>,
+    pub(crate) headers: Headers,
+    pub(crate) dynamic: OnceLock<Dynamic>,
+    names: OnceLock<Names>,
+    pub(crate) symbols: OnceLock<Symbols>,
+    pub(crate) frames: OnceLock<(Frames, Option<ImageError>)>,
+    pub(crate) starts: OnceLock<Starts>,
+    pub(crate) relocations: OnceLock<HashMap<u64, u64>>,
+    pub(crate) regions: Mutex<Regions>,
+    pub(crate) written: OnceLock<Written>,
+    pub(crate) flow: OnceLock<ControlFlow>,
+    pub(crate) landings: OnceLock<Landings>,
+}
+
+/// Small things a file says of itself.
+#[derive(Debug)]
+struct Names {
+    interpreter: Option<PathBuf>,
+    soname: Option<String>,
+    build_id: Option<Vec<u8>>,
+}
+
+impl Image {
+    /// Opens an ELF file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is no regular file or no ELF file, or its program headers are damaged.
+    pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let (file, id) = open_regular(path).map_err(|cause| ImageError::Io {
+            path: path.to_owned(),
+            action: "open".to_owned(),
+            cause,
+        })?;
+        Image::from_file(path, file, id)
+    }
+
+    /// Reads an ELF file that is open already ([`open_regular`]); `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// It is no ELF file, or its program headers are damaged.
+    pub fn from_file(path: &Path, file: File, id: FileId) -> Result<Image, ImageError> {
+        Image::new(Source::file(path, file, id.size), Some(id))
+    }
+
+    /// Reads an ELF file from memory, as the kernel's vDSO is; `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no ELF file, or its program headers are damaged.
+    pub fn parse(data: Vec<u8>, path: &Path) -> Result<Image, ImageError> {
+        Image::new(Source::memory(path, data), None)
+    }
+
+    fn new(source: Source, id: Option<FileId>) -> Result<Image, ImageError> {
+        let headers = Headers::read(&source)?;
+        Ok(Image {
+            source,
+            id,
+            headers,
+            dynamic: OnceLock::new(),
+            names: OnceLock::new(),
+            symbols: OnceLock::new(),
+            frames: OnceLock::new(),
+            starts: OnceLock::new(),
+            relocations: OnceLock::new(),
+            regions: Mutex::default(),
+            written: OnceLock::new(),
+            flow: OnceLock::new(),
+            landings: OnceLock::new(),
+        })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// Which file it was read from; nothing for one read from memory.
+    pub fn file_id(&self) -> Option<&FileId> {
+        self.id.as_ref()
+    }
+
+    /// The instruction set.
+    pub fn machine(&self) -> Machine {
+        self.headers.machine
+    }
+
+    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is 0.
+    pub fn is_position_independent(&self) -> bool {
+        self.headers.kind == elf::ET_DYN
+    }
+
+    /// Where a program starts to run (`e_entry`), 0 if nowhere.
+    pub fn entry(&self) -> u64 {
+        self.headers.entry
+    }
+
+    /// The dynamic linker the program asks for; nothing for static programs and libraries.
+    pub fn interpreter(&self) -> Option<&Path> {
+        self.names().interpreter.as_deref()
+    }
+
+    /// The build-id (NT_GNU_BUILD_ID), usually 20 bytes.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.names().build_id.as_deref()
+    }
+
+    /// The name a shared library gives itself (DT_SONAME), as in `libc.so.6`.
+    pub fn soname(&self) -> Option<&str> {
+        self.names().soname.as_deref()
+    }
+
+    /// What is mapped when the file is loaded, by address.
+    pub fn segments(&self) -> &[Segment] {
+        &self.headers.segments
+    }
+
+    /// The address at which the byte at a file offset is loaded. Where two segments load it, the executable one
+    /// counts.
+    pub fn address_of_offset(&self, file_offset: u64) -> Option<u64> {
+        let executable = self.headers.executable_segments();
+        let others = self.headers.segments.iter().filter(|segment| !segment.executable);
+        executable.chain(others).find_map(|segment| segment.address_of_offset(file_offset))
+    }
+
+    /// The file offset of the byte that is loaded at an address; nothing where no byte of the file is.
+    pub fn offset_of_address(&self, vaddr: u64) -> Option<u64> {
+        let executable = self.headers.executable_segments();
+        let others = self.headers.segments.iter().filter(|segment| !segment.executable);
+        executable.chain(others).find_map(|segment| segment.offset_of_address(vaddr))
+    }
+
+    /// `len` bytes of code at an address, from the file; nothing unless one executable segment holds them all.
+    pub fn text(&self, vaddr: u64, len: usize) -> Option<Vec<u8>> {
+        let len = len as u64;
+        let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some())?;
+        if segment.file_end() - vaddr < len {
+            return None;
+        }
+        self.source.read("code", segment.offset_of_address(vaddr)?, len, len).ok()
+    }
+
+    /// `len` bytes of the file from an offset on; nothing unless it has them all.
+    pub fn file_bytes(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
+        self.source.read("code", offset, len, len).ok()
+    }
+
+    /// `len` bytes at an address, as they stand in the file; nothing unless one segment holds them all.
+    pub(crate) fn data(&self, vaddr: u64, len: u64) -> Option<Vec<u8>> {
+        let segments = &self.headers.segments;
+        let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
+        if segment.file_end() - vaddr < len {
+            return None;
+        }
+        self.source.read("data", segment.offset_of_address(vaddr)?, len, len).ok()
+    }
+
+    /// The number of eight bytes at an address that the program can only read, as it stands in the file; nothing unless one segment
+    /// holds it all.
+    pub fn constant(&self, vaddr: u64) -> Option<u64> {
+        let segments = &self.headers.segments;
+        let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
+        let bytes = self.data(vaddr, 8).filter(|_| !segment.writable)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// All named places in the code, by address: `.symtab`, `.dynsym`, `.gnu_debugdata` and an installed debug file
+    /// together. Of several names for one address the one people mean comes first.
+    pub fn functions(&self) -> &[Function] {
+        &self.symbols().functions
+    }
+
+    /// Whether a name is one of data. Reads the symbol tables again: it is there for the message that no probe can stand
+    /// on it. A file without section headers does not tell.
+    pub fn is_data(&self, name: &str) -> bool {
+        table::has_data(&self.source, &self.headers, name)
+    }
+
+    /// The function an address lies in: the innermost that claims it by its size, or one without a size that starts
+    /// last before it.
+    pub fn function_at(&self, vaddr: u64) -> Option<&Function> {
+        if !self.headers.is_executable(vaddr) {
+            return None;
+        }
+        self.symbols().at(vaddr)
+    }
+
+    /// Whether it is a program or library of Go: its functions run on stacks of a few kilobytes, which they grow themselves.
+    pub fn is_go(&self) -> bool {
+        let is_go = |name: &str| matches!(name, ".gopclntab" | ".data.rel.ro.gopclntab" | ".note.go.buildid");
+        self.headers.sections.iter().any(|section| is_go(&section.name))
+    }
+
+    /// The section an address lies in.
+    pub fn section_name(&self, vaddr: u64) -> Option<&str> {
+        let mut sections = self.headers.sections.iter();
+        let section = sections.find(|section| section.allocated && section.contains(vaddr))?;
+        Some(&section.name)
+    }
+
+    /// Tables of the file that are damaged and were left out. Reads all of them.
+    pub fn problems(&self) -> Vec<&ImageError> {
+        self.starts();
+        let symbols = self.symbols();
+        let frames = self.frames.get().and_then(|(_, problem)| problem.as_ref());
+        self.headers.problem.iter().chain(&symbols.problems).chain(frames).collect()
+    }
+
+    pub(crate) fn dynamic(&self) -> &Dynamic {
+        // A damaged dynamic section says nothing; the symbols that hang on it will be reported.
+        self.dynamic.get_or_init(|| Dynamic::read(&self.source, &self.headers).unwrap_or_default())
+    }
+
+    pub(crate) fn symbols(&self) -> &Symbols {
+        self.symbols
+            .get_or_init(|| Symbols::read(&self.source, &self.headers, self.dynamic(), self.build_id()))
+    }
+
+    pub(crate) fn starts(&self) -> &Starts {
+        self.starts.get_or_init(|| {
+            Starts::collect(&self.headers, self.dynamic(), self.symbols(), &self.frames().ranges)
+        })
+    }
+
+    pub(crate) fn frames(&self) -> &Frames {
+        let read = || match Frames::read(&self.source, &self.headers) {
+            Ok(frames) => (frames, None),
+            Err(problem) => (Frames::default(), Some(problem)),
+        };
+        &self.frames.get_or_init(read).0
+    }
+
+    /// The addresses that the dynamic linker writes into tables of pointers.
+    pub(crate) fn relocations(&self) -> &HashMap<u64, u64> {
+        self.relocations.get_or_init(|| relocations::relative(&self.source, &self.headers))
+    }
+
+    /// What the dynamic linker writes into the image.
+    pub(crate) fn written(&self) -> &Written {
+        self.written.get_or_init(|| dynrel::read(&self.source, &self.headers, self.dynamic()))
+    }
+
+    /// Whether the dynamic linker writes any of the bytes of code at an address when it relocates the file (text relocations): until
+    /// then they are others.
+    pub fn is_relocated(&self, vaddr: u64, len: u64) -> bool {
+        self.written().covers(&(vaddr..vaddr.saturating_add(len)))
+    }
+
+    /// Bytes of code that the dynamic linker writes when it relocates the file, ascending and disjoint.
+    pub fn relocated_code(&self) -> &[std::ops::Range<u64>] {
+        &self.written().code
+    }
+
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names {
+            interpreter: self.read_interpreter(),
+            soname: self.read_soname(),
+            build_id: if self.headers.is_64 {
+                self.read_build_id::<FileHeader64<Endianness>>()
+            } else {
+                self.read_build_id::<FileHeader32<Endianness>>()
+            },
+        })
+    }
+
+    fn read_interpreter(&self) -> Option<PathBuf> {
+        let part = self.headers.interpreter?;
+        let bytes = self.source.read("interpreter", part.offset, part.size, PATH).ok()?;
+        let path = bytes.split(|byte| *byte == 0).next()?;
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    fn read_soname(&self) -> Option<String> {
+        let dynamic = self.dynamic();
+        let strings = self.headers.offset_of_address(dynamic.strings?)?;
+        let at = dynamic.soname.filter(|at| *at < dynamic.strings_size)?;
+        let size = (dynamic.strings_size - at).min(PATH);
+        let size = size.min(self.source.len().saturating_sub(strings.saturating_add(at)));
+        let bytes = self.source.read("soname", strings.checked_add(at)?, size, PATH).ok()?;
+        let name = bytes.split(|byte| *byte == 0).next()?;
+        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn read_build_id<Elf: FileHeader<Endian = Endianness>>(&self) -> Option<Vec<u8>>
+    where
+        Elf::Word: TryFrom<u64>,
+    {
+        for part in &self.headers.notes {
+            let Ok(bytes) = self.source.read("notes", part.offset, part.size, NOTES) else { continue };
+            let align = Elf::Word::try_from(part.align).unwrap_or_default();
+            let Ok(mut notes) = NoteIterator::<Elf>::new(self.headers.endian, align, &bytes) else {
+                continue;
+            };
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(self.headers.endian) == elf::NT_GNU_BUILD_ID
+                {
+                    return Some(note.desc().to_vec());
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,39 @@
+//! What can go wrong with the modules of a process.
+
+use std::path::PathBuf;
+
+use image::ImageError;
+
+/// Why the modules of a process, or one of them, cannot be told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModuleError {
+    /// The system refused to tell about the process.
+    #[error("process {pid}: cannot {action}: {cause}")]
+    Process {
+        /// The process.
+        pid: i32,
+        /// What was tried.
+        action: String,
+        /// The system's answer.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The process runs a file that its path no longer leads to: it was replaced or deleted.
+    #[error(
+        "{}: the file that process {pid} runs has been replaced or deleted ({why}); restart the process, or trace \
+         as root to read the old file",
+        printable::path(path)
+    )]
+    Replaced {
+        /// The process.
+        pid: i32,
+        /// The path, as the process's mappings show it.
+        path: PathBuf,
+        /// How that was seen.
+        why: String,
+    },
+    /// The file is no sound ELF file.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
