@@ -7,11 +7,11 @@ use std::arch::asm;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use cases::assemble;
 use common::{Bench, Left, Taken, low, protect};
 use dprobes_agent::image::{Entry, image};
 use layout::thread_id;
 use libc::{c_void, iovec};
+use testing::conformance::assemble;
 use vm::{Fault, Machine, Program, Register, State, Word};
 
 const PAGE: u64 = 4096;
@@ -247,7 +247,7 @@ fn segments_that_there_are_not_have_no_address() {
         let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
         assert_eq!(left.stack, [0xabc005], "entry {number}");
     } else {
-        needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+        testing::skipped("segments", "a kernel that makes them for 64-bit processes");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_thread_reads_its_process_where_it_was_told_and_handlers_see_no_segment_ther
     for number in [1, 0x7_ffff, 0xf_ffff, 0x10_0000, 0x1f_ffff, 0x20_0000, 0x35_5555, 0x3f_ffff] {
         let (limit, flags) = thread_id::describe(number);
         if make_segment([thread_id::PROCESS.into(), 0, limit, flags]).is_none() {
-            return needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+            return testing::skipped("segments", "a kernel that makes them for 64-bit processes");
         }
         assert!(thread_id::is_number(0, flags) && !thread_id::is_number(4, flags));
         assert_eq!(asked(&mut bench), [u64::from(number)]);

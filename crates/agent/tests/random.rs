@@ -16,6 +16,7 @@ use programs::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use testing::conformance::number;
 use vm::{End, Fault, Machine, Program, Register, State};
 
 const PAGE: u64 = 4096;
@@ -74,50 +75,17 @@ struct Outside {
     removed: bool,
 }
 
-/// Where a register's name stands among the general ones.
-fn general(register: Register) -> Option<usize> {
-    const LONG: [Register; 16] = [
-        Register::Rax,
-        Register::Rcx,
-        Register::Rdx,
-        Register::Rbx,
-        Register::Rsp,
-        Register::Rbp,
-        Register::Rsi,
-        Register::Rdi,
-        Register::R8,
-        Register::R9,
-        Register::R10,
-        Register::R11,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ];
-    const SHORT: [Register; 8] = [
-        Register::Eax,
-        Register::Ecx,
-        Register::Edx,
-        Register::Ebx,
-        Register::Esp,
-        Register::Ebp,
-        Register::Esi,
-        Register::Edi,
-    ];
-    [&LONG[..], &SHORT].into_iter().find_map(|names| names.iter().position(|name| *name == register))
-}
-
 impl Machine for Outside {
     fn register(&mut self, register: Register) -> u64 {
         match register {
             Register::Rip | Register::Eip => SITE,
             Register::Rflags | Register::Eflags => FLAGS,
-            other => general(other).map_or(0, |place| self.general[place]),
+            other => number(other).map_or(0, |place| self.general[place]),
         }
     }
 
     fn set_register(&mut self, register: Register, value: u64) {
-        if let Some(place) = general(register) {
+        if let Some(place) = number(register) {
             self.general[place] = value;
         }
     }

@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use cases::assemble;
 use dprobes_agent::image::{Entry, Settings, image};
 use image::Machine;
 use layout::thread_id;
@@ -16,6 +15,7 @@ use process::{
     Caller, Event, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at,
     low_gaps, low_places, maps, shared_memory,
 };
+use testing::conformance::assemble;
 use vm::Word;
 
 /// Waits for the next stop of a thread, or its end.

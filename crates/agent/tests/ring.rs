@@ -5,10 +5,10 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cases::assemble;
 use common::{Bench, identity};
 use dprobes_agent::image::{Entry, image};
 use layout::{ABANDONED, HEADER, HandlerInfo, MARK, MORE, More, RING_SIZE, UNSET, state};
+use testing::conformance::assemble;
 use vm::{Call, Element, Program, Word};
 
 fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {

@@ -4,10 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the repository.
-pub fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+pub use testing::repository;
 
 /// Builds the command `dprobes`, as a release or not, and gives its path.
 ///

@@ -16,7 +16,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn no_program_can_tell() {
-    if !needs::have("soundness", &["gcc", "objdump"]) {
+    if !testing::have("soundness", &["gcc", "objdump"]) {
         return;
     }
     let output = soundness(&[]);
@@ -24,21 +24,21 @@ fn no_program_can_tell() {
     assert!(output.status.success(), "{said}");
     for module in ["sqlite3", "python3", "redis-server"]
         .into_iter()
-        .filter(|program| needs::have("soundness", &[program]))
+        .filter(|program| testing::have("soundness", &[program]))
     {
         let name = module.trim_end_matches("3").trim_end_matches("-server");
         assert!(said.contains(&format!("### {name}: ")), "{module} was not probed: {said}");
     }
     // A library is no program that could be asked for: the runner looks for it, and says so where it finds none.
     match said.lines().find_map(|line| line.strip_prefix("Skipped: libpython: ")) {
-        Some(why) => needs::skipped("soundness: libpython", why.trim_end_matches(" is not installed")),
+        Some(why) => testing::skipped("soundness: libpython", why.trim_end_matches(" is not installed")),
         None => assert!(said.contains("### libpython: "), "libpython was not probed: {said}"),
     }
 }
 
 #[test]
 fn a_program_that_can_tell_is_noticed_and_the_site_is_found() {
-    if !needs::have("soundness", &["gcc", "objdump"]) {
+    if !testing::have("soundness", &["gcc", "objdump"]) {
         return;
     }
     // Instead of dprobes, something that writes the counts of a batch with one hit each, and breaks the command's output if

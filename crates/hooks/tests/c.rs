@@ -40,7 +40,7 @@ fn compiler(compiler: &str, flags: &[&str]) -> Command {
 
 /// Compiles the program and its library, and runs it.
 fn check(name: &str, flags: &[&str]) {
-    if !needs::have("hooks in C", &["cc"]) {
+    if !testing::have("hooks in C", &["cc"]) {
         return;
     }
     let into = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -71,7 +71,7 @@ fn a_program_whose_unused_sections_are_dropped() {
 
 #[test]
 fn each_hit_sees_all_of_a_list_or_nothing_of_it() {
-    if !needs::have("hooks in C", &["cc"]) {
+    if !testing::have("hooks in C", &["cc"]) {
         return;
     }
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("list");
@@ -85,7 +85,7 @@ fn each_hit_sees_all_of_a_list_or_nothing_of_it() {
 
 #[test]
 fn the_header_is_cpp_too() {
-    if !needs::have("hooks in C++", &["c++"]) {
+    if !testing::have("hooks in C++", &["c++"]) {
         return;
     }
     run(compiler("c++", &["-O2"]).args(["-x", "c++", "-fsyntax-only", "other.c"]));
@@ -127,7 +127,7 @@ macro_rules! offsets {
 #[test]
 fn the_structures_of_plugins_are_those_of_the_library() {
     use hooks::plugin::{Api, Callk, Event};
-    if !needs::have("hooks in C", &["cc"]) {
+    if !testing::have("hooks in C", &["cc"]) {
         return;
     }
     let mut text = "#include \"dprobes_plugin.h\"\n".to_owned();

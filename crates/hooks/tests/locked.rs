@@ -18,7 +18,7 @@ fn sites_are_changed_where_text_may_not_be_written() {
     // SAFETY: plain system calls; the page is a page of this function's own text, and keeps what it has if the call is refused.
     let refused = unsafe {
         if libc::prctl(libc::PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0 {
-            return needs::skipped("locked text", "a kernel with PR_SET_MDWE");
+            return testing::skipped("locked text", "a kernel with PR_SET_MDWE");
         }
         let page = sites_are_changed_where_text_may_not_be_written as *const () as usize & !4095;
         libc::mprotect(page as *mut _, 4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) != 0

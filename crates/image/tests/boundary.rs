@@ -84,7 +84,7 @@ fn compiled_programs() {
     if !have("compiled_programs", &["gcc", "objdump", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("boundary-programs");
+    let scratch = Scratch::new();
     for (name, options) in [
         ("pie", &["-O2", "-fPIE", "-pie"][..]),
         ("fixed", &["-O2", "-fno-PIE", "-no-pie"]),
@@ -106,7 +106,7 @@ fn a_static_program() {
     if !have("a_static_program", &["gcc", "objdump"]) {
         return;
     }
-    let scratch = Scratch::new("boundary-static");
+    let scratch = Scratch::new();
     for (name, options) in [("static", &["-O2", "-static"]), ("static-pie", &["-O2", "-static-pie"])] {
         let program = scratch.compile("plain.c", PLAIN, name, options);
         let found = compare(&program);
@@ -133,7 +133,7 @@ fn compiled_programs_of_32_bits() {
     if !have_m32("compiled_programs_of_32_bits") {
         return;
     }
-    let scratch = Scratch::new("boundary-programs-32");
+    let scratch = Scratch::new();
     for (name, options) in [
         ("pie", &["-m32", "-O2", "-fPIE", "-pie"][..]),
         ("fixed", &["-m32", "-O2", "-fno-PIE", "-no-pie"]),
@@ -234,7 +234,7 @@ fn data_among_code() {
     if !have("data_among_code", &["gcc", "nm"]) {
         return;
     }
-    let scratch = Scratch::new("boundary-data");
+    let scratch = Scratch::new();
     let library = scratch.compile("data.S", DATA, "data.so", &["-shared", "-nostdlib"]);
     let image = Image::open(&library).unwrap();
     let symbols = run(Command::new("nm").arg(&library));
@@ -319,7 +319,7 @@ other:  lcall *(%ecx)
         add $0x11223344, %eax
         .endr
 ";
-    let scratch = Scratch::new("boundary-i386");
+    let scratch = Scratch::new();
     let source = scratch.file("small.s", SOURCE);
     let (object, program) = (scratch.path().join("small.o"), scratch.path().join("small"));
     run(Command::new("as").arg("--32").arg("-o").arg(&object).arg(&source));

@@ -18,7 +18,7 @@ fn victim() -> Option<&'static Vec<u8>> {
         if !have("damage", &["gcc", "strip", "objcopy", "xz"]) {
             return None;
         }
-        let scratch = Scratch::new("damage");
+        let scratch = Scratch::new();
         let map = scratch.file("versions.map", "V_1 { global: *; };\nV_2 { global: pick; } V_1;\n");
         let script = format!("-Wl,--version-script={}", map.display());
         let options = ["-shared", "-fPIC", "-Wl,--hash-style=both", &script];
@@ -171,7 +171,7 @@ fn names_that_overlap() {
 #[test]
 fn a_sparse_file() {
     let Some(victim) = victim() else { return };
-    let scratch = Scratch::new("damage-sparse");
+    let scratch = Scratch::new();
     let path: PathBuf = scratch.path().join("sparse.so");
     let mut bytes = victim.clone();
     let sections = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
@@ -233,7 +233,7 @@ fn a_function_of_a_gigabyte() {
     for symbol in (symbols..symbols + size).step_by(24) {
         bytes[symbol + 16..symbol + 24].copy_from_slice(&SIZE.to_le_bytes());
     }
-    let scratch = Scratch::new("damage-gigabyte");
+    let scratch = Scratch::new();
     let path = scratch.path().join("large.so");
     std::fs::write(&path, bytes).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();

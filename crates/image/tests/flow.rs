@@ -91,7 +91,7 @@ fn tables_are_read_as_far_as_their_size_is_known() {
     if !have("flow", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("flow");
+    let scratch = Scratch::new();
     for options in [BARE, BARE_ANYWHERE] {
         let image = scratch.assembled("flow", CODE, options);
         let flow = image.control_flow();
@@ -146,7 +146,7 @@ fn a_table_whose_bound_is_passed_by_is_not_resolved() {
     if !have("flow", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("flow-past");
+    let scratch = Scratch::new();
     let image = scratch.assembled("past", PAST, BARE);
     let flow = image.control_flow();
     assert_eq!(flow.tables(), []);
@@ -185,7 +185,7 @@ fn all_tables_together_have_a_limit() {
     if !have("flow", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("flow-many");
+    let scratch = Scratch::new();
     let image = scratch.assembled("many", MANY, BARE);
     let flow = image.control_flow();
     let too_many = flow.unresolved().iter().filter(|(_, why)| *why == Unresolved::TooMany).count();
@@ -219,7 +219,7 @@ fn check(image: &Image) -> usize {
 
 #[test]
 fn a_file_that_is_damaged_proves_nothing_that_it_does_not_have() {
-    let scratch = Scratch::new("flow-damage");
+    let scratch = Scratch::new();
     if !have("flow", &["gcc"]) {
         return;
     }

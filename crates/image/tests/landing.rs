@@ -77,7 +77,7 @@ fn all_ways_into_a_function_are_known() {
     if !have("landing", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("landing");
+    let scratch = Scratch::new();
     for (options, number) in [(BARE, "mov $closed + 4, %eax"), (BARE_ANYWHERE, "nop")] {
         let image = scratch.assembled("landing", &CODE.replace("NUMBER", number), options);
         let at = |name: &str| {

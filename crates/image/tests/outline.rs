@@ -162,7 +162,7 @@ fn a_switch_is_told_from_a_tail_call() {
         ("call_by_slot", &[Indirect]),
         ("branches", &[Branch, Jump]),
     ];
-    let scratch = Scratch::new("outline");
+    let scratch = Scratch::new();
     for options in [BARE, BARE_ANYWHERE] {
         let image = scratch.assembled("jumps", JUMPS, options);
         for (name, exits) in expected {
@@ -187,7 +187,7 @@ fn indirect_functions_have_implementations() {
         static void *pick(void) { return which ? (void *)one : (void *)two; }\n\
         int picked(void) __attribute__((ifunc(\"pick\")));\n\
         int main(void) { return picked() != 2; }\n";
-    let scratch = Scratch::new("implementations");
+    let scratch = Scratch::new();
     for options in [&["-O1"][..], &["-O1", "-no-pie"], &["-O0"]] {
         let image = scratch.image("pick.c", source, "pick", options);
         let picked = &image.select_named("picked")[0];

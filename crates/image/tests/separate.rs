@@ -12,7 +12,7 @@ fn a_debug_file_has_the_symbols_of_its_module_and_no_code() {
     if !have("a_debug_file", &["gcc", "objcopy", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("separate");
+    let scratch = Scratch::new();
     for (name, id) in [("with", "-Wl,--build-id=sha1"), ("without", "-Wl,--build-id=none")] {
         let whole = scratch.compile("plain.c", PLAIN, name, &["-O1", "-g", id]);
         let module = scratch.strip(&whole, &format!("{name}.stripped"), &[]);
@@ -37,7 +37,7 @@ fn another_builds_are_told_with_what_both_have() {
     if !have("another_builds", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("another");
+    let scratch = Scratch::new();
     let build = |name: &str, options: &[&str]| scratch.image("plain.c", PLAIN, name, options);
     let one = build("one", &["-Wl,--build-id=0x01"]);
     let two = build("two", &["-Wl,--build-id=0x02ff"]);
@@ -60,7 +60,7 @@ fn data_are_known_by_name() {
     if !have("data", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("data");
+    let scratch = Scratch::new();
     let source = "int number = 5; static char zeros[9]; __thread int own = 1;\n\
                   int main(void) { return number + zeros[own]; }\n";
     let image = scratch.image("data.c", source, "data", &[]);

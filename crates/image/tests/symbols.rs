@@ -93,7 +93,7 @@ fn programs_and_the_c_library_of_32_bits() {
     if !have_m32("programs_and_the_c_library_of_32_bits") {
         return;
     }
-    let scratch = Scratch::new("symbols-programs-32");
+    let scratch = Scratch::new();
     for (name, options, independent, interpreter) in [
         ("pie", &["-m32", "-fPIE", "-pie"][..], true, true),
         ("fixed", &["-m32", "-fno-PIE", "-no-pie"], false, true),
@@ -119,7 +119,7 @@ fn programs() {
     if !have("programs", &["gcc", "nm", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-programs");
+    let scratch = Scratch::new();
     for (name, options, independent, interpreter) in [
         ("pie", &["-fPIE", "-pie"][..], true, true),
         ("fixed", &["-fno-PIE", "-no-pie", "-g0"], false, true),
@@ -149,7 +149,7 @@ fn without_section_headers() {
     if !have("without_section_headers", &["gcc", "nm"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-sectionless");
+    let scratch = Scratch::new();
     const SOURCE: &str =
         "int shared(int x) { return x * 7; }\nint another(int x) { return shared(x) + 1; }\n";
     for (name, style) in [("gnu", "-Wl,--hash-style=gnu"), ("old", "-Wl,--hash-style=sysv")] {
@@ -201,7 +201,7 @@ fn cpp_names() {
     if !have("cpp_names", &["g++", "nm"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-cpp");
+    let scratch = Scratch::new();
     let program = scratch.compile("names.cc", NAMESPACES, "names", &["-O1"]);
     expect_all(&program, &[]);
     let image = Image::open(&program).unwrap();
@@ -272,7 +272,7 @@ fn versions_and_indirect_functions() {
     if !have("versions_and_indirect_functions", &["gcc", "nm", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-versions");
+    let scratch = Scratch::new();
     let script = scratch.file("versions.map", "V_1 { global: value; gone; local: old_value; new_value; only_old; };\nV_2 { global: value; picked; } V_1;\n");
     let script = format!("-Wl,--version-script={}", script.display());
     let options = ["-shared", "-fPIC", "-Wl,-soname,libversioned.so.2", &script];
@@ -303,7 +303,7 @@ fn compressed_symbols() {
     if !have("compressed_symbols", &["gcc", "objcopy", "xz", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-debugdata");
+    let scratch = Scratch::new();
     let program = scratch.compile("plain.c", PLAIN, "whole", &[]);
     // As Fedora's find-debuginfo does: a file of debug information, packed into the stripped program.
     let small = scratch.path().join("small");
@@ -355,7 +355,7 @@ fn restartable_sequences() {
     if !have("restartable_sequences", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("symbols-rseq");
+    let scratch = Scratch::new();
     let program = scratch.compile("restartable.S", RESTARTABLE, "restartable", &["-no-pie"]);
     let image = Image::open(&program).unwrap();
     let main = image.lookup("main").matches[0].vaddr;
@@ -401,7 +401,7 @@ fn restartable_sequences() {
 
 #[test]
 fn what_is_no_elf_file() {
-    let scratch = Scratch::new("symbols-nonsense");
+    let scratch = Scratch::new();
     let script = scratch.file("script", "#!/bin/sh\n");
     let error = Image::open(&script).unwrap_err().to_string();
     assert!(error.contains("script") && error.contains("not an ELF file"), "{error}");

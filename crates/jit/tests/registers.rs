@@ -405,7 +405,7 @@ fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
     for number in [1, 0xf_fbff, 0xf_ffff, 0x10_0000, 0x1f_ffff, 0x20_0000, 0x35_5555, 0x3f_ffff] {
         let places = [(thread_id::THREAD, number), (thread_id::PROCESS, number ^ 1)];
         if !places.into_iter().all(|(place, number)| tell(&mut site.arena, place, number)) {
-            return needs::skipped("segments", "a kernel that makes them for 64-bit processes");
+            return testing::skipped("segments", "a kernel that makes them for 64-bit processes");
         }
         assert_eq!(ids(site), (number, u64::from(number ^ 1)));
     }

@@ -287,7 +287,7 @@ fn system_calls() {
 #[test]
 fn transactions() {
     if !std::arch::is_x86_feature_detected!("rtm") {
-        return needs::skipped("transactions", "a processor that has them (rtm)");
+        return testing::skipped("transactions", "a processor that has them (rtm)");
     }
     let mut arena = Arena::take();
     let bytes = near(&[0xc7, 0xf8], FAR);

@@ -55,7 +55,7 @@ fn every_instruction_of_32_bit_code_computes_the_same_displaced() {
 /// At least so many runs, of which so many complete, so many in slots, and so many emulated.
 fn every_instruction(mode: Mode, least: [usize; 4]) {
     if !std::arch::is_x86_feature_detected!("xsave") {
-        return needs::skipped("every instruction", "xsave, by which the test compares vector registers");
+        return testing::skipped("every instruction", "xsave, by which the test compares vector registers");
     }
     let mut arena = Arena::take_in(mode);
     let addresses = Addresses { mode, site: SITE, data: OPERAND, target: FORWARD };

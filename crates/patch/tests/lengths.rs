@@ -79,7 +79,7 @@ fn real_programs() {
     ] {
         let read = |path: &&str| Some((path.to_string(), fs::read(path).ok()?));
         let Some((path, file)) = paths.iter().find_map(read) else {
-            needs::skipped("real programs", &paths.join(" or "));
+            testing::skipped("real programs", &paths.join(" or "));
             continue;
         };
         let file = object::File::parse(&*file).expect("a program that runs is an ELF file");

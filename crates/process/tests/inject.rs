@@ -270,7 +270,7 @@ fn begin(thread: Stopped, stop: Stop, syscall: Entrance) -> Caller {
 /// A process can take away what its threads make calls by, at any moment.
 #[test]
 fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
-    let scratch = Scratch::new("inject-gone");
+    let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
         let target = Target::start(&program);
         let (place, syscall) = target.room(SIZE);
@@ -293,7 +293,7 @@ fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
 
 #[test]
 fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
-    let scratch = Scratch::new("inject-share");
+    let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
         let target = Target::start(&program);
         let (mappings, descriptors) = target.look();
@@ -337,7 +337,7 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
 
 #[test]
 fn a_process_without_descriptors_left_is_as_it_was() {
-    let scratch = Scratch::new("inject-limit");
+    let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
         // With room for none, for one and for two more: what is missing is the pair, or what is received.
         for more in 0..=2 {
@@ -382,7 +382,7 @@ fn share(caller: Caller, memory: &OwnedFd, place: u64) -> (Caller, Result<(), Er
 
 #[test]
 fn a_child_finds_what_is_private_wiped_and_what_is_shared_as_it_is() {
-    let scratch = Scratch::new("inject-fork");
+    let scratch = Scratch::new();
     for (kind, program) in programs(&scratch).into_iter().filter(|(kind, _)| *kind != "raw") {
         let mut target = Target::start(&program);
         let (place, syscall) = target.room(2 * SIZE);
@@ -423,7 +423,7 @@ fn a_child_finds_what_is_private_wiped_and_what_is_shared_as_it_is() {
 
 #[test]
 fn threads_keep_their_ids_where_their_libc_does() {
-    let scratch = Scratch::new("inject-identity");
+    let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
         let mut target = Target::start(&program);
         let (first, _) = target.stop(target.pid);
@@ -479,7 +479,7 @@ fn a_filtered_process_is_refused_before_it_is_touched() {
     if !have("inject (seccomp)", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("inject-filter");
+    let scratch = Scratch::new();
     let program = scratch.compile("filtered.c", FILTERED, "filtered", &[]);
     let target = Target::start(&program);
     let before = target.look();

@@ -79,7 +79,7 @@ fn every_kind_of_program() {
     if !have("every_kind_of_program", &["gcc", "strip"]) {
         return;
     }
-    let scratch = Scratch::new("modules-kinds");
+    let scratch = Scratch::new();
     let mut cache = ImageCache::new();
     for (name, options, is_static, is_fixed) in [
         ("pie", &["-pie", "-fPIE"][..], false, false),
@@ -123,7 +123,7 @@ fn names() {
     if !have("names", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("modules-names");
+    let scratch = Scratch::new();
     let library = scratch.compile(
         "library.c",
         "int shared(void) { return 3; }\n",
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     return read(0, &c, 1);
 }
 "#;
-    let scratch = Scratch::new("modules-twice");
+    let scratch = Scratch::new();
     let library =
         scratch.compile("library.c", "int shared(void) { return 3; }\n", "twice.so", &["-shared", "-fPIC"]);
     let program = scratch.compile("loader.c", LOADER, "loader", &[]);
@@ -229,7 +229,7 @@ fn one_image_for_many_processes() {
     if !have("one_image_for_many_processes", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("modules-many");
+    let scratch = Scratch::new();
     let program = scratch.compile("waiting.c", WAITING, "waiting", &[]);
     let (first, second) = (Target::start(&program, &[]), Target::start(&program, &[]));
     let mut cache = ImageCache::new();
@@ -245,7 +245,7 @@ fn a_replaced_file() {
     if !have("a_replaced_file", &["gcc"]) {
         return;
     }
-    let scratch = Scratch::new("modules-replaced");
+    let scratch = Scratch::new();
     let program = scratch.compile("waiting.c", WAITING, "waiting", &[]);
     let target = Target::start(&program, &[]);
     std::fs::rename(&program, scratch.path().join("aside")).unwrap();
@@ -295,7 +295,7 @@ __attribute__((aligned(4096))) int main(int argc, char **argv) {
     return read(0, &c, 1);
 }
 "#;
-    let scratch = Scratch::new("modules-moved");
+    let scratch = Scratch::new();
     let program = scratch.compile("moving.c", MOVING, "moving", &["-O1"]);
     let data = scratch.file("data.bin", &"x".repeat(8192));
     let target = Target::start(&program, &[data.to_str().unwrap()]);

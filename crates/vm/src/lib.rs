@@ -139,5 +139,5 @@ mod laws;
 mod stopped;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
-#[path = "../../cases/src/machine.rs"]
+#[path = "../../testing/src/conformance/machine.rs"]
 mod test_machine;

@@ -1,9 +1,11 @@
 //! The language's meaning, instruction by instruction: every case of `tests/conformance/*.case` of the repository on
-//! every word it names, by the interpreter.
+//! every word it names, by the interpreter, each a test of its own.
 
-use cases::{Interpreter, TestMachine};
 use dprobes_vm::{End, Op, Program, TABLE, Word, run};
 use std::collections::HashSet;
+use std::process::ExitCode;
+use testing::Trials;
+use testing::conformance::{self, Case, Interpreter, TestMachine};
 
 /// The exceptions of the manual that a run can raise.
 const EXCEPTIONS: [&str; 11] = [
@@ -60,28 +62,45 @@ fn dirty() -> Interpreter {
     interpreter
 }
 
-#[test]
-fn every_case_comes_out_as_its_file_says() {
-    let mut failures = Vec::new();
-    let mut ran = 0;
-    for case in cases::all() {
-        for &word in &case.words {
-            for interpreter in [&mut Interpreter::new(), &mut dirty()] {
-                failures.extend(case.check(word, interpreter).err());
-                // The same again with what this run left behind.
-                failures.extend(case.check(word, interpreter).err());
-                ran += 1;
-            }
+/// Runs a case on each of its words, on a new interpreter and on a dirty one, each twice.
+fn check(case: &Case) -> Result<(), String> {
+    for &word in &case.words {
+        for interpreter in [&mut Interpreter::new(), &mut dirty()] {
+            case.check(word, interpreter)?;
+            // The same again with what this run left behind.
+            case.check(word, interpreter)?;
         }
     }
-    assert!(failures.is_empty(), "{} of {ran}:\n{}", failures.len(), failures.join("\n"));
-    assert!(ran > 400, "only {ran} runs: are the case files there?");
+    Ok(())
 }
 
-#[test]
+fn main() -> ExitCode {
+    let mut trials = Trials::new();
+    let cases = conformance::all();
+    assert!(cases.iter().map(|case| case.words.len()).sum::<usize>() > 200, "are the case files there?");
+    for case in cases {
+        trials.check(case.title.clone(), move || check(&case));
+    }
+    let covered: [(&str, fn()); 3] = [
+        ("every_instruction_is_in_a_case_on_both_words", every_instruction_is_in_a_case_on_both_words),
+        (
+            "every_exception_ends_a_case_and_is_taken_in_another_on_both_words",
+            every_exception_ends_a_case_and_is_taken_in_another_on_both_words,
+        ),
+        (
+            "every_boundary_is_shown_on_both_words_and_nothing_else_is",
+            every_boundary_is_shown_on_both_words_and_nothing_else_is,
+        ),
+    ];
+    for (name, test) in covered {
+        trials.add(name, test);
+    }
+    trials.run()
+}
+
 fn every_instruction_is_in_a_case_on_both_words() {
     for word in [Word::W4, Word::W8] {
-        let cases = cases::all();
+        let cases = conformance::all();
         let on_word = cases.iter().filter(|case| case.words.contains(&word));
         let ops: HashSet<Op> = on_word.flat_map(|case| case.assemble(word).ops).collect();
         let rows = TABLE.iter().filter(|row| !ops.contains(&row.op));
@@ -90,10 +109,9 @@ fn every_instruction_is_in_a_case_on_both_words() {
     }
 }
 
-#[test]
 fn every_exception_ends_a_case_and_is_taken_in_another_on_both_words() {
     for word in [Word::W4, Word::W8] {
-        let cases = cases::all();
+        let cases = conformance::all();
         let on_word = || cases.iter().filter(|case| case.words.contains(&word));
         for name in EXCEPTIONS {
             assert!(
@@ -106,9 +124,8 @@ fn every_exception_ends_a_case_and_is_taken_in_another_on_both_words() {
     }
 }
 
-#[test]
 fn every_boundary_is_shown_on_both_words_and_nothing_else_is() {
-    let cases = cases::all();
+    let cases = conformance::all();
     for word in [Word::W4, Word::W8] {
         let on_word = cases.iter().filter(|case| case.words.contains(&word));
         let shown: HashSet<&str> = on_word.flat_map(|case| &case.shows).map(String::as_str).collect();

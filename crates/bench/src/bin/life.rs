@@ -40,10 +40,10 @@ fn ways(dprobes: &Path) -> Vec<Way> {
     run.extend(words("run -o /dev/null --at a.out:called:entry --do"));
     run.extend(["inc lv, 0; abort".to_owned(), "--".to_owned()]);
     let mut ways = vec![Way { name: "unprobed", before: Vec::new() }, Way { name: "dprobes", before: run }];
-    if needs::find_program("strace").is_some() {
+    if testing::find_program("strace").is_some() {
         ways.push(Way { name: "strace -f", before: words("strace -f -e trace=none -o /dev/null --") });
     }
-    if needs::find_program("gdb").is_some() {
+    if testing::find_program("gdb").is_some() {
         let mut gdb = words("gdb -q -batch -nx -iex");
         gdb.push("set debuginfod enabled off".to_owned());
         for command in ["handle all nostop noprint pass", "set detach-on-fork on", "run"] {

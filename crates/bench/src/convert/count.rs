@@ -140,7 +140,7 @@ fn said(command: &mut Command) -> io::Result<String> {
 
 /// Lets babeltrace2 count the events. What they hold is looked at in its own conversion to text.
 fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
-    let Some(babeltrace) = needs::find_program("babeltrace2") else {
+    let Some(babeltrace) = testing::find_program("babeltrace2") else {
         println!("skipped: the count of babeltrace2, which is not here");
         return Ok(());
     };
@@ -154,7 +154,7 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
 /// Lets DuckDB and Spark count and add.
 fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
     let python =
-        std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| needs::find_program("python3"));
+        std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| testing::find_program("python3"));
     let duckdb = "import duckdb, sys; print('said', *duckdb.sql(f\"select count(*), sum(a) from '{sys.argv[1]}'\").fetchall()[0])";
     let spark = build::repository().join("crates/bench/subject/spark.py");
     for (module, name) in [("duckdb", "DuckDB"), ("pyspark", "Spark")] {

@@ -180,7 +180,7 @@ fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<O
             command.arg("show").arg(trace).stdout(fs::File::create(out)?);
         }
         Form::Babeltrace => {
-            let Some(babeltrace) = needs::find_program("babeltrace2") else { return Ok(None) };
+            let Some(babeltrace) = testing::find_program("babeltrace2") else { return Ok(None) };
             // What it reads is written anew each time, so that no form's files are kept beside another's.
             let source = babeltrace_source(trace);
             measure(

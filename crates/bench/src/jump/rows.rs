@@ -164,7 +164,7 @@ fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Ro
         rows.push(threads);
         rows.push(log("uprobe, tracefs: log, read out", Box::new(Logged)));
     }
-    match needs::find_program("bpftrace") {
+    match testing::find_program("bpftrace") {
         Some(_) if uprobes => {
             rows.push(count("bpftrace: count", Box::new(Bpftrace { logs: false })));
             rows.push(log("bpftrace: log", Box::new(Bpftrace { logs: true })));
@@ -179,7 +179,7 @@ fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Ro
         None => missing
             .push("Frida (python3 has no module `frida`; FRIDA_PYTHON names another python)".to_owned()),
     }
-    match needs::find_program("uftrace") {
+    match testing::find_program("uftrace") {
         Some(_) => {
             let tracer = Uftrace { program: setting.program.clone(), directory: setting.directory.clone() };
             rows.push(log("uftrace: log, entry and exit", Box::new(tracer)));
@@ -195,7 +195,7 @@ fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Ro
             missing.push("LTTng-UST (lttng-tools, liblttng-ust-dev or babeltrace2 not installed)".to_owned())
         }
     }
-    match needs::find_program("gdb") {
+    match testing::find_program("gdb") {
         Some(_) => rows.push(count("gdb: ignored breakpoint", Box::new(Gdb))),
         None => missing.push("gdb (not installed)".to_owned()),
     }

@@ -176,7 +176,7 @@ impl Lttng {
     /// # Errors
     /// The subject does not build.
     pub(super) fn new(directory: &Path) -> io::Result<Option<Lttng>> {
-        let tools = ["lttng-sessiond", "lttng", "babeltrace2"].map(needs::find_program);
+        let tools = ["lttng-sessiond", "lttng", "babeltrace2"].map(testing::find_program);
         let [Some(daemon), Some(_), Some(_)] = tools else { return Ok(None) };
         let header = ["-include", "lttng/tracepoint.h", "-fsyntax-only", "-x", "c", "/dev/null"];
         if said(Command::new("gcc").args(header)).is_err() {
@@ -252,7 +252,7 @@ impl Attached for LttngRunning {
         let lost = number_after(&text, "Discarded events: ").unwrap_or(0);
         said(Command::new("lttng").args(["--no-sessiond", "destroy", session]))?;
         let mut seen = Seen { lost, bytes: bytes_in(&self.output)?, ..Seen::default() };
-        if needs::find_program("babeltrace2").is_some() {
+        if testing::find_program("babeltrace2").is_some() {
             let mut command = Command::new("babeltrace2");
             let counter = ["--component=sink.utils.counter", "--params=step=+0"];
             let text = said(command.arg(&self.output).args(counter))?;
@@ -299,7 +299,7 @@ impl Frida {
     /// names.
     pub(super) fn python() -> Option<PathBuf> {
         let named = std::env::var_os("FRIDA_PYTHON").map(PathBuf::from);
-        let python = named.or_else(|| needs::find_program("python3"))?;
+        let python = named.or_else(|| testing::find_program("python3"))?;
         said(Command::new(&python).args(["-c", "import frida"])).ok().map(|_| python)
     }
 }

@@ -33,7 +33,7 @@ pub struct Server {
 
 fn program(name: &str) -> io::Result<PathBuf> {
     let elsewhere = ["/usr/sbin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/17/bin"];
-    needs::find_program(name)
+    testing::find_program(name)
         .or_else(|| elsewhere.iter().map(|at| Path::new(at).join(name)).find(|path| path.exists()))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} is not installed")))
 }

@@ -92,7 +92,7 @@ pub(super) fn compare(
     budget: u64,
     limit: Duration,
 ) -> io::Result<Option<Comparison>> {
-    if needs::find_program("valgrind").is_none() || !workload.deterministic {
+    if testing::find_program("valgrind").is_none() || !workload.deterministic {
         return Ok(None);
     }
     let mut workload = workload.clone();

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn this_test_has_functions_and_they_have_instructions() {
-        if needs::find_program("objdump").is_none() {
+        if testing::find_program("objdump").is_none() {
             return;
         }
         let itself = std::env::current_exe().expect("a process has a program");

@@ -61,7 +61,7 @@ fn missing(what: &str) -> io::Error {
 }
 
 fn program(name: &str) -> io::Result<PathBuf> {
-    needs::find_program(name).ok_or_else(|| missing(name))?.canonicalize()
+    testing::find_program(name).ok_or_else(|| missing(name))?.canonicalize()
 }
 
 /// The library of that name that a program is linked with.
@@ -322,7 +322,7 @@ fn redis(scale: Scale) -> io::Result<Workload> {
     // The path of a socket is short by law: it cannot lie below target/.
     let socket = std::env::temp_dir().join(format!("dprobes-soundness-{}", std::process::id()));
     let mut command: Vec<OsString> =
-        vec![needs::find_program("redis-server").unwrap_or(server.clone()).into()];
+        vec![testing::find_program("redis-server").unwrap_or(server.clone()).into()];
     let options =
         ["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning", "--unixsocket"];
     command.extend(options.map(OsString::from));

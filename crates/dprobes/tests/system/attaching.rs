@@ -62,7 +62,7 @@ fn a_signal_at_any_moment_of_the_beginning_ends_the_whole_session() {
     server.line();
     let pid = server.pid();
     let (pid_word, point) = (pid.to_string(), format!("{}:server_work:entry", program.display()));
-    for round in 0..needs::rounds(60, 200) {
+    for round in 0..testing::rounds(60, 200) {
         let mut command = dprobes();
         command.args([
             "attach",

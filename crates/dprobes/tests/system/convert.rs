@@ -167,7 +167,7 @@ fn parquet_is_read_by_duckdb() {
         command.args(["convert", "trace.dpt", "--to", "parquet"]);
         let (status, _, stderr) = run(command.current_dir(scratch.path()));
         assert!(status.code() == Some(1) && stderr.contains("--features parquet"), "{stderr}");
-        return needs::skipped("convert: parquet", "a build with --features parquet");
+        return testing::skipped("convert: parquet", "a build with --features parquet");
     }
     convert(&scratch, &["parquet", "-t", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
@@ -185,7 +185,7 @@ print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(
 #[test]
 fn parquet_is_read_by_spark() {
     if !cfg!(feature = "parquet") {
-        return needs::skipped("convert: spark", "a build with --features parquet");
+        return testing::skipped("convert: spark", "a build with --features parquet");
     }
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");

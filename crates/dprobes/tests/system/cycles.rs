@@ -7,7 +7,7 @@ const WARM: usize = 10;
 
 /// How often the program comes and goes.
 fn cycles_in_all() -> usize {
-    needs::rounds(WARM + 10, WARM + 30)
+    testing::rounds(WARM + 10, WARM + 30)
 }
 
 /// What a session and a process that it probes have taken.

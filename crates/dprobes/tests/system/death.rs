@@ -155,7 +155,7 @@ fn many_tracers_one_after_another_leave_no_memory() {
     );
     let counts =
         "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"str*\":entry\ninc lv, 0\nabort\n";
-    let env = need!("death", needs::find_program("env"), "env");
+    let env = need!("death", testing::find_program("env"), "env");
     // A thread that blocks SIGURG makes its calls one by one.
     for (options, blocked) in [
         (&["--engine=auto"][..], "PIPE"),
@@ -170,7 +170,7 @@ fn many_tracers_one_after_another_leave_no_memory() {
         let libc = libc_of(pid);
         assert_eq!(server.ask("call 20"), "done 20");
         let before = mapped(pid);
-        for round in 0..needs::rounds(6, 50) {
+        for round in 0..testing::rounds(6, 50) {
             let (text, module, symbol) = match round % 2 {
                 0 => (&logs[..], &program, "server_work"),
                 _ => (counts, &libc, "strdup"),

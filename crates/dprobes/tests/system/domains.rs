@@ -55,7 +55,7 @@ fn roots_counts_are(outcome: &Outcome, calls: u64) {
 fn a_program_of_another_user_changes_no_count_and_ends_no_probe_but_its_own() {
     let program = need!("domains", program(), "gcc");
     if !is_root() {
-        return needs::skipped("domains", "root");
+        return testing::skipped("domains", "root");
     }
     FORGED.set(true);
     // One that executes a program, and one that has dropped its rights in place.
@@ -74,7 +74,7 @@ fn a_program_of_another_user_changes_no_count_and_ends_no_probe_but_its_own() {
 fn who_calls_a_setuid_program_changes_no_count_of_it() {
     let program = need!("domains", program(), "gcc");
     if !is_root() {
-        return needs::skipped("domains", "root");
+        return testing::skipped("domains", "root");
     }
     FORGED.set(true);
     let scratch = Scratch::new();
@@ -91,7 +91,7 @@ fn who_calls_a_setuid_program_changes_no_count_of_it() {
     let outcome =
         run.on([program.as_os_str(), "setuid".as_ref(), calls.as_ref(), trusted.as_ref()]).ended_with(0);
     if outcome.stdout == "no setuid here\n" {
-        return needs::skipped("domains", "a file system with setuid programs");
+        return testing::skipped("domains", "a file system with setuid programs");
     }
     assert_eq!(outcome.stdout, "done\n");
     roots_counts_are(&outcome, CALLS + 2);
@@ -101,7 +101,7 @@ fn who_calls_a_setuid_program_changes_no_count_of_it() {
 fn each_user_has_turns_of_its_own_unless_all_share_them() {
     let program = need!("domains", program(), "gcc");
     if !is_root() {
-        return needs::skipped("domains", "root");
+        return testing::skipped("domains", "root");
     }
     let all = 2 * CALLS + 2;
     for engine in ["--engine=jump", "--engine=trap"] {
@@ -131,7 +131,7 @@ fn more_users_than_can_be_told_apart_are_trapped() {
     const DOMAINS: u64 = 128;
     let program = need!("domains", program(), "gcc");
     if !is_root() {
-        return needs::skipped("domains", "root");
+        return testing::skipped("domains", "root");
     }
     let text = counting(&program, 1 << 40, "abort");
     for (engine, probed) in [("auto", USERS), ("trap", USERS), ("jump", DOMAINS - 1)] {

@@ -77,7 +77,7 @@ fn instructions_that_overlap_stay_where_they_are() {
     let program = need!("overlapping", target("overlapping"), "gcc");
     let alone = alone(&program);
     // Where landing pads fit depends on what is mapped where: not each run moves the same.
-    let again = vec!["short*:*"; needs::rounds(0, 3)];
+    let again = vec!["short*:*"; testing::rounds(0, 3)];
     for points in ["short*:*", "prefixed*:*", "*:*"].into_iter().chain(again) {
         for engine in ["auto", "trap"] {
             let (done, stdout, stderr) = once(&program, engine, points);

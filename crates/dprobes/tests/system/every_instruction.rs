@@ -93,7 +93,7 @@ pub(crate) fn probe_each_in_turn(subject: &Subject) {
     let work = || {
         let mut differences = Vec::new();
         loop {
-            let index = next.fetch_add(needs::rounds(3, 1), Ordering::Relaxed);
+            let index = next.fetch_add(testing::rounds(3, 1), Ordering::Relaxed);
             if index >= subject.instructions.len() {
                 return differences;
             }

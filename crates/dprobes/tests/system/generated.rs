@@ -223,7 +223,7 @@ fn much_random_assembly_does_what_it_does_unprobed() {
     let seeds = std::env::var("DPROBES_GENERATED_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok())
-        .unwrap_or(needs::rounds(8, 20));
+        .unwrap_or(testing::rounds(8, 20));
     for number in 100..100 + seeds {
         need!("generated", seed(number, 400), "gcc");
     }

@@ -112,7 +112,7 @@ fn a_child_whose_parent_was_killed_ends_as_it_would() {
     let program = need!("hazards", program(), "gcc");
     let scratch = Scratch::new();
     let file = scratch.file("program.rpn", &counting(&program, ["hazards_work"]));
-    for round in 0..needs::rounds(6, 15u32) {
+    for round in 0..testing::rounds(6, 15u32) {
         let marks = scratch.path().join(format!("marks{round}"));
         let mut command = dprobes();
         command.args(["run", "-o", "/dev/null"]).arg(&file).arg("--").arg(&program).arg("storm").arg(&marks);

@@ -43,7 +43,7 @@ fn hits_equal_calls_with_eight_threads() {
     for flags in [&[][..], &["-no-pie", "-fno-pie"], &["-static"], &["-static-pie"]] {
         let program = need!("i386", target_32("exact", flags), "gcc -m32");
         let points = counting(&program, ["exact_entry", "exact_mid", "exact_ret"]);
-        for run in 1..=needs::rounds(1, 3) {
+        for run in 1..=testing::rounds(1, 3) {
             let outcome = Run::new(&points).on([&program]).ended_with(0);
             assert!(
                 outcome.stdout.starts_with("calls 40000 ") && outcome.stdout.ends_with(" ok\n"),
@@ -103,7 +103,7 @@ fn faults_are_seen_where_they_happen() {
 fn a_timers_handler_sees_only_the_programs_own_addresses() {
     let program = need!("i386", target_32("signals", &[]), "gcc -m32");
     // Every hit is a stop here, and a signal two more: at 5,000 a second a slow machine would do nothing else.
-    let calls = needs::rounds("3000", "8000");
+    let calls = testing::rounds("3000", "8000");
     for stack in ["any", "alt"] {
         under_a_timer(&program, &[calls, stack, "1000"]);
     }

@@ -130,7 +130,7 @@ fn the_counts_of_a_process_that_is_attached_to_are_exact() {
 fn a_tracer_that_is_killed_leaves_a_program_that_ends_well() {
     let program = need!("jump", program(), "gcc");
     let probes = everywhere(&program);
-    for round in 0..needs::rounds(8, 20) {
+    for round in 0..testing::rounds(8, 20) {
         let (mut server, attached) = attached(&program, "8", &probes);
         server.send("2000");
         std::thread::sleep(Duration::from_millis(5 + round));
@@ -145,8 +145,8 @@ fn a_timer_sees_only_the_programs_own_addresses_and_every_call_is_counted() {
     // A long one, for the timer to come in the middle of it.
     let long = "push r, rbx\n".repeat(100) + "log 100\nexit";
     for (words, handler) in [
-        (&[needs::rounds("2000000", "6000000")][..], "abort"),
-        (&[needs::rounds("10000", "30000"), "alt"], &long),
+        (&[testing::rounds("2000000", "6000000")][..], "abort"),
+        (&[testing::rounds("10000", "30000"), "alt"], &long),
     ] {
         let text = format!(
             "name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\noffset = signals_rip\nminor = 1\ninc lv, 0\n{handler}\n\

@@ -110,9 +110,9 @@ fn signals_that_would_end_the_tracer_take_the_probes_out() {
 
 #[test]
 fn without_proc_nothing_is_begun() {
-    let unshare = need!("limits", needs::find_program("unshare"), "unshare");
+    let unshare = need!("limits", testing::find_program("unshare"), "unshare");
     if !is_root() {
-        return needs::skipped("limits: a mount namespace", "root");
+        return testing::skipped("limits: a mount namespace", "root");
     }
     let script = "umount -l /proc && exec \"$0\" run --at nothing:main:entry --do 'inc lv, 0; abort' -- true";
     let mut command = Command::new(unshare);
@@ -127,7 +127,7 @@ fn without_threads_nothing_is_begun() {
     /// Nobody's user.
     const USER: u32 = 61_234;
     if !is_root() {
-        return needs::skipped("limits: a limit of processes", "root");
+        return testing::skipped("limits: a limit of processes", "root");
     }
     // Others may not enter the directory of the build.
     let copy = std::env::temp_dir().join(format!("dprobes-limits-{}", std::process::id()));

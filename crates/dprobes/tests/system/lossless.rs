@@ -113,7 +113,7 @@ fn kill(pid: i32, signal: i32) {
 #[test]
 fn a_tracer_that_is_killed_lets_those_go_on_who_wait() {
     let program = need!("lossless", program(), "gcc");
-    for round in 0..needs::rounds(4, 10) {
+    for round in 0..testing::rounds(4, 10) {
         let mut server = start_jumps(&program, "8");
         let pid = server.pid();
         let mut attached = attach(pid, &logging(&program), &OPTIONS);
@@ -270,7 +270,7 @@ fn signals_reach_threads_that_wait_and_nothing_is_lost() {
         program.display(),
         "push r, rbx\n".repeat(100)
     );
-    let calls = needs::rounds("20000", "60000");
+    let calls = testing::rounds("20000", "60000");
     for words in [&[calls][..], &[calls, "alt"]] {
         let words = std::iter::once(program.as_os_str()).chain(words.iter().map(|word| word.as_ref()));
         let outcome = lossless(Run::new(&text)).on(words).ended_with(0);

@@ -10,7 +10,6 @@ mod support;
 
 mod attaching;
 mod bounds;
-mod cases;
 mod children;
 mod classic;
 mod convert;
@@ -55,6 +54,7 @@ mod signals;
 mod sleepers;
 mod stacks;
 mod stores;
+mod strangers;
 mod tactics;
 mod targets;
 mod templates;

@@ -9,9 +9,9 @@ fn a_process_in_a_pid_namespace_is_not_taken_for_a_stranger() {
     let program = need!("namespaces", target("intruder"), "gcc");
     // SAFETY: it takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        return needs::skipped("namespaces", "root");
+        return testing::skipped("namespaces", "root");
     }
-    if !needs::have("namespaces", &["unshare"]) {
+    if !testing::have("namespaces", &["unshare"]) {
         return;
     }
     let log = format!(

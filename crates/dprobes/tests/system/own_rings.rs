@@ -48,7 +48,7 @@ fn arguments(outcome: &Outcome) -> Vec<(String, usize)> {
 fn a_child_of_another_user_writes_into_nothing_of_its_parents() {
     let program = need!("own-rings", program(), "gcc");
     if !is_root() {
-        return needs::skipped("own-rings", "root");
+        return testing::skipped("own-rings", "root");
     }
     const CALLS: u64 = 5000;
     for lossless in [&[][..], &["--lossless"]] {

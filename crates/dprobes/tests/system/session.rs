@@ -213,10 +213,10 @@ fn probes_of_one_module_are_not_those_of_another() {
 #[test]
 fn processes_of_others_are_probed_only_by_name() {
     let module = need!("session", target("server"), "gcc");
-    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
+    let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
     // SAFETY: geteuid has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return needs::skipped("session: another user's process", "root");
+        return testing::skipped("session: another user's process", "root");
     }
     let session = Session::new();
     // Others may not enter the directory of the tests.
@@ -240,10 +240,10 @@ fn processes_of_others_are_probed_only_by_name() {
 #[test]
 fn users_share_variables_in_a_session_only_where_it_is_said() {
     let module = need!("session", target("server"), "gcc");
-    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
+    let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
     // SAFETY: geteuid has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return needs::skipped("session: variables of two users", "root");
+        return testing::skipped("session: variables of two users", "root");
     }
     // Others may not enter the directory of the tests.
     let copy = std::env::temp_dir().join(format!("dprobes-shared-{}", std::process::id()));
@@ -282,11 +282,11 @@ fn users_share_variables_in_a_session_only_where_it_is_said() {
 #[test]
 fn another_user_is_not_heard() {
     use std::os::unix::fs::PermissionsExt;
-    let setpriv = need!("session", needs::find_program("setpriv"), "setpriv");
-    let python = need!("session", needs::find_program("python3"), "python3");
+    let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
+    let python = need!("session", testing::find_program("python3"), "python3");
     // SAFETY: geteuid has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return needs::skipped("session: another user at the socket", "root");
+        return testing::skipped("session: another user at the socket", "root");
     }
     let module = need!("session", target("server"), "gcc");
     let session = Session::new();

@@ -200,7 +200,7 @@ fn goroutines_at_the_end_of_their_stacks_keep_what_is_theirs() {
     let program = need!("stacks", go_target("goroutines"), "go");
     for (number, function) in GO.into_iter().enumerate() {
         let handlers = [COUNT, LOG, LEAVE];
-        for handler in needs::rounds(&handlers[number..=number], &handlers) {
+        for handler in testing::rounds(&handlers[number..=number], &handlers) {
             goroutines(&program, "auto", ["1", "400"], function, &handler.replace('\n', "; "));
         }
     }

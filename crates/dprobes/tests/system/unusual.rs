@@ -35,7 +35,7 @@ const LOG_IF: &str = "push r, rip\njnz holds\nabort\nholds:\npush r, rip\nlog 1"
 #[test]
 fn handlers_of_signals_that_change_the_thread_pointer_hit_as_any_code() {
     let program = need!("pointer", target("pointer"), "gcc");
-    let interruptions = needs::rounds("300", "3000");
+    let interruptions = testing::rounds("300", "3000");
     for handler in [COUNT, LOG, LOG_IF, LEAVE] {
         let text = probes(&program, &[("pointer_leaf", handler)]);
         for outcome in same_as_unprobed(&program, &["storm", interruptions], &text) {
@@ -67,7 +67,7 @@ fn they_do_where_the_tracer_was_killed() {
         while is_traced(pid) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_millis(needs::rounds(500, 2000)));
+        std::thread::sleep(Duration::from_millis(testing::rounds(500, 2000)));
         signal(front, libc::SIGCONT);
         attached.gone();
         assert_eq!(changed_text(pid), [""; 0], "{handler}");

@@ -124,43 +124,27 @@ fn limit() -> u64 {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
-
-    /// A directory of one test, removed at its end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let path = std::env::temp_dir().join(format!("dprobes-core-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&path).expect("a directory can be made");
-            Scratch(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
+    use testing::Scratch;
 
     #[test]
     fn a_file_that_is_there_is_never_written() {
-        let scratch = Scratch::new("names");
-        let victim = scratch.0.join("victim");
-        symlink(&victim, scratch.0.join("core.7")).expect("a link can be made");
+        let scratch = Scratch::new();
+        let victim = scratch.path().join("victim");
+        symlink(&victim, scratch.path().join("core.7")).expect("a link can be made");
         let names: Vec<_> = (0..2)
-            .map(|_| CoreFile::create_in(&scratch.0, 7).expect("a file can be made"))
+            .map(|_| CoreFile::create_in(scratch.path(), 7).expect("a file can be made"))
             .map(|file| file.path().file_name().expect("it has a name").to_owned())
             .collect();
         assert_eq!(names, ["core.7.1", "core.7.2"]);
         assert!(!victim.exists());
-        let mode = scratch.0.join("core.7.1").metadata().expect("it is there").mode();
+        let mode = scratch.path().join("core.7.1").metadata().expect("it is there").mode();
         assert_eq!(mode & 0o777 & !0o600, 0);
     }
 
     #[test]
     fn a_file_holds_what_was_written_and_zeros_take_no_room() {
-        let scratch = Scratch::new("zeros");
-        let mut file = CoreFile::create_in(&scratch.0, 1).expect("a file can be made");
+        let scratch = Scratch::new();
+        let mut file = CoreFile::create_in(scratch.path(), 1).expect("a file can be made");
         let mut expected = vec![1; 100];
         expected.extend([0; 5000]);
         expected.extend([2; 9000]);
@@ -179,8 +163,8 @@ mod tests {
 
     #[test]
     fn more_than_the_process_may_write_is_an_error_and_the_file_goes() {
-        let scratch = Scratch::new("limit");
-        let mut file = CoreFile::create_in(&scratch.0, 1).expect("a file can be made");
+        let scratch = Scratch::new();
+        let mut file = CoreFile::create_in(scratch.path(), 1).expect("a file can be made");
         file.limit = 10_000;
         file.write_all(&[1; 9000]).expect("it is within the limit");
         let cause = file.write_all(&[0; 9000]).expect_err("it is beyond the limit");

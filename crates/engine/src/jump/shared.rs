@@ -224,7 +224,7 @@ mod tests {
         let can =
             unsafe { libc::madvise(shared.memory.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) } == 0;
         if !can {
-            needs::skipped("pages", "a kernel that provides pages (5.14)");
+            testing::skipped("pages", "a kernel that provides pages (5.14)");
             return;
         }
         shared.words(2 * PAGE, 1)[0].store(7, Ordering::Relaxed);

@@ -2,10 +2,10 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use image::Image;
-pub use needs::have;
+pub use testing::{have, output as run};
 
 /// Macros for the assembler: the begin and the end of a function.
 pub const FUNCTIONS: &str = "
@@ -25,33 +25,34 @@ pub const BARE: &[&str] = &["-nostdlib", "-static", "-no-pie"];
 /// The same, at any address.
 pub const BARE_ANYWHERE: &[&str] = &["-nostdlib", "-static-pie"];
 
-/// A directory for one test's files, empty, removed when dropped.
-pub struct Scratch(PathBuf);
+/// A directory for one test's files, with the tools that make them.
+pub struct Scratch(testing::Scratch);
 
 impl Scratch {
-    pub fn new(test: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("dprobes-{test}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Scratch(path.canonicalize().expect("it was just made"))
+    #[allow(clippy::new_without_default, reason = "it makes a directory")]
+    pub fn new() -> Scratch {
+        Scratch(testing::Scratch::new())
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub fn file(&self, name: &str, contents: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, contents).expect("the temporary directory is writable");
-        path
+        self.0.file(name, contents)
     }
 
     /// Compiles a source file; the suffix of its name decides the language.
     pub fn compile(&self, source: &str, contents: &str, output: &str, options: &[&str]) -> PathBuf {
         let source = self.file(source, contents);
-        let output = self.0.join(output);
+        let output = self.path().join(output);
         let compiler = if source.extension().is_some_and(|suffix| suffix == "cc") { "g++" } else { "gcc" };
-        run(Command::new(compiler).current_dir(&self.0).arg("-o").arg(&output).arg(&source).args(options));
+        run(Command::new(compiler)
+            .current_dir(self.path())
+            .arg("-o")
+            .arg(&output)
+            .arg(&source)
+            .args(options));
         output
     }
 
@@ -72,15 +73,9 @@ impl Scratch {
 
     /// A stripped copy.
     pub fn strip(&self, program: &Path, output: &str, options: &[&str]) -> PathBuf {
-        let output = self.0.join(output);
+        let output = self.path().join(output);
         run(Command::new("strip").args(options).arg("-o").arg(&output).arg(program));
         output
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -89,13 +84,13 @@ pub fn have_m32(test: &str) -> bool {
     if !have(test, &["gcc", "objdump", "nm", "strip"]) {
         return false;
     }
-    let scratch = Scratch::new(&format!("{test}-m32"));
+    let scratch = Scratch::new();
     let source = scratch.file("plain.c", PLAIN);
     let mut gcc = Command::new("gcc");
     gcc.arg("-m32").arg("-o").arg(scratch.path().join("plain")).arg(source);
     let has = gcc.output().is_ok_and(|output| output.status.success());
     if !has {
-        needs::skipped(test, "gcc -m32");
+        testing::skipped(test, "gcc -m32");
     }
     has
 }
@@ -104,13 +99,6 @@ pub fn have_m32(test: &str) -> bool {
 pub fn libc_32() -> PathBuf {
     let path = run(Command::new("gcc").args(["-m32", "-print-file-name=libc.so.6"]));
     PathBuf::from(path.trim())
-}
-
-/// Runs a command that must succeed, and gives its standard output.
-pub fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().expect("the tool was found before");
-    assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
-    String::from_utf8_lossy(&stdout).into_owned()
 }
 
 /// Where the dynamic linker finds the C library.

@@ -8,6 +8,7 @@ use layout::{
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+pub(crate) use testing::conformance::number;
 use vm::{End, Fault, Machine, Middle, Outcome, Point, Program, Register, State};
 
 /// What a run in the interpreter is done on besides the registers in the context, and what came of it.
@@ -43,26 +44,6 @@ thread_local! {
     pub(crate) static WORLD: RefCell<Option<Box<dyn World>>> = const { RefCell::new(None) };
     /// What the last run came to that left.
     pub(crate) static LEFT: RefCell<Option<Left>> = const { RefCell::new(None) };
-}
-
-/// The numbers of registers in machine code.
-pub(crate) fn number(register: Register) -> Option<usize> {
-    use Register as R;
-    let names = [
-        [R::Rax, R::Eax],
-        [R::Rcx, R::Ecx],
-        [R::Rdx, R::Edx],
-        [R::Rbx, R::Ebx],
-        [R::Rsp, R::Esp],
-        [R::Rbp, R::Ebp],
-        [R::Rsi, R::Esi],
-        [R::Rdi, R::Edi],
-    ];
-    let more = [R::R8, R::R9, R::R10, R::R11, R::R12, R::R13, R::R14, R::R15];
-    names
-        .iter()
-        .position(|names| names.contains(&register))
-        .or_else(|| more.iter().position(|it| *it == register).map(|place| place + 8))
 }
 
 /// The process itself: its memory by what /proc/self/mem says of it.

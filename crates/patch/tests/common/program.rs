@@ -21,7 +21,7 @@ pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
 /// it is skipped, where there is no such file.
 pub fn load(path: &str, layout: impl Fn(usize) -> Layout) -> Option<(World, Vec<u64>)> {
     let Ok(file) = fs::read(path) else {
-        needs::skipped("real programs", path);
+        testing::skipped("real programs", path);
         return None;
     };
     let file = object::File::parse(&*file).expect("a program that runs is an ELF file");

@@ -49,7 +49,7 @@ pub(crate) fn record(number: u64) -> Record {
 /// Runs babeltrace2 on a trace: standard output and standard error; none, and the test is skipped, if it is not installed.
 #[track_caller]
 pub(crate) fn babeltrace(directory: &Path, options: &[&str]) -> Option<(String, String)> {
-    if !needs::have("ctf", &["babeltrace2"]) {
+    if !testing::have("ctf", &["babeltrace2"]) {
         return None;
     }
     let output = Command::new("babeltrace2").args(options).arg(directory).output().expect("it is executed");

@@ -8,7 +8,6 @@ mod run;
 mod server;
 mod session;
 mod stats;
-mod targets;
 
 pub(crate) use attach::{Attached, attach, attach_file, attach_to_pipe, make_pipe};
 pub(crate) use elf::{
@@ -16,10 +15,9 @@ pub(crate) use elf::{
     text_differences,
 };
 pub(crate) use jumps::{ends_well, is_right, start_jumps};
-pub(crate) use needs::{find_program, need};
 pub(crate) use program::counting;
 pub(crate) use run::{FORGED, Outcome, Run, dprobes, engine, finish, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, becomes_traced, start_server};
 pub(crate) use stats::{Place, Stats};
-pub(crate) use targets::{Scratch, go_target, repository, target, variant};
+pub(crate) use testing::{Scratch, find_program, go_target, need, repository, target, variant};

@@ -1,5 +1,4 @@
-//! What tests and measurements need of a machine, and the one way to be skipped where it is missing: a library of theirs, not of the
-//! product.
+//! What tests and measurements need of a machine, and the one way to be skipped where it is missing.
 //!
 //! Many tests hold the product against other programs: compilers, debuggers, readers of traces. A machine may lack them, or a
 //! processor or kernel may lack what a test is about. Then the test ends with a line on standard error, past the harness, which would
@@ -11,8 +10,6 @@
 //!
 //! Where nothing may be skipped, the environment says so: [`DPROBES_SKIP`](VARIABLE) is `no`, or a list of the tests that may be, with
 //! commas between them. Every other skip fails its test then, so that none is passed over unseen.
-
-#![forbid(unsafe_code)]
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -113,7 +110,8 @@ mod tests {
 
     #[test]
     fn only_what_can_be_executed_is_a_program() {
-        let here = std::env::temp_dir().join(format!("dprobes-needs-{}", std::process::id()));
+        let scratch = crate::Scratch::new();
+        let here = scratch.path();
         let (a, b, c) = (here.join("a"), here.join("b"), here.join("c"));
         std::fs::create_dir_all(a.join("tool")).expect("the temporary directory is writable");
         for (directory, mode) in [(&b, 0o644), (&c, 0o755)] {
@@ -124,7 +122,6 @@ mod tests {
         }
         let found = |directories: [&PathBuf; 2]| find_in(directories.into_iter().cloned(), "tool");
         let all = (found([&a, &b]), found([&b, &c]));
-        std::fs::remove_dir_all(&here).expect("it is ours");
         assert_eq!(all, (None, Some(c.join("tool"))));
     }
 }

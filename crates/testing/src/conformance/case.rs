@@ -1,10 +1,10 @@
 //! One case: a program, the machine it runs on, and what must come of it. The format: `tests/conformance/README.md`.
 
-use crate::assembler::{Assembled, assemble};
-use crate::execution::Execution;
-use crate::machine::{Region, TestMachine};
-use crate::outcome::After;
-use crate::text::{self, Labels};
+use super::assembler::{Assembled, assemble};
+use super::execution::Execution;
+use super::machine::{Region, TestMachine};
+use super::outcome::After;
+use super::text::{self, Labels};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vm::{DEFAULT_MASK, Point, Program, Register, Word};
@@ -14,6 +14,8 @@ use vm::{DEFAULT_MASK, Point, Program, Register, Word};
 pub struct Case {
     /// Its file and line, and its name.
     pub name: String,
+    /// Its file without the suffix, and its name: what a test of it is called.
+    pub title: String,
     /// The words it holds for.
     pub words: Vec<Word>,
     /// The rules of the manual that it is there to show, besides its instructions: `stack wraps`, `JMP_MAX taken`.
@@ -45,7 +47,7 @@ pub(crate) struct Before {
 
 /// The folder of the case files.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
+    crate::repository().join("tests/conformance")
 }
 
 /// All cases of all files.
@@ -61,6 +63,7 @@ pub fn all() -> Vec<Case> {
 pub fn read(path: &Path) -> Vec<Case> {
     let source = std::fs::read_to_string(path).expect("a case file");
     let file = path.file_name().expect("a file").to_string_lossy();
+    let stem = path.file_stem().expect("a file").to_string_lossy();
     let mut cases: Vec<Case> = Vec::new();
     let mut part = "";
     for (number, line) in source.lines().enumerate() {
@@ -68,7 +71,8 @@ pub fn read(path: &Path) -> Vec<Case> {
         let Some(first) = tokens.first() else { continue };
         if first == "NAME" {
             let name = format!("{file}:{}: {}", number + 1, tokens[1..].join(" "));
-            cases.push(Case { name, words: vec![Word::W4, Word::W8], ..Case::default() });
+            let title = format!("{stem}: {}", tokens[1..].join(" "));
+            cases.push(Case { name, title, words: vec![Word::W4, Word::W8], ..Case::default() });
             part = "SETUP";
             continue;
         }

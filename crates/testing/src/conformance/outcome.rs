@@ -1,10 +1,10 @@
 //! What came of a case, and what must.
 
-use crate::Case;
-use crate::case::{Before, index};
-use crate::execution::Ran;
-use crate::machine::TestMachine;
-use crate::text::{self, Labels};
+use super::Case;
+use super::case::{Before, index};
+use super::execution::Ran;
+use super::machine::TestMachine;
+use super::text::{self, Labels};
 use vm::{End, Exception, STACK_WORDS, Word};
 
 /// All that a run can change.

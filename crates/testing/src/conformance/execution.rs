@@ -1,6 +1,6 @@
 //! What runs a case's program.
 
-use crate::TestMachine;
+use super::TestMachine;
 use vm::{Outcome, Program, State, run};
 
 /// A way of running programs. Every one must come to the same result, bit for bit.

@@ -1,4 +1,5 @@
-//! Golden transcripts: `tests/cases/*.case` of the repository, run through the real binary.
+//! Golden transcripts: `tests/cases/*.case` of the repository, run through the real binary, each case a test of its own:
+//! `cargo test -p dprobes --test cases -- 'part of its name'`.
 //!
 //! A file holds blocks; a block begins with `NAME` and ends with the next. Indented lines, by four spaces, belong to
 //! the keyword above them; lines that begin with `#` are comments.
@@ -20,10 +21,17 @@
 //!
 //! `UPDATE_CASES=1` rewrites `EXIT` and the outputs. Read the difference.
 
-use crate::support::{Scratch, Server, dprobes, is_traced, need, repository, run, target, text_differences};
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+#[path = "../system/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the cases use a part of it")]
+mod support;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
+use support::{Scratch, Server, is_traced, repository, run, target, text_differences, variant};
+use testing::Trials;
 
 /// One block.
 #[derive(Default, Clone)]
@@ -218,51 +226,51 @@ fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
     (seen, wrong)
 }
 
-/// Plays the cases of a directory; `check` looks at each afterwards.
-fn play_all(directory: &str, least: usize, check: impl Fn(&Place) -> Vec<String>) {
-    let program = need!("cases", target("server"), "gcc");
+/// The directory of the programs that cases name, with all of them; `None` where there is no gcc.
+fn programs() -> Option<PathBuf> {
     for name in ["leaf", "places", "float"] {
-        need!("cases", target(name), "gcc");
+        target(name)?;
     }
-    need!("cases", crate::support::variant("leaf", "leaf-stripped", &["-s"]), "gcc");
-    let mut server = Server::start(&program, [] as [&str; 0]);
-    server.line();
-    let targets = program.parent().expect("targets are in a directory").to_path_buf();
-    let update = std::env::var_os("UPDATE_CASES").is_some();
-    let mut wrong = Vec::new();
-    let mut count = 0;
-    let mut files: Vec<PathBuf> = std::fs::read_dir(repository().join("tests/cases").join(directory))
-        .expect("there are cases")
-        .map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "case"))
-        .collect();
-    files.sort();
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("it can be read");
-        let (head, cases) = parse(&text);
-        let mut rewritten = Vec::new();
-        for case in &cases {
-            count += 1;
-            let place = Place { scratch: Scratch::new(), targets: targets.clone(), server: server.pid() };
-            let (seen, mut found) = play(case, &place);
-            found.extend(check(&place));
-            if !update {
-                found.extend(compare(case, &seen));
-            }
-            wrong.extend(found.iter().map(|what| format!("{}: {}: {what}", short(&file), case.name)));
-            rewritten.push(seen);
-        }
-        if update {
-            std::fs::write(&file, print(&head, &rewritten)).expect("the cases can be rewritten");
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {count} cases:\n\n{}", wrong.len(), wrong.join("\n"));
-    assert!(count >= least, "{count} cases");
-    assert!(server.lives());
+    variant("leaf", "leaf-stripped", &["-s"])?;
+    Some(target("server")?.parent().expect("programs are in a directory").to_path_buf())
 }
 
-fn short(file: &Path) -> String {
-    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// Plays a case where nothing else is. In the bad cases nothing may be touched.
+fn check(case: &Case, targets: &Path, bad: bool) -> Result<(), String> {
+    let (seen, mut wrong) = in_a_place(case, targets, bad);
+    wrong.extend(compare(case, &seen));
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Plays a case, with a server of its own; gives it as it would be written, and what is wrong beside the goldens.
+fn in_a_place(case: &Case, targets: &Path, bad: bool) -> (Case, Vec<String>) {
+    let mut server = Server::start(&targets.join("server"), [] as [&str; 0]);
+    server.line();
+    let place = Place { scratch: Scratch::new(), targets: targets.to_path_buf(), server: server.pid() };
+    let (seen, mut wrong) = play(case, &place);
+    if bad {
+        if place.scratch.path().join("ran").exists() {
+            wrong.push("the program was started all the same".to_string());
+        }
+        if is_traced(place.server) {
+            wrong.push("the server is still traced".to_string());
+        }
+        wrong.extend(text_differences(place.server));
+    }
+    if !server.lives() {
+        wrong.push("the server has ended".to_string());
+    }
+    (seen, wrong)
+}
+
+/// The files of a directory of cases.
+fn files(directory: &str) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(repository().join("tests/cases").join(directory)).expect("there are cases");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "case"));
+    files.sort();
+    files
 }
 
 fn compare(case: &Case, seen: &Case) -> Vec<String> {
@@ -279,60 +287,36 @@ fn compare(case: &Case, seen: &Case) -> Vec<String> {
     wrong
 }
 
-#[test]
-fn wrong_programs_and_wrong_command_lines_are_refused_with_their_messages() {
-    play_all("bad", 40, |place| {
-        let mut wrong = Vec::new();
-        if place.scratch.path().join("ran").exists() {
-            wrong.push("the program was started all the same".to_string());
-        }
-        if is_traced(place.server) {
-            wrong.push("the server is still traced".to_string());
-        }
-        wrong.extend(text_differences(place.server));
-        wrong
-    });
-}
-
-#[test]
-fn good_sessions_look_as_their_transcripts() {
-    play_all("good", 5, |_| Vec::new());
-}
-
-#[test]
-fn a_process_of_another_user_and_a_thread_of_the_kernel_are_refused() {
-    let program = need!("cases", target("server"), "gcc");
-    let setpriv = need!("cases", needs::find_program("setpriv"), "setpriv");
-    // SAFETY: geteuid has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return needs::skipped("another user's process", "root");
+/// Wrong programs and wrong command lines are refused with their messages; good sessions look as their transcripts.
+fn main() -> ExitCode {
+    let mut trials = Trials::new();
+    let programs = programs();
+    if programs.is_none() {
+        testing::skipped("cases", "gcc");
     }
-    let mut server = Server::start(&program, [] as [&str; 0]);
-    server.line();
-    // Others may not enter this directory: a copy of the command lies where they may.
-    let copy = std::env::temp_dir().join(format!("dprobes-{}", std::process::id()));
-    std::fs::copy(env!("CARGO_BIN_EXE_dprobes"), &copy).expect("the command can be copied");
-    let scratch = std::env::temp_dir().join(format!("dprobes-{}.rpn", std::process::id()));
-    let text = "name = \"server\"\nmodtype = user\noffset = server_work\nabort\n";
-    std::fs::write(&scratch, text).expect("the program can be written");
-    let mut command = Command::new(setpriv);
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["attach", "-p"]);
-    let (status, _, stderr) = run(command.arg(server.pid().to_string()).arg(&scratch).current_dir("/"));
-    assert!(!status.success(), "{stderr}");
-    assert!(stderr.contains(&server.pid().to_string()), "{stderr}");
-    assert!(stderr.to_lowercase().contains("permi"), "{stderr}");
-    assert!(server.lives() && text_differences(server.pid()).is_empty());
-
-    let threads = std::fs::read_dir("/proc").expect("there is /proc").flatten();
-    let kernel = threads.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.split(' ').nth(3) == Some("2")
-    });
-    if let Some(kernel) = kernel {
-        let mut command = dprobes();
-        let (status, _, stderr) = run(command.args(["attach", "-p", &kernel.to_string()]).arg(&scratch));
-        assert!(!status.success() && stderr.contains("kernel"), "{stderr}");
+    for (directory, least) in [("bad", 40), ("good", 5)] {
+        let bad = directory == "bad";
+        let mut count = 0;
+        for file in files(directory) {
+            let text = std::fs::read_to_string(&file).expect("it can be read");
+            let (head, cases) = parse(&text);
+            count += cases.len();
+            if let Some(targets) = programs.as_deref().filter(|_| std::env::var_os("UPDATE_CASES").is_some())
+            {
+                let seen: Vec<Case> = cases.iter().map(|case| in_a_place(case, targets, bad).0).collect();
+                std::fs::write(&file, print(&head, &seen)).expect("the cases can be rewritten");
+                continue;
+            }
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            for case in cases {
+                let name = format!("{directory}/{stem}: {}", case.name);
+                match programs.clone() {
+                    Some(targets) => trials.check(name, move || check(&case, &targets, bad)),
+                    None => trials.ignore(name),
+                }
+            }
+        }
+        assert!(count >= least, "{count} cases");
     }
-    let _ = std::fs::remove_file(copy);
-    let _ = std::fs::remove_file(scratch);
+    trials.run()
 }

@@ -4,7 +4,7 @@
 //! code. Lines between `repeat N` and `end` are written N times, with `{i}` and `{j}` as the number of the round,
 //! from 0 on, and the next. A jump's operand is a label, or `+N` or `-N` from the byte after the operand.
 
-use crate::text::{self, Labels};
+use super::text::{self, Labels};
 use vm::{Op, Operand, Register, Row, TABLE, Word};
 
 /// Bytecode, and what it was made of.

@@ -1,0 +1,25 @@
+//! What tests and measurements share: a library of theirs, not of the product.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`skipped`], [`have`], [`need!`], [`find_program`], [`rounds`] | what a test needs of a machine, and the one way to be skipped where it is missing |
+//! | [`Scratch`] | a directory for the files of one test |
+//! | [`target`], [`variant`], [`go_target`] | the programs of `tests/targets`, built |
+//! | [`output`], [`repository`] | commands that must succeed; where the sources are |
+//! | [`Trials`] | tests that are found while the test program runs: one for each entry of a case file |
+//! | [`conformance`] | the cases of the language, and what runs them |
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+mod needs;
+mod place;
+mod programs;
+mod scratch;
+mod trials;
+
+pub use needs::{THOROUGH, VARIABLE, find_program, have, rounds, skipped};
+pub use place::{repository, scratch_directory};
+pub use programs::{go_target, output, target, variant};
+pub use scratch::Scratch;
+pub use trials::Trials;

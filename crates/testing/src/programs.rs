@@ -1,0 +1,81 @@
+//! The programs under test: built with gcc, or with Go, when a test first asks for them, from `tests/targets` of the
+//! repository into `target/test-targets`. The first line of each source says how.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use crate::find_program;
+use crate::place::{program_directory, repository};
+
+/// Runs a command that must succeed, and gives its standard output.
+///
+/// # Panics
+/// It does not start, or fails: with what it said.
+#[track_caller]
+pub fn output(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8_lossy(&stdout).into_owned()
+}
+
+/// The program `tests/targets/NAME.c` or `.S`, built; `None` where there is no gcc.
+///
+/// # Panics
+/// Where gcc is there but does not build the program.
+pub fn target(name: &str) -> Option<PathBuf> {
+    variant(name, name, &[])
+}
+
+/// As [`target`], built with more flags under another name.
+///
+/// # Panics
+/// Where gcc is there but does not build the program.
+pub fn variant(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
+    let gcc = find_program("gcc")?;
+    let sources = repository().join("tests/targets");
+    let source = ["c", "S"].map(|suffix| sources.join(format!("{name}.{suffix}")));
+    let source =
+        source.into_iter().find(|path| path.exists()).expect("the target's source is in tests/targets");
+    let text = std::fs::read_to_string(&source).expect("the source can be read");
+    let first = text.lines().next().unwrap_or_default();
+    let asked = first.split("build:").nth(1).expect("the source's first line says how to build it");
+    Some(built(&source, program, |part| {
+        let mut command = Command::new(&gcc);
+        command.arg("-o").arg(part).arg(&source);
+        command.args(asked.trim_end_matches("*/").split_whitespace()).args(flags);
+        command
+    }))
+}
+
+/// The program `tests/targets/NAME.go`, built; `None` where there is no Go.
+///
+/// # Panics
+/// Where Go is there but does not build the program.
+pub fn go_target(name: &str) -> Option<PathBuf> {
+    let go = find_program("go")?;
+    let source = repository().join("tests/targets").join(format!("{name}.go"));
+    Some(built(&source, name, |part| {
+        let cache = program_directory().join("go-cache");
+        let mut command = Command::new(&go);
+        command.arg("build").arg("-o").arg(part).arg(&source);
+        command.env("GOCACHE", cache).env("GO111MODULE", "off").env("CGO_ENABLED", "0");
+        command
+    }))
+}
+
+/// Builds a program under this name by a command, which is told where to put it, unless it is there and newer than its source.
+fn built(source: &Path, program: &str, build: impl FnOnce(&Path) -> Command) -> PathBuf {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let directory = program_directory();
+    let built = directory.join(program);
+    let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    if modified(&built).is_none_or(|time| Some(time) < modified(source)) {
+        let part = directory.join(format!("{program}.{}", std::process::id()));
+        output(&mut build(&part));
+        std::fs::rename(&part, &built).expect("the program can be put in its place");
+    }
+    built.canonicalize().expect("the program was built")
+}
