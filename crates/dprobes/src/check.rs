@@ -20,7 +20,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         None => format!(
             "{}: {} in {}, {} bytes of code\n",
             path,
-            crate::summary::count(object.probes.len() as u64, "probe"),
+            crate::messages::count(object.probes.len() as u64, "probe"),
             printable::text(&object.module),
             object.code.len()
         ),

@@ -14,6 +14,9 @@ use engine::{Control, Pulse};
 
 use crate::Failure;
 
+/// The value that a forwarded signal carries if it came from the terminal, whose whole process group has had it.
+pub(crate) const FROM_TERMINAL: usize = 1;
+
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(20);
 /// The same while nothing but a signal is to be noticed.
@@ -67,7 +70,7 @@ pub(crate) fn signals() -> u32 {
 extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
     let (code, value) = unsafe { ((*info).si_code, (*info).si_value().sival_ptr.addr()) };
-    let from_terminal = code > 0 || (code == libc::SI_QUEUE && value == crate::front::FROM_TERMINAL);
+    let from_terminal = code > 0 || (code == libc::SI_QUEUE && value == FROM_TERMINAL);
     SENT.store(!from_terminal, Ordering::Relaxed);
     SIGNAL.store(signal, Ordering::Relaxed);
     COUNT.fetch_add(1, Ordering::Relaxed);

@@ -4,75 +4,14 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
 use convert::perfetto::Counters;
 use convert::{Csv, Ctf, Form, Json, Known, Perfetto, Sheet, pour};
 use trace::store::{Info, Reader};
 
+use crate::arguments::{Convert, To};
+use crate::messages::{CUT_SHORT, tell};
 use crate::outfile::Unsettled;
-use crate::output::tell;
-use crate::selection::Selection;
 use crate::{Failure, outfile, templates};
-
-/// Convert a trace store to other forms
-///
-/// JSON lines and CSV for scripts and tables, the Common Trace Format for babeltrace2 and Trace Compass, Perfetto's protocol buffers for
-/// ui.perfetto.dev, Parquet for DuckDB and Spark. Records come in the order of time. With templates, what was logged becomes named and typed values. docs/convert.md has the forms in full.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  dprobes convert trace.dpt --to json | jq 'select(.pid == 4711)'
-  dprobes convert trace.dpt --to csv -t templates/ -o trace.csv
-  dprobes convert trace.dpt --to perfetto -o trace.pftrace     then open it in ui.perfetto.dev
-  dprobes convert trace.dpt --to ctf -o trace.ctf && babeltrace2 trace.ctf
-  dprobes convert trace.dpt --to parquet -o trace.parquet      SELECT probe, count(*) FROM 'trace.parquet' GROUP BY 1
-  dprobes convert trace.dpt --to json --from 1.5s --to-time 2s --probe malloc:entry")]
-pub(crate) struct Convert {
-    /// The store
-    #[arg(value_name = "FILE.dpt")]
-    file: PathBuf,
-    /// What it becomes
-    #[arg(long, value_name = "FORM")]
-    to: To,
-    /// Names and types for what was logged: a directory of template files
-    #[arg(short, long, value_name = "DIR")]
-    templates: Option<PathBuf>,
-    /// Where to write it, - for standard output [default: standard output for JSON and CSV; the store's name with .ctf, .pftrace or .parquet]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// For perfetto: fields that are shown as counters, beside those with `counter` or `gauge` in their names
-    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
-    counter: Vec<String>,
-    #[command(flatten)]
-    selection: Selection,
-}
-
-/// The forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum To {
-    /// JSON lines: an object for each record
-    Json,
-    /// Comma-separated values (RFC 4180), with a row of names
-    Csv,
-    /// The Common Trace Format 1.8, a directory: for babeltrace2 and Trace Compass
-    Ctf,
-    /// Perfetto's protocol buffers: a track for each thread, slices from entries and returns, counters
-    Perfetto,
-    /// Apache Parquet, a row for each record; not in every build of dprobes
-    Parquet,
-}
-
-impl To {
-    /// What the names of its files end in; none where it goes to standard output.
-    fn extension(self) -> Option<&'static str> {
-        match self {
-            To::Json | To::Csv => None,
-            To::Ctf => Some("ctf"),
-            To::Perfetto => Some("pftrace"),
-            To::Parquet => Some("parquet"),
-        }
-    }
-}
 
 /// Converts a store.
 pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
@@ -104,7 +43,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
             poured.remarks.iter().for_each(|remark| tell(&format!("note: {remark}")));
             let is_cut = !reader.info().complete;
             if is_cut {
-                tell(&format!("warning: {path}: {}", crate::show::CUT_SHORT));
+                tell(&format!("warning: {path}: {}", CUT_SHORT));
             }
             Ok(if poured.damages > 0 || is_cut { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }

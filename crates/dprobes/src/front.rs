@@ -13,10 +13,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use engine::Ledger;
 
 use crate::Failure;
+use crate::control;
 use crate::life::{self, Life};
-
-/// The value that a forwarded signal carries if it came from the terminal, whose whole process group has had it.
-pub(crate) const FROM_TERMINAL: usize = 1;
 
 /// What the tracer writes into the pipe when the front can wait for its end by its life.
 const BEGUN: u8 = b'b';
@@ -98,7 +96,7 @@ pub(crate) fn split_beside<T>(
                     adopt_orphans();
                 }
                 for signal in ENDS {
-                    crate::control::handle(signal, forward, true);
+                    control::handle(signal, forward, true);
                 }
                 let_through(&mask);
                 drop(alive);
@@ -145,7 +143,7 @@ fn is_restricted(scope: Option<&str>, user: u32) -> bool {
 fn adopt_orphans() {
     // SAFETY: a call on integers. Where it fails, programs that were started cannot be helped.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-    crate::control::handle(libc::SIGCHLD, reap_orphans, false);
+    control::handle(libc::SIGCHLD, reap_orphans, false);
 }
 
 /// Waits for all children that have ended, but for the tracer.
@@ -173,7 +171,7 @@ extern "C" fn reap_orphans(_signal: i32, _info: *mut libc::siginfo_t, _context: 
 extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO; sigqueue is a plain system call.
     unsafe {
-        let value = if (*info).si_code > 0 { FROM_TERMINAL } else { 0 };
+        let value = if (*info).si_code > 0 { control::FROM_TERMINAL } else { 0 };
         let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
         libc::sigqueue(TRACER.load(Ordering::Relaxed), signal, value);
     }
@@ -211,37 +209,54 @@ fn wait_for(
     ledger.give_back(&mut restored);
     ending();
     if restored.restored > 0 {
-        crate::output::tell(&format!(
+        crate::messages::tell(&format!(
             "warning: the tracer was killed; the bytes of {} put back",
-            crate::summary::count(restored.restored as u64, "site")
+            crate::messages::count(restored.restored as u64, "site")
         ));
     }
     for left in &restored.left {
-        crate::output::tell(&format!(
+        crate::messages::tell(&format!(
             "warning: the tracer was killed; {} stay in process {} ({}); jumps work on, and traps are answered in the process",
-            crate::summary::count(left.changes as u64, "change"),
+            crate::messages::count(left.changes as u64, "change"),
             left.pid,
             left.reason
         ));
     }
     for (pid, reason) in &restored.lent {
-        crate::output::tell(&format!(
+        crate::messages::tell(&format!(
             "warning: the tracer was killed; nine bytes that process {pid} does not use, behind its code, are not zeros again ({reason})"
         ));
     }
     for (pid, reason) in &restored.kept {
-        crate::output::tell(&format!(
+        crate::messages::tell(&format!(
             "warning: the tracer was killed; memory that was mapped for the probes stays in process {pid} ({reason})"
         ));
     }
     if restored.unknown > 0 {
-        crate::output::tell(&format!(
+        crate::messages::tell(&format!(
             "warning: the tracer was killed; {} may stay in children of the process, which were not noted for want of \
              room",
-            crate::summary::count(restored.unknown, "change")
+            crate::messages::count(restored.unknown, "change")
         ));
     }
-    crate::session::end_as(status)
+    end_as(status)
+}
+
+/// Ends this process as another has ended: with its status, or by the signal that killed it.
+pub(crate) fn end_as(status: i32) -> ! {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        // SAFETY: plain system calls; the process has nothing left to do.
+        unsafe {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_CORE, &none);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+        // A signal that does not kill after all.
+        std::process::exit(128 + signal);
+    }
+    std::process::exit(libc::WEXITSTATUS(status))
 }
 
 #[cfg(test)]

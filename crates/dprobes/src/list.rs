@@ -75,7 +75,7 @@ fn process(
         let _ = out.flush();
         for skipped in &survey.skipped {
             let path = printable::path(&skipped.path);
-            crate::output::tell(&format!("{:#x}: {path}: {}", skipped.range.start, skipped.why));
+            crate::messages::tell(&format!("{:#x}: {path}: {}", skipped.range.start, skipped.why));
         }
         return Ok(survey.modules.len());
     };
@@ -191,7 +191,7 @@ fn points(
     }
     let _ = out.flush();
     for remark in survey.remarks.iter().chain(&survey.left_out) {
-        crate::output::tell(&format!("note: {file}:{name}:{point}: {remark}"));
+        crate::messages::tell(&format!("note: {file}:{name}:{point}: {remark}"));
     }
     Ok(survey.sites.len())
 }

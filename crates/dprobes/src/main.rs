@@ -18,11 +18,13 @@
 //! | `show`, `convert`, `report`, `templates`, `selection` | what is done with trace stores and templates |
 //! | `summary`, `stats` | what was counted, as text and as JSON |
 //! | `man` | the manual pages |
+//! | `failure`, `messages` | why the command ends early; what is said on standard error |
 
 mod arguments;
 mod check;
 mod control;
 mod convert;
+mod failure;
 mod front;
 mod heap;
 mod hooks;
@@ -31,6 +33,7 @@ mod lines;
 mod list;
 mod lists;
 mod man;
+mod messages;
 mod outfile;
 mod output;
 mod points;
@@ -56,6 +59,7 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
+use failure::Failure;
 
 fn main() -> ExitCode {
     process::ignore_file_size_limit();
@@ -87,46 +91,8 @@ fn main() -> ExitCode {
         }
         Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
-    result.unwrap_or_else(|failure| failure.tell())
-}
-
-/// What ended the command: a message, and the status to exit with.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    message: String,
-    status: u8,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.message.trim_end())
-    }
-}
-
-impl Failure {
-    /// A failure of the command itself.
-    pub(crate) fn new(message: impl std::fmt::Display) -> Failure {
-        let message = message.to_string();
-        Failure { message: format!("dprobes: error: {}", printable::lines(&message)), status: 1 }
-    }
-
-    /// A failure whose message is complete, and printable (with colours, say).
-    pub(crate) fn complete(message: String) -> Failure {
-        Failure { message, status: 1 }
-    }
-
-    /// The same failure with another exit status.
-    pub(crate) fn with_status(self, status: u8) -> Failure {
-        Failure { status, ..self }
-    }
-
-    /// What went wrong, without who says so.
-    pub(crate) fn message(&self) -> &str {
-        self.message.strip_prefix("dprobes: error: ").unwrap_or(&self.message)
-    }
-
-    fn tell(&self) -> ExitCode {
-        output::say(self.message.trim_end());
-        ExitCode::from(self.status)
-    }
+    result.unwrap_or_else(|failure| {
+        messages::say(failure.text());
+        ExitCode::from(failure.status())
+    })
 }

@@ -1,13 +1,14 @@
 //! Where records and messages of `run` and `attach` go.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use engine::{Lost, Note, Observer, Placed, Report};
 use trace::sink::{Target, View};
 use trace::{Items, Record};
 
+use crate::messages::{WARNING, count, tell};
 use crate::targets::{How, Open, Refused, Taken, several};
 use crate::{Failure, targets};
 
@@ -116,16 +117,13 @@ impl Observer for Output {
     }
 }
 
-/// What a note begins with that somebody should look at.
-pub(crate) const WARNING: &str = "warning: ";
-
 /// A message as text.
 pub(crate) fn text(note: &Note) -> String {
     match note {
         Note::Armed { pid, module, probes } => {
             format!(
                 "{} armed in {} of process {pid}",
-                crate::summary::count(*probes as u64, "probe"),
+                count(*probes as u64, "probe"),
                 printable::path(module)
             )
         }
@@ -142,16 +140,6 @@ pub(crate) fn text(note: &Note) -> String {
         Note::Exit(text) => text.clone(),
         Note::Other(text) => format!("{WARNING}{text}"),
     }
-}
-
-/// Tells a message.
-pub(crate) fn tell(text: &str) {
-    say(format_args!("dprobes: {}", printable::lines(text)));
-}
-
-/// Writes a line to standard error. One that nobody reads any more is no reason to stop.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
 use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
 use crate::arguments::{BuildPpdf, Preprocessor, Program};
-use crate::output::tell;
+use crate::messages::tell;
 use crate::{Failure, outfile, program};
 
 /// Compiles a program, resolves its probes in the module's file, and writes the result.
@@ -102,7 +102,7 @@ pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
 
 /// What a PPDF is, in one line.
 pub(crate) fn described(object: &Object) -> String {
-    let probes = crate::summary::count(object.probes.len() as u64, "probe");
+    let probes = crate::messages::count(object.probes.len() as u64, "probe");
     match &object.file {
         Some(file) => format!("{probes} in {} ({})", file.path, build_id(&file.build_id)),
         None => format!("{probes} in {}, not resolved", object.module),
@@ -119,7 +119,7 @@ pub(crate) fn sites(object: &Object) -> String {
         match probe.sites.as_slice() {
             [] => {}
             [site] => line += &format!("  {}", place(site)),
-            sites => line += &format!("  {}", crate::summary::count(sites.len() as u64, "site")),
+            sites => line += &format!("  {}", crate::messages::count(sites.len() as u64, "site")),
         }
         for (what, name) in [("group", &probe.group), ("type", &probe.kind)] {
             line += &name.as_ref().map_or(String::new(), |name| format!("  {what} {name}"));

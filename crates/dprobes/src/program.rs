@@ -170,7 +170,7 @@ impl Files for Once {
 fn tell_notes(compiled: &Compiled) {
     let colour = io::stderr().is_terminal();
     for note in &compiled.notes {
-        crate::output::say(note.render(&compiled.sources, colour).trim_end());
+        crate::messages::say(note.render(&compiled.sources, colour).trim_end());
     }
 }
 

@@ -9,7 +9,8 @@ use trace::sink::Target;
 use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::hooks::{Hooked, Plugins};
-use crate::output::{Output, tell};
+use crate::messages::tell;
+use crate::output::Output;
 use crate::{Failure, front, outfile, points, program, stats, summary, symbols, targets, templates};
 
 /// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
             reap(pid)
         }
     };
-    end_as(status)
+    front::end_as(status)
 }
 
 /// Probes a running process.
@@ -233,21 +234,4 @@ pub(crate) fn reap(pid: i32) -> i32 {
             return libc::W_EXITCODE(i32::from(FAILED), 0);
         }
     }
-}
-
-/// Ends this process as another has ended: with its status, or by the signal that killed it.
-pub(crate) fn end_as(status: i32) -> ! {
-    if libc::WIFSIGNALED(status) {
-        let signal = libc::WTERMSIG(status);
-        // SAFETY: plain system calls; the process has nothing left to do.
-        unsafe {
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::setrlimit(libc::RLIMIT_CORE, &none);
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
-        // A signal that does not kill after all.
-        std::process::exit(128 + signal);
-    }
-    std::process::exit(libc::WEXITSTATUS(status))
 }

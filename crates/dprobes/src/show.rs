@@ -11,12 +11,8 @@ use trace::template::{Kept, Problem, Template};
 use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
-use crate::output::tell;
+use crate::messages::{CUT_SHORT, tell};
 use crate::{Failure, templates};
-
-/// What is said of a trace without an end.
-pub(crate) const CUT_SHORT: &str =
-    "the trace was cut short, or is still being written: the last second, counts and variables are not there";
 
 /// Shows a store.
 pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
@@ -109,7 +105,7 @@ impl Lost {
         let more = gaps.len().saturating_sub(MOST_LOSSES);
         gaps.truncate(MOST_LOSSES);
         let text = |gap: &Gap| {
-            let count = crate::summary::count(gap.dropped, "record");
+            let count = crate::messages::count(gap.dropped, "record");
             let process = if gap.pid == 0 { String::new() } else { format!(" of process {}", gap.pid) };
             format!("warning: {path}: {count}{process} lost, {}", info::between(info, gap))
         };
@@ -122,7 +118,7 @@ impl Lost {
             out.flush()?;
             tell(&text);
             if self.left.is_empty() && self.more > 0 {
-                let more = crate::summary::count(self.more as u64, "more loss");
+                let more = crate::messages::count(self.more as u64, "more loss");
                 tell(&format!("warning: and {more}: `dprobes show --info` has their sums"));
             }
         }
@@ -147,7 +143,7 @@ fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
     });
     let (right, wrong): (Vec<Result<_, Vec<Problem>>>, Vec<_>) = compiled.partition(Result::is_ok);
     if let Some(Err(problems)) = wrong.first() {
-        let count = crate::summary::count(wrong.len() as u64, "template");
+        let count = crate::messages::count(wrong.len() as u64, "template");
         let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
         tell(&format!(
             "warning: {count} in the store with a mistake; records show as dumps\n{}",

@@ -6,20 +6,11 @@ use std::fmt::Write;
 
 use engine::{OfUser, PlaceReport, Report, SiteCounts};
 
+use crate::messages::count;
 use crate::targets::Taken;
 
 /// Probepoints from which on only those with hits are shown.
 const LONG: usize = 50;
-
-/// `1 probe`, `2 probes`; `1 loss`, `2 losses`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    let ending = match number {
-        1 => "",
-        _ if noun.ends_with('s') => "es",
-        _ => "s",
-    };
-    format!("{number} {noun}{ending}")
-}
 
 /// What was lost, if anything was: hits without a run, records that no target took, and those that a target took and lost.
 pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {

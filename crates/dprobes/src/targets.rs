@@ -17,9 +17,9 @@ use trace::{Items, Record};
 
 use crate::Failure;
 use crate::arguments::{Format, Shown};
+use crate::messages::count;
 use crate::outfile::{self, Unsettled};
 use crate::recording::{Recording, about};
-use crate::summary::count;
 use patient::Patient;
 use text::{Terminal, TextFile};
 

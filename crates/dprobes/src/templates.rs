@@ -7,9 +7,9 @@ use trace::sink::complaint;
 use trace::template::Templates;
 
 use crate::arguments::{self, Shown, TemplatesAction};
-use crate::output::tell;
+use crate::messages::tell;
 use crate::stdout;
-use crate::{Failure, summary};
+use crate::{Failure, messages};
 
 /// Checks or lists the templates of a directory.
 pub(crate) fn templates(arguments: &arguments::Templates) -> Result<ExitCode, Failure> {
@@ -26,8 +26,8 @@ fn check(directory: &Path) -> Result<ExitCode, Failure> {
     if !problems.is_empty() {
         return Err(Failure::complete(problems.join("\n")));
     }
-    let count = summary::count(templates.templates().count() as u64, "template");
-    let files = summary::count(templates.files() as u64, "file");
+    let count = messages::count(templates.templates().count() as u64, "template");
+    let files = messages::count(templates.files() as u64, "file");
     stdout::show(&format!("{}: {count} in {files}\n", printable::path(directory)))?;
     Ok(ExitCode::SUCCESS)
 }

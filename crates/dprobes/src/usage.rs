@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
 
 use crate::arguments::Arguments;
-use crate::output;
+use crate::messages;
 use crate::service::classic_name;
 use crate::stdout;
 
@@ -36,7 +36,7 @@ pub(crate) fn end(error: &Error) -> ! {
         // There is nobody to tell that it failed.
         let _ = io::stderr().write_all(styled(io::stderr().is_terminal()).as_bytes());
     } else if let Err(failure) = stdout::show(&styled(io::stdout().is_terminal())) {
-        output::say(failure);
+        messages::say(failure);
         std::process::exit(1);
     }
     std::process::exit(error.exit_code())

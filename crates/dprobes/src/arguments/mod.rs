@@ -1,25 +1,30 @@
-//! The command line: a file for each family of subcommands, and one for what several of them share. What only one part of the command
-//! knows (`top`, `convert`, `report`) is described there.
+//! The command line: a file for each family of subcommands, and one for what several of them share.
 
 mod compile;
+mod convert;
 mod insert;
 mod list;
 mod moment;
 mod probes;
+mod report;
 mod run;
 mod show;
+mod top;
 mod tracing;
 mod values;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use compile::{BuildPpdf, Check, Emit};
+pub(crate) use convert::{Convert, To};
 pub(crate) use insert::{ApplyPpdf, GetVars, Insert, Placing, Query, Remove, Session, SessionAction, Which};
 pub(crate) use list::List;
 pub(crate) use moment::{Moment, moment};
 pub(crate) use probes::{Preprocessor, Probes, Program, Select};
+pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
+pub(crate) use top::Top;
 pub(crate) use tracing::{Engine, Format, Plugin, Tracing};
 pub(crate) use values::duration;
 
@@ -53,7 +58,7 @@ pub(crate) enum Command {
     /// Probe a running process
     Attach(Attach),
     /// Show what probes count, live in the terminal
-    Top(crate::top::Top),
+    Top(Top),
     /// Compile a probe program and report what is wrong with it
     Check(Check),
     /// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
@@ -78,9 +83,9 @@ pub(crate) enum Command {
     #[command(visible_alias = "format")]
     Show(Show),
     /// Convert a trace store to other forms
-    Convert(crate::convert::Convert),
+    Convert(Convert),
     /// Report on a trace store: rates, latencies, top talkers
-    Report(crate::report::Report),
+    Report(Report),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -68,7 +68,7 @@ impl Events {
         let mut answer: c_int = 0;
         hooks::hook!(DESTROY_EVENT, &raw mut answer, event);
         if answer != 0 {
-            crate::output::tell(&format!("warning: a plugin could not end event {event}: {answer}"));
+            crate::messages::tell(&format!("warning: a plugin could not end event {event}: {answer}"));
         }
     }
 

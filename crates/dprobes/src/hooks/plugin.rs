@@ -123,6 +123,6 @@ fn api(argument: *const c_char) -> Api {
 unsafe extern "C" fn tell(text: *const c_char) {
     if !text.is_null() {
         // SAFETY: the plugin's promise: it is a string.
-        crate::output::tell(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        crate::messages::tell(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
     }
 }

@@ -197,7 +197,7 @@ fn begin() -> Result<UnixStream, Failure> {
         0 => {
             let ended = daemon::become_session();
             if let Err(failure) = &ended {
-                crate::output::tell(failure.message());
+                crate::messages::tell(failure.message());
             }
             std::process::exit(i32::from(ended.is_err()));
         }
@@ -230,7 +230,7 @@ fn ask(stream: &UnixStream, request: &Request) -> Result<Reply, Failure> {
 /// Shows an answer.
 fn show(reply: Reply) -> Result<ExitCode, Failure> {
     for warning in &reply.warnings {
-        crate::output::tell(&format!("warning: {warning}"));
+        crate::messages::tell(&format!("warning: {warning}"));
     }
     if !reply.done {
         return Err(Failure::new(reply.text.trim_end()));

@@ -25,7 +25,7 @@ use super::socket::{self, Home};
 use crate::arguments::{Preprocessor, Program, Select, Shown};
 use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
-use crate::{Failure, front, heap, program, summary, symbols, targets, templates};
+use crate::{Failure, front, heap, messages, program, summary, symbols, targets, templates};
 
 /// How long a removed program's last records are waited for.
 const COMPLETION: Duration = Duration::from_millis(300);
@@ -192,8 +192,8 @@ impl Session<'_> {
             Request::Status => Reply::done(format!(
                 "session {}: {}, {} followed\n",
                 std::process::id(),
-                summary::count(self.tracer.inserted().len() as u64, "program"),
-                summary::count(self.tracer.followed().len() as u64, "process")
+                messages::count(self.tracer.inserted().len() as u64, "program"),
+                messages::count(self.tracer.followed().len() as u64, "process")
                     .replace("processs", "processes")
             )),
             Request::Stop => {
@@ -319,7 +319,7 @@ impl Session<'_> {
         }
         reply.text = format!(
             "{} inserted in `{module}`, which {} now\n",
-            summary::count(count as u64, "probe"),
+            messages::count(count as u64, "probe"),
             match probed {
                 0 => "no process maps".to_owned(),
                 1 => "1 process maps".to_owned(),

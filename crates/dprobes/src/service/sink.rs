@@ -256,7 +256,7 @@ impl Observer for Shared {
         let mut sinks = self.0.borrow_mut();
         sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.note(&text));
         sinks.tell(&text);
-        if let Some(warning) = text.strip_prefix(crate::output::WARNING) {
+        if let Some(warning) = text.strip_prefix(crate::messages::WARNING) {
             match sinks.heard.lines.len() < MOST_HEARD {
                 true => sinks.heard.lines.push(warning.to_owned()),
                 false => sinks.heard.more += 1,

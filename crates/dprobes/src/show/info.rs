@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use printable::text as clean;
 use trace::store::{Counts, Gap, Info, Lookup, Probe};
 
-use crate::summary;
+use crate::{messages, summary};
 
 /// Sites, threads and messages that are shown, at most.
 const MOST: usize = 100;
@@ -40,16 +40,16 @@ pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
 /// Where and how it was made.
 fn head(text: &mut String, path: &str, size: u64, info: &Info) {
     let about = &info.about;
-    let records = summary::count(info.records, "record");
+    let records = messages::count(info.records, "record");
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:12}{value}");
     };
-    line("file", format!("{path}, {}, {records}", summary::count(size, "byte")));
+    line("file", format!("{path}, {}, {records}", messages::count(size, "byte")));
     if about.version.is_empty() {
         line("made", "not known: the first block is lost".to_owned());
     } else {
-        let processors = summary::count(about.processors.into(), "processor");
+        let processors = messages::count(about.processors.into(), "processor");
         line("made by", format!("dprobes {}, process {}", clean(&about.version), about.pid));
         let on = format!("{}, {}, {}, {processors}", about.host, about.kernel, about.machine);
         line("on", clean(&on).into_owned());
@@ -74,7 +74,7 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
     if info.omitted > 0 {
         line(
             "left out",
-            format!("{}, which are more than can be kept", summary::count(info.omitted, "fact")),
+            format!("{}, which are more than can be kept", messages::count(info.omitted, "fact")),
         );
     }
 }
@@ -143,14 +143,14 @@ fn sites(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
 fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     let dropped = info.dropped();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{} dropped while it was made", summary::count(dropped, "record"));
+    let _ = writeln!(text, "{} dropped while it was made", messages::count(dropped, "record"));
     some(text, "loss", &info.losses, |loss| {
         let point = lookup.probe(loss.program, loss.probe).map_or("?", |probe| probe.point.as_str());
-        format!("{}  {} at {}", since(info, loss.time), summary::count(loss.dropped, "record"), clean(point))
+        format!("{}  {} at {}", since(info, loss.time), messages::count(loss.dropped, "record"), clean(point))
     });
     some(text, "gap", &info.gaps_told, |gap| {
         let process = if gap.pid == 0 { String::new() } else { format!(" of process {}", gap.pid) };
-        format!("{}  {}{process}", between(info, gap), summary::count(gap.dropped, "record"))
+        format!("{}  {}{process}", between(info, gap), messages::count(gap.dropped, "record"))
     });
 }
 
@@ -175,7 +175,7 @@ fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String
         return;
     }
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{}:", summary::count(all.len() as u64, noun));
+    let _ = writeln!(text, "{}:", messages::count(all.len() as u64, noun));
     for one in all.iter().take(MOST) {
         let _ = writeln!(text, "  {}", line(one));
     }

@@ -106,7 +106,7 @@ pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: 
         Err(error) => {
             end(tracer);
             Box::new(move || {
-                crate::output::tell(&format!("error: a thread cannot be started: {error}"));
+                crate::messages::tell(&format!("error: a thread cannot be started: {error}"));
             })
         }
     }
