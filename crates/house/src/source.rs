@@ -1,0 +1,292 @@
+//! A source file as the paths that it names.
+
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
+
+/// A name that a `use` brings into a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The modules inside the file that it stands in, outermost first.
+    pub scope: Vec<String>,
+    /// What it names.
+    pub path: Vec<String>,
+    /// The name that it gives it; `*` for all names behind the path.
+    pub name: String,
+}
+
+/// What a file says of modules. What stands in a `#[cfg(test)]` item is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The modules that are other files, each with the scope of its declaration.
+    pub files: Vec<(Vec<String>, String)>,
+    /// The modules that are inside this file, by their whole path in it.
+    pub inside: Vec<Vec<String>>,
+    /// What `use` names.
+    pub uses: Vec<Use>,
+    /// Every other path of two or more names, with its scope.
+    pub paths: Vec<(Vec<String>, Vec<String>)>,
+}
+
+impl Source {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// It is no sequence of Rust tokens.
+    pub fn read(text: &str) -> Result<Source, LexError> {
+        let mut source = Source::default();
+        source.walk(text.parse()?, &[]);
+        Ok(source)
+    }
+
+    fn walk(&mut self, tokens: TokenStream, scope: &[String]) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == '#' => at = self.attribute(&tokens, at, scope),
+                TokenTree::Ident(ident) if ident == "use" => at = self.bring(&tokens, at + 1, scope),
+                TokenTree::Ident(ident) if ident == "mod" => at = self.module(&tokens, at + 1, scope),
+                // The path in `pub(in path)` names who may see an item, not what it needs.
+                TokenTree::Ident(ident) if ident == "pub" => {
+                    at += 1 + usize::from(is_group(tokens.get(at + 1), Delimiter::Parenthesis));
+                }
+                TokenTree::Ident(_) => at = self.path(&tokens, at, scope),
+                TokenTree::Group(group) => {
+                    self.walk(group.stream(), scope);
+                    at += 1;
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// An attribute at `at`: passes it over, and its item where that is for tests only. Gives the place behind.
+    fn attribute(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
+        let bang = usize::from(is_punct(tokens.get(at + 1), '!'));
+        let Some(TokenTree::Group(group)) = tokens.get(at + 1 + bang) else { return at + 1 };
+        let behind = at + 2 + bang;
+        if bang == 0 && is_for_tests(group.stream()) {
+            return behind_item(tokens, behind);
+        }
+        self.walk(group.stream(), scope);
+        behind
+    }
+
+    /// A path at `at`. Gives the place behind it.
+    fn path(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
+        let mut path = Vec::new();
+        let mut at = at;
+        while let Some(TokenTree::Ident(ident)) = tokens.get(at) {
+            path.push(ident.to_string());
+            at += 1;
+            if !is_separator(tokens, at) || !matches!(tokens.get(at + 2), Some(TokenTree::Ident(_))) {
+                break;
+            }
+            at += 2;
+        }
+        // A macro that a crate exports is named as if it were in the root, wherever it is.
+        let is_exported_macro = path.len() == 2 && path[0] == "crate" && is_punct(tokens.get(at), '!');
+        if path.len() > 1 && !is_exported_macro {
+            self.paths.push((scope.to_vec(), path));
+        }
+        at
+    }
+
+    /// What is behind `mod`.
+    fn module(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
+        let Some(TokenTree::Ident(name)) = tokens.get(at) else { return at };
+        match tokens.get(at + 1) {
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inner = [scope, &[name.to_string()]].concat();
+                self.inside.push(inner.clone());
+                self.walk(group.stream(), &inner);
+            }
+            _ => self.files.push((scope.to_vec(), name.to_string())),
+        }
+        at + 2
+    }
+
+    /// What is behind `use`. Gives the place behind it.
+    fn bring(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
+        // `impl Trait + use<'a>`.
+        if is_punct(tokens.get(at), '<') {
+            return at;
+        }
+        let end = tokens[at..].iter().position(|token| is_punct(Some(token), ';'));
+        let end = end.map_or(tokens.len(), |length| at + length);
+        self.tree(&tokens[at..end], &[], scope);
+        end
+    }
+
+    /// The trees of a `use`, with commas between them, behind a path.
+    fn tree(&mut self, tokens: &[TokenTree], before: &[String], scope: &[String]) {
+        let trees = tokens.split(|token| is_punct(Some(token), ','));
+        // A comma may stand behind the last.
+        for tree in trees.filter(|tree| !tree.is_empty()) {
+            let mut path = before.to_vec();
+            let mut name = None;
+            let mut tokens = tree.iter();
+            while let Some(token) = tokens.next() {
+                match token {
+                    TokenTree::Ident(ident) if ident == "as" => name = tokens.next().map(ToString::to_string),
+                    TokenTree::Ident(ident) if ident == "self" && !path.is_empty() => {}
+                    TokenTree::Ident(ident) => path.push(ident.to_string()),
+                    TokenTree::Punct(punct) if punct.as_char() == '*' => name = Some("*".to_string()),
+                    TokenTree::Group(group) => {
+                        let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                        self.tree(&inner, &path, scope);
+                        path.clear();
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(name) = name.or(path.last().cloned()).filter(|_| !path.is_empty()) {
+                self.uses.push(Use { scope: scope.to_vec(), path, name });
+            }
+        }
+    }
+}
+
+fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+fn is_group(token: Option<&TokenTree>, delimiter: Delimiter) -> bool {
+    matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == delimiter)
+}
+
+/// Whether `::` is at `at`.
+fn is_separator(tokens: &[TokenTree], at: usize) -> bool {
+    is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':')
+}
+
+/// Whether an attribute is `cfg(test)` or `cfg(all(test, ...))`.
+fn is_for_tests(attribute: TokenStream) -> bool {
+    let mut tokens = attribute.into_iter();
+    let is_cfg = matches!(tokens.next(), Some(TokenTree::Ident(ident)) if ident == "cfg");
+    let Some(TokenTree::Group(condition)) = tokens.next() else { return false };
+    is_cfg && wants_test(condition.stream())
+}
+
+/// Whether a condition holds in tests only.
+fn wants_test(condition: TokenStream) -> bool {
+    let mut tokens = condition.into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Ident(ident)), None) => ident == "test",
+        (Some(TokenTree::Ident(ident)), Some(TokenTree::Group(group))) if ident == "all" => {
+            let all: Vec<TokenTree> = group.stream().into_iter().collect();
+            all.split(|token| is_punct(Some(token), ','))
+                .any(|each| wants_test(each.iter().cloned().collect()))
+        }
+        _ => false,
+    }
+}
+
+/// The place behind the item, field, arm or statement at `at`.
+fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
+    let mut at = at;
+    while is_punct(tokens.get(at), '#') {
+        at += 2;
+    }
+    // A list's element ends at a comma, which a declaration may have in it.
+    let keywords = [
+        "pub",
+        "mod",
+        "fn",
+        "use",
+        "struct",
+        "enum",
+        "impl",
+        "const",
+        "static",
+        "extern",
+        "unsafe",
+        "type",
+        "trait",
+        "macro_rules",
+    ];
+    let declares =
+        matches!(tokens.get(at), Some(TokenTree::Ident(ident)) if keywords.iter().any(|it| ident == it));
+    while let Some(token) = tokens.get(at) {
+        at += 1;
+        let ends = is_punct(Some(token), ';')
+            || is_group(Some(token), Delimiter::Brace)
+            || (!declares && is_punct(Some(token), ','));
+        if ends {
+            break;
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Source {
+        Source::read(text).expect("tokens")
+    }
+
+    fn uses(text: &str) -> Vec<String> {
+        let uses = read(text).uses.into_iter();
+        uses.map(|it| format!("{}={}", it.name, it.path.join("::"))).collect()
+    }
+
+    fn paths(text: &str) -> Vec<String> {
+        read(text).paths.into_iter().map(|(_, path)| path.join("::")).collect()
+    }
+
+    #[test]
+    fn a_use_names_each_of_its_leaves() {
+        assert_eq!(uses("use crate::a::B;"), ["B=crate::a::B"]);
+        assert_eq!(
+            uses("pub(crate) use super::a::{self, B as C, d::{E, F}};"),
+            ["a=super::a", "C=super::a::B", "E=super::a::d::E", "F=super::a::d::F",]
+        );
+        assert_eq!(uses("use crate::a::*; use {crate::b, c};"), ["*=crate::a", "b=crate::b", "c=c"]);
+        assert_eq!(uses("use crate::{a, b,};"), ["a=crate::a", "b=crate::b"]);
+        assert_eq!(uses("use crate::a as _;"), ["_=crate::a"]);
+        assert_eq!(uses("fn f() { use super::x::y; }"), ["y=super::x::y"]);
+        assert_eq!(uses("fn f<'a>() -> impl Sized + use<'a> { crate::b::c() }"), [""; 0]);
+    }
+
+    #[test]
+    fn paths_are_found_wherever_they_stand() {
+        let text = "fn f(a: crate::a::A) -> Vec<super::B> { macro_call!(c::d(1), e::<F>()); x.method() }";
+        assert_eq!(paths(text), ["crate::a::A", "super::B", "c::d"]);
+        assert_eq!(paths("#[derive(a::B)] struct S;"), ["a::B"]);
+        assert_eq!(paths("pub(in crate::a) fn f() {} pub(super) fn g() {}"), [""; 0]);
+    }
+
+    #[test]
+    fn an_exported_macro_is_not_in_the_root() {
+        assert_eq!(
+            paths("crate::declare! { a::b } crate::c::d!(); crate::e"),
+            ["a::b", "crate::c::d", "crate::e"]
+        );
+    }
+
+    #[test]
+    fn comments_texts_and_tests_say_nothing() {
+        assert_eq!(
+            paths("// crate::a::b\n/* crate::c::d */ /// crate::e::f\nconst A: &str = \"crate::g::h\";"),
+            [""; 0]
+        );
+        assert_eq!(paths("#[cfg(test)] mod tests { fn f() { crate::a::b() } } fn g() { c::d() }"), ["c::d"]);
+        assert_eq!(
+            paths("#[cfg(all(test, unix))] fn f<A, B>() { crate::a::b() } fn g() { c::d() }"),
+            ["c::d"]
+        );
+        assert_eq!(paths("struct S { #[cfg(test)] a: crate::a::A, b: c::D }"), ["c::D"]);
+        assert_eq!(paths("#[cfg(not(test))] fn f() { a::b() }"), ["a::b"]);
+        assert_eq!(paths("#[cfg(test)] #[path = \"x\"] mod x; fn f() { a::b() }"), ["a::b"]);
+    }
+
+    #[test]
+    fn modules_are_files_or_inside() {
+        let source = read("mod a; pub mod b { mod c; mod d { use super::E; } } #[cfg(test)] mod tests;");
+        let names = |scope: &[&str]| scope.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(source.files, [(names(&[]), "a".into()), (names(&["b"]), "c".into())]);
+        assert_eq!(source.inside, [names(&["b"]), names(&["b", "d"])]);
+        assert_eq!(source.uses[0].scope, ["b", "d"]);
+    }
+}

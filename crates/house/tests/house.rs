@@ -1,0 +1,154 @@
+//! What holds for the sources of every crate: no large circle of files, no long file.
+//!
+//! What was above the limits when they were set stands in a table with its size. The table only shrinks: where a size has become
+//! less than it says, the test fails too, until the table says so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use house::{Graph, Module, circles};
+
+/// Files that may use each other in a circle.
+const CIRCLE: usize = 3;
+
+/// The crates that have a larger one, and how many files are in it.
+const CIRCLES: &[(&str, usize)] = &[("engine", 72), ("layout", 4), ("patch", 7), ("vm", 10)];
+
+/// Lines that a file may have.
+const LINES: usize = 450;
+
+/// By how much a file may have become shorter than its entry says before the entry is to be lowered.
+const SLACK: usize = 25;
+
+/// The files that are longer, and their lines.
+const LONG: &[(&str, usize)] = &[
+    ("crates/dprobes/src/service/daemon.rs", 564),
+    ("crates/dprobes/src/spool.rs", 513),
+    ("crates/engine/src/hit.rs", 493),
+    ("crates/engine/src/jump/arming.rs", 625),
+    ("crates/engine/src/jump/cells.rs", 573),
+    ("crates/engine/src/jump/draft.rs", 480),
+    ("crates/engine/src/jump/drain.rs", 475),
+    ("crates/engine/src/jump/ground.rs", 460),
+    ("crates/engine/src/jump/trampoline.rs", 477),
+    ("crates/engine/src/ledger/mod.rs", 511),
+    ("crates/engine/src/placing.rs", 518),
+    ("crates/engine/src/program.rs", 537),
+    ("crates/engine/src/space.rs", 541),
+    ("crates/image/src/flow/returns.rs", 556),
+    ("crates/image/src/flow/walk.rs", 513),
+    ("crates/jit/src/instructions.rs", 519),
+    ("crates/jit/src/record.rs", 485),
+    ("crates/patch/src/slot.rs", 516),
+    ("crates/patch/src/tactic/pads.rs", 500),
+    ("crates/process/src/remote.rs", 471),
+    ("crates/process/src/thread.rs", 600),
+    ("crates/rings/src/lib.rs", 491),
+    ("crates/rpn/src/expression.rs", 491),
+    ("crates/rpn/src/reference.rs", 481),
+    ("crates/trace/src/store/tests.rs", 517),
+    ("crates/vm/src/interpreter.rs", 481),
+];
+
+fn repository() -> PathBuf {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    repository.canonicalize().expect("the repository is there")
+}
+
+/// The Rust files under a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The `src` of each crate, by the crate's name.
+fn sources() -> BTreeMap<String, PathBuf> {
+    let crates = std::fs::read_dir(repository().join("crates")).expect("the crates").flatten();
+    let sources =
+        crates.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().join("src")));
+    sources.filter(|(_, source)| source.is_dir()).collect()
+}
+
+/// The circles of a crate, each with the lines that show it, the largest first.
+fn circles_of(source: &Path) -> Vec<(usize, String)> {
+    let roots = ["lib.rs", "main.rs"].map(|name| source.join(name)).into_iter().filter(|path| path.exists());
+    let mut found = Vec::new();
+    for root in roots.chain(files(&source.join("bin"))) {
+        let graph = Graph::read(&root);
+        let edges = graph.edges();
+        let show = |module: &Module| {
+            let path = graph.path(module).expect("an edge joins files");
+            path.strip_prefix(source).unwrap_or(path).display().to_string()
+        };
+        for circle in circles(&edges) {
+            let lines = circle.iter().map(|module| {
+                let to = edges[module].iter().filter(|other| circle.contains(*other)).map(show);
+                format!("    {} uses {}\n", show(module), to.collect::<Vec<_>>().join(", "))
+            });
+            found.push((circle.len(), lines.collect()));
+        }
+    }
+    found.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    found
+}
+
+#[test]
+fn no_crate_has_a_large_circle_of_files() {
+    let mut wrong = Vec::new();
+    let sources = sources();
+    for (name, source) in &sources {
+        let recorded = CIRCLES.iter().find(|(known, _)| known == name).map(|(_, size)| *size);
+        let found = circles_of(source);
+        let largest = found.first().map_or(0, |(size, _)| *size);
+        println!("{name}: {:?}", found.iter().map(|(size, _)| size).collect::<Vec<_>>());
+        let allowed = recorded.unwrap_or(CIRCLE);
+        if largest > allowed {
+            let circles: Vec<&str> = found.iter().filter(|it| it.0 > allowed).map(|it| &*it.1).collect();
+            wrong.push(format!(
+                "{name}: {largest} files use each other in a circle, and {allowed} may. Move what several of them \
+                 need into a file that uses none of them.\n{}",
+                circles.join("\n")
+            ));
+        } else if recorded.is_some_and(|recorded| largest < recorded) {
+            let entry = if largest > CIRCLE { format!("lower it to {largest}") } else { "delete it".into() };
+            wrong.push(format!(
+                "{name}: the largest circle has {largest} files; CIRCLES says {allowed}: {entry}"
+            ));
+        }
+    }
+    for (name, _) in CIRCLES {
+        assert!(sources.contains_key(*name), "CIRCLES has {name}, which is no crate");
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(sources.len() > 10, "only {} crates", sources.len());
+}
+
+#[test]
+fn no_file_is_long() {
+    let repository = repository();
+    let mut wrong = Vec::new();
+    let mut known: BTreeMap<&str, usize> = LONG.iter().copied().collect();
+    for path in sources().values().flat_map(|source| files(source)) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let name = path.strip_prefix(&repository).expect("it lies in the repository").display().to_string();
+        let (lines, recorded) = (text.lines().count(), known.remove(&*name));
+        let allowed = recorded.unwrap_or(LINES);
+        if lines > allowed {
+            wrong.push(format!("{name} has {lines} lines, and {allowed} may be: make two files of it"));
+        } else if recorded.is_some_and(|recorded| lines <= LINES || lines + SLACK < recorded) {
+            let entry = if lines > LINES { format!("lower it to {lines}") } else { "delete it".into() };
+            wrong.push(format!("{name} has {lines} lines; LONG says {allowed}: {entry}"));
+        }
+    }
+    wrong.extend(known.keys().map(|name| format!("LONG has {name}, which is not there: delete it")));
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
