@@ -34,7 +34,7 @@ pub struct Place {
     pub point: String,
     /// The function and the distance from its start; empty if that is not known.
     pub symbol: String,
-    /// The function, by its number among those that have both an entry and a return that are probed ([`Known::functions`]).
+    /// The function, by its number among those that have both an entry and a return that are probed (`Known::functions`).
     pub function: Option<u32>,
     /// Which side of the function it is at.
     pub side: Side,

@@ -7,7 +7,7 @@
 //! TracePacket { timestamp, track_event, interned_data } a record
 //! ```
 //!
-//! A record is a slice's begin or end where its probe is a function's entry or return and both of that function are probed ([`Spans`]), and an
+//! A record is a slice's begin or end where its probe is a function's entry or return and both of that function are probed (`Spans`), and an
 //! instant elsewhere. The values of its template are the annotations of the event; of a slice, those of both records. Fields that are
 //! counters are points on a counter's track, too.
 

@@ -69,6 +69,7 @@ pub(crate) struct Placing {
     pub(crate) pid: Vec<i32>,
     #[command(flatten)]
     pub(crate) shown: Shown,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
     /// Where records go, several with commas between them or one after the other: KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL,
     /// ctf:DIR, file:PATH, store:PATH.dpt [default: a file, which is told]
     ///

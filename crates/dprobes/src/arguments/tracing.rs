@@ -17,6 +17,7 @@ pub(crate) struct Tracing {
     pub(crate) sym: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: Shown,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
     /// Where records go, several with commas between them or one after the other: stderr, KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE],
     /// EVL, ctf:DIR, file:PATH, store:PATH.dpt [default: stderr]
     ///

@@ -26,7 +26,7 @@
 //! * The reader's input is untrusted. It never panics; its time and memory are in proportion to the file's length; the
 //!   checksum is verified before anything else is believed, and everything is checked all the same, since anyone
 //!   can compute a checksum. An error says at which offset what was found and what was expected.
-//! * What [`write`] gives, [`read`] takes, and gives back the same. An object for which that would not hold is not
+//! * What [`write()`] gives, [`read`] takes, and gives back the same. An object for which that would not hold is not
 //!   written.
 
 mod bytes;
