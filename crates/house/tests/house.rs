@@ -12,7 +12,7 @@ use house::{Graph, Module, circles};
 const CIRCLE: usize = 3;
 
 /// The crates that have a larger one, and how many files are in it.
-const CIRCLES: &[(&str, usize)] = &[("engine", 72), ("layout", 4), ("patch", 7), ("vm", 10)];
+const CIRCLES: &[(&str, usize)] = &[("engine", 75), ("layout", 4), ("patch", 7), ("vm", 10)];
 
 /// Lines that a file may have.
 const LINES: usize = 450;
@@ -25,16 +25,15 @@ const LONG: &[(&str, usize)] = &[
     ("crates/dprobes/src/service/daemon.rs", 564),
     ("crates/dprobes/src/spool.rs", 513),
     ("crates/engine/src/hit.rs", 493),
-    ("crates/engine/src/jump/arming.rs", 625),
     ("crates/engine/src/jump/cells.rs", 573),
     ("crates/engine/src/jump/draft.rs", 480),
     ("crates/engine/src/jump/drain.rs", 475),
     ("crates/engine/src/jump/ground.rs", 460),
     ("crates/engine/src/jump/trampoline.rs", 477),
-    ("crates/engine/src/ledger/mod.rs", 511),
-    ("crates/engine/src/placing.rs", 518),
+    ("crates/engine/src/ledger/mod.rs", 475),
+    ("crates/engine/src/placing.rs", 463),
     ("crates/engine/src/program.rs", 537),
-    ("crates/engine/src/space.rs", 541),
+    ("crates/engine/src/space.rs", 546),
     ("crates/image/src/flow/returns.rs", 556),
     ("crates/image/src/flow/walk.rs", 513),
     ("crates/jit/src/instructions.rs", 519),
