@@ -9,7 +9,9 @@
 //! Where a library is loaded meanwhile, the thread that loads it is stopped until everything is armed, and what was foreseen is not
 //! used. A program that has not begun is stopped anyway: there all of it is done at once.
 
-use crate::jump::{Basis, Draft};
+use std::sync::Arc;
+
+use crate::jump::{Basis, Draft, Keep};
 use crate::place::{self, Plan};
 use crate::placed::{About, probes_of};
 use crate::placing::{join, note_offsets};
@@ -73,6 +75,11 @@ impl Tracer<'_> {
             if engine == Engine::Trap || foreseen.iter().any(|other| other.here.1 == key) {
                 continue;
             }
+            let circumstances = self.running(program, number, tid, &module);
+            // It is copied as soon as a thread is stopped.
+            if circumstances.is_some_and(|these| !self.cache.armings.find(&these, &module).is_empty()) {
+                continue;
+            }
             let known = if place + 1 < count_of_modules { basis.clone() } else { basis.take() };
             let Some((space, known)) = self.spaces.get(&number).zip(known) else { break };
             let here = (program, key);
@@ -85,7 +92,15 @@ impl Tracer<'_> {
             note_offsets(&mut self.programs, &module, &planned);
             let (count, probes) = (planned.len(), probes_of(&planned));
             let strict = engine == Engine::Jump;
-            let draft = self.draft(number, tid, &module, join(planned), known, strict, false, None);
+            let keep = circumstances.filter(|_| plan.refused.is_empty()).map(|circumstances| Keep {
+                number: self.cache.armings.number(),
+                circumstances,
+                image: Arc::clone(&module.image),
+                count,
+                probes: probes.clone(),
+                remarks: plan.remarks.clone(),
+            });
+            let draft = self.draft(number, tid, &module, join(planned), known, strict, false, keep);
             if let Some(after) = draft.after.as_ref().filter(|_| place + 1 < count_of_modules) {
                 basis = Some(after.clone());
             }

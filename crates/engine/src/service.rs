@@ -207,6 +207,11 @@ impl Tracer<'_> {
         }
     }
 
+    /// How often a module was armed in a process as it had been in another one, without its being planned anew.
+    pub fn copied(&self) -> u64 {
+        self.cache.armings.copied
+    }
+
     /// The processes that are followed.
     pub fn followed(&self) -> Vec<i32> {
         let mut processes: Vec<i32> = self.threads.values().map(|thread| thread.identity.pid).collect();

@@ -190,11 +190,15 @@ impl Session<'_> {
             Request::Query { name, extended } => self.query(name.as_deref(), extended),
             Request::GetVars(wanted) => self.getvars(&wanted),
             Request::Status => Reply::done(format!(
-                "session {}: {}, {} followed\n",
+                "session {}: {}, {} followed{}\n",
                 std::process::id(),
                 messages::count(self.tracer.inserted().len() as u64, "program"),
                 messages::count(self.tracer.followed().len() as u64, "process")
-                    .replace("processs", "processes")
+                    .replace("processs", "processes"),
+                match self.tracer.copied() {
+                    0 => String::new(),
+                    copied => format!("; {} armed as in another process", messages::count(copied, "module")),
+                }
             )),
             Request::Stop => {
                 self.over = true;

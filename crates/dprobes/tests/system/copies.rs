@@ -1,8 +1,8 @@
 //! A program that is executed again is armed as before, without being planned anew: what is copied does what was worked out.
 
 use crate::support::{
-    Outcome, Place, Run, Scratch, Server, attach, changed_text, counting, dprobes, is_traced, need, target,
-    text_differences,
+    Outcome, Place, Run, Scratch, Server, Session, attach, changed_text, counting, dprobes, is_traced, need,
+    target, text_differences,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -186,4 +186,55 @@ fn what_was_copied_is_taken_out_at_the_end() {
     assert_eq!(text_differences(pid), [""; 0]);
     assert_eq!(server.ask("work 5"), "done 5");
     assert!(server.end().0.success());
+}
+
+#[test]
+fn processes_of_a_session_are_armed_as_the_first() {
+    let program = need!("copies", target("again"), "gcc");
+    let session = Session::new();
+    // A copy of its own: the session probes every process that maps the module.
+    let own = session.path().join("again");
+    std::fs::copy(&program, &own).expect("room for a copy");
+    let start = || {
+        let server = Server::start(&own, ["0", "serve"]);
+        assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
+        server
+    };
+    let mut servers: Vec<Server> = (0..4).map(|_| start()).collect();
+    let text = counting(&own, ["again_step", "compare", "work", "execute"]);
+    let file = session.program("steps.rpn", &text);
+    let records = session.path().join("records");
+    let words = ["insert", &*file, "-o", records.to_str().expect("text")];
+    let waits = Duration::from_millis(10);
+    for round in 0..3 {
+        session.done(&words);
+        let is_probed = |server: &Server| !changed_text(server.pid()).is_empty();
+        let mut patience = 1000;
+        while !servers.iter().all(is_probed) {
+            patience -= 1;
+            assert!(patience > 0, "not all are probed");
+            std::thread::sleep(waits);
+        }
+        for (number, server) in servers.iter_mut().enumerate() {
+            let times = number + 1;
+            assert_eq!(server.ask(&format!("work {times}")), format!("done {times}"));
+        }
+        // 64 steps each time, in all processes together.
+        let query = session.done(&["query", "--all"]);
+        assert!(query.contains("hits 640 runs 640"), "{query}");
+        let status = session.done(&["session", "status"]);
+        let copied = status.split("; ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(copied.is_some_and(|copied| copied > round), "{status}");
+        session.done(&["remove", "--all"]);
+        assert_eq!(servers[0].ask("work 1"), "done 1");
+        let mut patience = 1000;
+        while servers.iter().any(is_probed) {
+            patience -= 1;
+            assert!(patience > 0, "{:?}", text_differences(servers[0].pid()));
+            std::thread::sleep(waits);
+        }
+    }
+    for server in servers {
+        assert!(server.end().0.success());
+    }
 }

@@ -41,6 +41,20 @@ impl Tracer<'_> {
     ) -> Option<Circumstances> {
         let number = self.threads.get(&thread.tid())?.space?;
         let space = self.spaces.get(&number)?;
+        let these = self.running(program, number, thread.tid(), module)?;
+        let fresh = !self.session.serving && arm::is_fresh(space, thread, module);
+        Some(Circumstances { fresh, ..these })
+    }
+
+    /// The same in a process whose threads run, or may have executed its code.
+    pub(crate) fn running(
+        &self,
+        program: usize,
+        number: u32,
+        tid: i32,
+        module: &Module,
+    ) -> Option<Circumstances> {
+        let space = self.spaces.get(&number)?;
         let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
         let again = self.session.serving || space.starting;
         if !is_alone || !again || self.programs[program].options.engine == Engine::Trap {
@@ -49,8 +63,8 @@ impl Tracer<'_> {
         Some(Circumstances {
             program,
             starting: space.starting,
-            fresh: !self.session.serving && arm::is_fresh(space, thread, module),
-            shadow_stacks: process::has_shadow_stack(thread.tid()),
+            fresh: false,
+            shadow_stacks: process::has_shadow_stack(tid),
         })
     }
 

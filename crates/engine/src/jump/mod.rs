@@ -84,6 +84,7 @@ mod writing;
 
 pub(crate) use area::best_gap;
 pub(crate) use arm::{Left, Sites};
+pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
 pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
