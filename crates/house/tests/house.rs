@@ -26,7 +26,7 @@ const LONG: &[(&str, usize)] = &[
     ("crates/dprobes/src/spool.rs", 513),
     ("crates/engine/src/hit.rs", 493),
     ("crates/engine/src/jump/cells.rs", 573),
-    ("crates/engine/src/jump/draft.rs", 480),
+    ("crates/engine/src/jump/draft.rs", 486),
     ("crates/engine/src/jump/drain.rs", 475),
     ("crates/engine/src/jump/ground.rs", 460),
     ("crates/engine/src/jump/trampoline.rs", 477),

@@ -57,7 +57,8 @@ impl Tracer<'_> {
         let space = self.spaces.get(&number)?;
         let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
         let again = self.session.serving || space.starting;
-        if !is_alone || !again || self.programs[program].options.engine == Engine::Trap {
+        // Where no site is to trap, no address that a jump may lead to is given up.
+        if !is_alone || !again || self.programs[program].options.engine != Engine::Auto {
             return None;
         }
         Some(Circumstances {

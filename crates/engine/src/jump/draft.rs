@@ -5,7 +5,7 @@
 //! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use patch::tactic::{Limits, Write};
@@ -173,16 +173,18 @@ pub(super) struct Group {
     pub(super) others: Vec<(Planned, String)>,
 }
 
-/// Whether landing pads are where another process of the same program is likely to have something else: the kernel lays the heap somewhere in the GiB
-/// behind a program, and it may grow.
-fn is_likely_in_use(tid: i32, module: &Module, pads: &[(u64, u64)]) -> bool {
+/// The addresses behind a program where it may have its heap in another process: the kernel lays that somewhere in the GiB behind it, and it may
+/// grow. None behind other modules.
+fn heaps(tid: i32, module: &Module) -> Range<u64> {
     const BEHIND: u64 = (1 << 30) + (256 << 20);
-    /// So few of them that most heaps miss them all.
-    const FEW: usize = 4;
-    let end = module.span().end;
-    let has_heap = process::heap_start(tid).is_some_and(|heap| (end..end + BEHIND).contains(&heap));
-    has_heap && pads.iter().filter(|pad| (end..end + BEHIND).contains(&pad.0)).count() > FEW
+    let behind = module.span().end..module.span().end.saturating_add(BEHIND);
+    let has_heap = process::heap_start(tid).is_some_and(|heap| behind.contains(&heap));
+    if has_heap { behind } else { 0..0 }
 }
+
+/// So few landing pads where a heap may be that most heaps miss them all; and so many sites that there are more.
+const FEW: usize = 4;
+const MANY: usize = 64;
 
 impl Tracer<'_> {
     /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
@@ -200,6 +202,8 @@ impl Tracer<'_> {
         fresh: bool,
         keep: Option<Keep>,
     ) -> Draft {
+        let heaps = heaps(tid, module);
+        let keep = keep.filter(|_| heaps.is_empty() || planned.len() <= MANY);
         let mut draft =
             Draft { module: module_key(module), generation: known.generation, ..Draft::default() };
         let mappings = match process::maps(tid) {
@@ -320,7 +324,8 @@ impl Tracer<'_> {
         known.avoided.clear();
         let describes = |ground: &Ground| ground.described() != described;
         draft.described = known.ground.clone().filter(describes).map(|ground| (described, ground));
-        draft.keep = keep.filter(|_| !is_likely_in_use(tid, module, &draft.pads));
+        let in_heaps = draft.pads.iter().filter(|pad| heaps.contains(&pad.0)).count();
+        draft.keep = keep.filter(|_| in_heaps <= FEW);
         draft.writing =
             Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
         known.generation = Generation::next();
