@@ -269,3 +269,38 @@ fn written(code: &Kept, start: u64, changes: &[Change], seen: &[u64]) -> Option<
     }
     Some(pieces)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 0x7000_0000_0000;
+
+    fn written_at(places: &[(u64, &[u8])], seen: &[u64]) -> Option<Vec<Piece>> {
+        let code: Vec<u8> = (0..20_000_u32).map(|byte| (byte % 251) as u8).collect();
+        let of = |(offset, bytes): &(u64, &[u8])| {
+            let original = &code.get(*offset as usize..)?.get(..bytes.len())?;
+            Some(Change::new(START + offset, original, bytes))
+        };
+        let outside = Change::new(START + 30_000, &[1], &[2]);
+        let changes: Vec<Change> = places.iter().map(|place| of(place).unwrap_or(outside)).collect();
+        let seen: Vec<u64> = seen.iter().map(|offset| START + offset).collect();
+        written(&Kept::of(code), START, &changes, &seen)
+    }
+
+    #[test]
+    fn what_lies_close_together_is_written_in_one_piece_with_what_is_between() {
+        // Two changes close to each other, in any order, one of them over the other's end; and one far away.
+        let pieces =
+            written_at(&[(110, &[9; 5]), (100, &[7; 2]), (19_000, &[8; 3]), (113, &[6])], &[105, 50]);
+        let pieces = pieces.expect("all of them are in the code");
+        let near = [7, 7, 102, 103, 104, INT3, 106, 107, 108, 109, 9, 9, 9, 6, 9];
+        assert_eq!(pieces, [(START + 100, near.to_vec()), (START + 19_000, vec![8; 3])]);
+    }
+
+    #[test]
+    fn what_is_changed_elsewhere_is_not_copied() {
+        assert_eq!(written_at(&[(100, &[1]), (30_000, &[2])], &[]), None);
+        assert_eq!(written_at(&[], &[]), Some(Vec::new()));
+    }
+}

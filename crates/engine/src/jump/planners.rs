@@ -154,3 +154,97 @@ impl Planners {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use patch::tactic::{Code, Site, Space};
+
+    const LIMITS: Limits = Limits { mappings: 100, shadow_stacks: false };
+    const START: u64 = 0x7000_0000_0000;
+    const BY: u64 = 0x8000;
+
+    fn module(bias: u64) -> ModuleKey {
+        ((8, 1), 77, bias)
+    }
+
+    /// Plans a jump of five bytes, a punned one, and a trap that nothing relies on.
+    fn plan(planner: &mut Planner, start: u64) {
+        let bytes =
+            [0x48, 0x81, 0xec, 0, 1, 0, 0, 0x53, 0x8d, 0x04, 0x7f, 0x90, 0x90, 0x90, 0x90, 0x5b, 0xc3];
+        let sites = [(0, 7, true), (7, 1, true), (15, 1, false)];
+        let sites = sites.map(|(offset, length, jump)| Site { address: start + offset, length, jump });
+        let code = Code {
+            address: start,
+            bytes: &bytes,
+            instructions: &[],
+            entered: &[],
+            padding: &[],
+            kept: &[],
+            flow: None,
+        };
+        let free = start - 0x7000_0000..start - 0x100_0000;
+        let above = start + 0x100_0000..start + 0x7000_0000;
+        let trampolines = start - 0x100_0000..start - 0x80_0000;
+        planner.plan(&code, &Space { free: &[free, above], trampolines }, &sites);
+    }
+
+    fn planned() -> Planners {
+        let mut planners = Planners::default();
+        let mut planner = planners.planner(&module(START), LIMITS);
+        plan(&mut planner, START);
+        planners.set(module(START), planner);
+        planners
+    }
+
+    #[test]
+    fn what_is_carried_to_another_process_is_taken_out_as_there() {
+        let mut here = planned();
+        let mut there = Planners::default();
+        there.carry(module(START + BY), &here.known(&module(START)).expect("it was planned here"), BY);
+        assert!(there.has(&module(START + BY)) && there.known(&module(START + BY)).is_none());
+        assert_eq!(there.mappings(), here.mappings());
+        // A lone trap is taken out by its byte, and nothing else becomes known of the module.
+        let (removals, unknown) = there.remove(&[START + BY + 15, START + BY + 3]);
+        let byte = vec![Write { address: START + BY + 15, bytes: vec![0x5b] }];
+        assert_eq!((removals.len(), &removals[0].restore), (1, &byte));
+        assert_eq!(unknown, [START + BY + 3]);
+        assert!(there.known(&module(START + BY)).is_none());
+        // It is gone then.
+        assert_eq!(there.remove(&[START + BY + 15]).1, [START + BY + 15]);
+        // A jump is taken out as where it was planned.
+        here.remove(&[START + 15]);
+        let (one, other) =
+            (here.remove(&[START, START + 7]).0, there.remove(&[START + BY, START + BY + 7]).0);
+        let moved = |removal: &Removal| -> Vec<Write> {
+            let write = |write: &Write| Write { address: write.address + BY, bytes: write.bytes.clone() };
+            removal.restore.iter().map(write).collect()
+        };
+        assert_eq!(moved(&one[0]), other[0].restore);
+        assert!(!other[0].restore.is_empty() && there.known(&module(START + BY)).is_some());
+    }
+
+    #[test]
+    fn the_pads_of_a_module_that_is_gone_have_room_for_another() {
+        let mut planners = planned();
+        let mappings = planners.mappings();
+        assert!(mappings > 0 && planners.is_clean());
+        planners.retain(|_| false);
+        assert!(planners.is_empty() && !planners.is_clean());
+        assert_eq!(planners.mappings(), mappings);
+        let mut planner = planners.planner(&module(START), LIMITS);
+        plan(&mut planner, START);
+        assert_eq!(planner.mappings(), mappings, "nothing more is mapped");
+        planners.set(module(START), planner);
+        assert_eq!((planners.mappings(), planners.is_clean()), (mappings, true));
+    }
+
+    #[test]
+    fn modules_share_what_may_be_used_up() {
+        let planners = planned();
+        let limits = Limits { mappings: planners.mappings(), ..LIMITS };
+        let mut other = planners.planner(&module(START + (1 << 32)), limits);
+        plan(&mut other, START + (1 << 32));
+        assert_eq!(other.mappings(), 0, "the first module has all");
+    }
+}
