@@ -80,7 +80,8 @@ impl Around {
 /// Bytes for one place.
 pub(super) type Piece = (u64, Vec<u8>);
 
-/// What arming a module came to.
+/// What arming a module came to. It is as much as a process has of it, in one piece: made at once and never changed, so nothing of it would be
+/// another's.
 pub(crate) struct Arming {
     pub(super) keep: Keep,
     pub(super) module: ModuleKey,
@@ -106,6 +107,8 @@ pub(crate) struct Arming {
     /// The bytes of trampolines and pads, and the fields in them that hold addresses: each with the piece that it is in.
     pub(super) pieces: Vec<Piece>,
     pub(super) fields: Vec<(usize, SiteField)>,
+    /// Whether there are others that are not known: it holds only where the module is mapped at the same address.
+    pub(super) is_fixed: bool,
     /// The code where it is changed, as it is then.
     pub(super) written: Vec<Piece>,
     /// Sites that did not become jumps: with the reason, and whether they trap; and the changes that make them trap.
@@ -157,11 +160,14 @@ impl Arming {
             parts.trampoline_bytes.iter().map(|(address, bytes)| (*address, &bytes[..])),
             super::room::ALIGNMENT,
         );
-        let mut fields = Vec::new();
+        let (mut fields, mut is_fixed) = (Vec::new(), false);
         for trampoline in trampolines.trampolines.values() {
             let at = pieces.partition_point(|(begin, _)| *begin <= trampoline.start()).checked_sub(1)?;
             let offset = (trampoline.start() - pieces[at].0) as u32;
-            fields.extend(trampoline.site_fields()?.into_iter().map(|field| (at, field.behind(offset))));
+            match trampoline.site_fields() {
+                Some(own) => fields.extend(own.into_iter().map(|field| (at, field.behind(offset)))),
+                None => is_fixed = true,
+            }
         }
         let pads = parts.pad_bytes.iter().map(|(&address, bytes)| (address, &bytes[..]));
         pieces.extend(write::together(pads, NEAR));
@@ -208,6 +214,7 @@ impl Arming {
             sites,
             pieces,
             fields,
+            is_fixed,
             written,
             traps,
             tactics,

@@ -76,7 +76,8 @@ impl Armings {
             let by = module_key(module).2.wrapping_sub(arming.module.2);
             Copied { arming: Rc::clone(arming), by }
         };
-        self.all.iter().rev().filter(is_one).map(copied).collect()
+        let holds = |copied: &Copied| copied.by == 0 || !copied.arming.is_fixed;
+        self.all.iter().rev().filter(is_one).map(copied).filter(holds).collect()
     }
 
     /// Whether one is of a program.
