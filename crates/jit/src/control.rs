@@ -98,7 +98,13 @@ impl Compiler<'_> {
         condition: Condition,
         known: fn(i64) -> bool,
     ) -> Result<Next, TooLarge> {
-        if let Operand::Number(number) = self.operand(0) {
+        let constant = match self.operand(0) {
+            Operand::Number(number) => Some(number),
+            // Wherever the site is, its address is above 0.
+            Operand::Site => Some(self.environment.site),
+            _ => None,
+        };
+        if let Some(number) = constant {
             return if known(number as i64) {
                 self.always(instruction)
             } else {
@@ -108,7 +114,7 @@ impl Compiler<'_> {
         match self.operand(0) {
             Operand::Register(register) => self.emitter.test(register),
             Operand::Memory(memory) => self.emitter.alu_number(Alu::Cmp, memory, 0),
-            Operand::Number(_) => unreachable!("dealt with above"),
+            Operand::Number(_) | Operand::Site => unreachable!("dealt with above"),
         }
         let not_taken = self.shape.clone();
         self.branch(condition, instruction)?;

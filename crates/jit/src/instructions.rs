@@ -228,12 +228,11 @@ impl Emitter {
         self.note_site(SiteField::Halves(low as u32, high as u32));
     }
 
-    /// Sets a register to the site's address, so that it can be another one later: to its lower half if it is `low`.
-    pub(crate) fn site(&mut self, to: Reg, site: u64, low: bool) {
-        let number = if low { site & 0xffff_ffff } else { site };
-        if low || u32::try_from(site).is_ok() || i32::try_from(site as i64).is_ok() {
+    /// Sets a register to the site's address, so that it can be another one later.
+    pub(crate) fn site(&mut self, to: Reg, site: u64) {
+        if u32::try_from(site).is_ok() || i32::try_from(site as i64).is_ok() {
             self.is_fixed = true;
-            return self.number(to, number);
+            return self.number(to, site);
         }
         self.number(to, site);
         let word = self.here() - 8;

@@ -10,6 +10,8 @@ use crate::shape::Location;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Number(u64),
+    /// The site's address.
+    Site,
     Register(Reg),
     Memory(Rm),
 }
@@ -18,7 +20,7 @@ impl Operand {
     /// The operand as one of an instruction that takes no immediate; `None` for a number.
     pub(crate) fn rm(self) -> Option<Rm> {
         match self {
-            Operand::Number(_) => None,
+            Operand::Number(_) | Operand::Site => None,
             Operand::Register(register) => Some(Rm::Reg(register)),
             Operand::Memory(memory) => Some(memory),
         }
@@ -55,6 +57,7 @@ impl Compiler<'_> {
     fn operand_of(&mut self, location: Location, place: usize) -> Operand {
         match location {
             Location::Number(number) => Operand::Number(number),
+            Location::Site => Operand::Site,
             Location::Program(number) if self.frame.is_saved(number) => {
                 Operand::Memory(self.frame.saved_at(number))
             }
@@ -67,6 +70,7 @@ impl Compiler<'_> {
     pub(crate) fn set(&mut self, register: Reg, operand: Operand) {
         match operand {
             Operand::Number(number) => self.emitter.number(register, number),
+            Operand::Site => self.emitter.site(register, self.environment.site),
             Operand::Register(from) => self.emitter.load(register, from),
             Operand::Memory(memory) => self.emitter.load(register, memory),
         }
@@ -76,6 +80,7 @@ impl Compiler<'_> {
     pub(crate) fn store(&mut self, to: Rm, operand: Operand) {
         match operand {
             Operand::Number(number) => self.emitter.store_number(to, number),
+            Operand::Site => self.emitter.store_site(to, self.environment.site),
             Operand::Register(from) => self.emitter.store(to, from),
             Operand::Memory(memory) => {
                 self.emitter.load(RAX, memory);

@@ -5,6 +5,8 @@
 pub(crate) enum Location {
     /// A number.
     Number(u64),
+    /// The site's address, which is another one where the handler is moved.
+    Site,
     /// What the program has in a general register, all 64 bits.
     Program(u8),
     /// A register of the handler's own.

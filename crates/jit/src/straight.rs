@@ -110,9 +110,14 @@ impl Compiler<'_> {
                 true
             }
             (Register::Rip | Register::Eip, _) => {
-                let to = self.take();
-                self.emitter.site(to, self.environment.site, register == Register::Eip);
-                self.push(Location::Register(to.0));
+                let site = self.environment.site;
+                let low = register == Register::Eip;
+                if !low && site > u64::from(u32::MAX) {
+                    self.push(Location::Site);
+                } else {
+                    self.emitter.is_fixed = true;
+                    self.push(Location::Number(if low { site & 0xffff_ffff } else { site }));
+                }
                 true
             }
             (Register::Rflags | Register::Eflags, _) => {

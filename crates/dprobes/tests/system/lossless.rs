@@ -160,19 +160,24 @@ fn a_program_without_the_readers_sign_of_life_goes_on() {
                 "name = \"{module}\"\nmodtype = user\nmajor = 3\nmaxhits = 0xffffffffffffffff\n\
                  offset = unmaps_work\nminor = 1\n{handler}\nexit\n"
             );
-            let (threads, calls) = (THREADS.to_string(), CALLS.to_string());
-            let words = [program.as_os_str(), kind.as_ref(), threads.as_ref(), calls.as_ref()];
-            let outcome = lossless(Run::new(&text)).on(words).ended_with(0);
-            let all = THREADS * CALLS;
-            assert_eq!(outcome.stdout, format!("calls {all} wrong 0\n"));
-            assert!(outcome.stderr.contains("unmapped 1"), "{}", outcome.stderr);
-            let probe = &outcome.stats.probes[0];
-            assert_eq!(probe.hits, all, "{outcome:#?}");
-            assert_eq!(probe.logged + probe.dropped, probe.runs, "{kind}: {outcome:#?}");
-            assert!(
-                kind == "zeros" || probe.logged < all,
-                "nothing was lost, so nobody had to wait: {outcome:#?}"
-            );
+            // Whether anybody comes to wait depends on how fast the records are read: tried until somebody has.
+            let mut waited = false;
+            for _ in 0..20 {
+                let (threads, calls) = (THREADS.to_string(), CALLS.to_string());
+                let words = [program.as_os_str(), kind.as_ref(), threads.as_ref(), calls.as_ref()];
+                let outcome = lossless(Run::new(&text)).on(words).ended_with(0);
+                let all = THREADS * CALLS;
+                assert_eq!(outcome.stdout, format!("calls {all} wrong 0\n"));
+                assert!(outcome.stderr.contains("unmapped 1"), "{}", outcome.stderr);
+                let probe = &outcome.stats.probes[0];
+                assert_eq!(probe.hits, all, "{outcome:#?}");
+                assert_eq!(probe.logged + probe.dropped, probe.runs, "{kind}: {outcome:#?}");
+                waited |= kind == "zeros" || probe.logged < all;
+                if waited {
+                    break;
+                }
+            }
+            assert!(waited, "nothing was ever lost, so nobody had to wait: {kind}, {handler}");
         }
     }
 }
