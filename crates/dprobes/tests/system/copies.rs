@@ -222,9 +222,7 @@ fn processes_of_a_session_are_armed_as_the_first() {
         // 64 steps each time, in all processes together.
         let query = session.done(&["query", "--all"]);
         assert!(query.contains("hits 640 runs 640"), "{query}");
-        let status = session.done(&["session", "status"]);
-        let copied = status.split("; ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
-        assert!(copied.is_some_and(|copied| copied > round), "{status}");
+        assert!(copied(&session) > round, "{}", copied(&session));
         session.done(&["remove", "--all"]);
         assert_eq!(servers[0].ask("work 1"), "done 1");
         let mut patience = 1000;
@@ -237,4 +235,57 @@ fn processes_of_a_session_are_armed_as_the_first() {
     for server in servers {
         assert!(server.end().0.success());
     }
+}
+
+/// How many modules a session has armed as before.
+fn copied(session: &Session) -> u64 {
+    let status = session.done(&["session", "status"]);
+    status.split("; ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// What is worked out in a process is not believed in those of others: it might have shown something else than its file.
+#[test]
+fn a_process_of_another_user_is_planned_anew() {
+    let program = need!("copies", target("again"), "gcc");
+    let setpriv = need!("copies", testing::find_program("setpriv"), "setpriv");
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return testing::skipped("copies: another user", "root");
+    }
+    // Others may not enter the directory of the tests.
+    let copy = std::env::temp_dir().join(format!("dprobes-copies-{}", std::process::id()));
+    std::fs::copy(&program, &copy).expect("room for a copy");
+    let name = copy.to_str().expect("text");
+    let session = Session::new();
+    let file = session.program("steps.rpn", &counting(&copy, ["again_step", "work"]));
+    let other =
+        || Server::start(&setpriv, ["--reuid=65534", "--regid=65534", "--clear-groups", name, "0", "serve"]);
+    let own = || Server::start(&copy, ["0", "serve"]);
+    let mut servers = [other(), own(), own(), other()];
+    for server in &servers {
+        assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
+    }
+    let pids: Vec<String> = servers.iter().map(|server| server.pid().to_string()).collect();
+    let mut words = vec!["insert", &*file];
+    pids.iter().for_each(|pid| words.extend(["-p", pid]));
+    let mut before = 0;
+    for _ in 0..5 {
+        session.done(&words);
+        for server in &mut servers {
+            assert_eq!(server.ask("work 2"), "done 2");
+        }
+        let query = session.done(&["query", "--all"]);
+        assert!(query.contains("hits 512 runs 512"), "{query}");
+        // The second of each user, unless its heap is in the way.
+        let now = copied(&session);
+        assert!(now - before <= 2, "one user's is another's: {before}, {now}");
+        before = now;
+        session.done(&["remove", "--all"]);
+    }
+    assert!(before > 0, "none was ever armed as before");
+    drop(session);
+    for server in servers {
+        assert!(server.end().0.success());
+    }
+    std::fs::remove_file(copy).expect("it is ours");
 }

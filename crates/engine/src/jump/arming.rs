@@ -5,8 +5,8 @@
 //! free memory where the trampolines are to be, nothing is planned nor compiled for it. Sites and trampolines stay those of the process in which
 //! they were worked out; each is moved when it is asked for.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cell::{Cell, OnceCell};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -39,6 +39,8 @@ const CLOSE: u64 = 4096;
 pub(crate) struct Circumstances {
     /// The program's number.
     pub(crate) program: usize,
+    /// The trust domain: what is worked out in a process is for those that could trace it anyway.
+    pub(crate) domain: Domain,
     /// Whether the process's program has not begun, and whether nobody has executed the module's code.
     pub(crate) starting: bool,
     pub(crate) fresh: bool,
@@ -120,8 +122,6 @@ pub(crate) struct Arming {
     pub(super) tactics: HashMap<usize, BTreeMap<&'static str, usize>>,
     /// How often it was copied since that was counted last.
     pub(super) copies: Cell<usize>,
-    /// The domains in which its probes are known to be placed.
-    pub(super) domains: RefCell<BTreeSet<Domain>>,
 }
 
 impl std::fmt::Debug for Arming {
@@ -149,7 +149,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) trampoline_bytes: &'a [Piece],
     pub(crate) pad_bytes: &'a BTreeMap<u64, Vec<u8>>,
     pub(crate) left: &'a [Left],
-    pub(crate) domain: Domain,
 }
 
 impl Arming {
@@ -207,7 +206,6 @@ impl Arming {
             left: left.collect(),
             listed: OnceCell::new(),
             copies: Cell::new(0),
-            domains: RefCell::new(BTreeSet::from([parts.domain])),
             keep,
             code,
             start,

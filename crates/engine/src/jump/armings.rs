@@ -6,6 +6,7 @@ use std::sync::Arc;
 use process::Module;
 
 use super::arming::{Arming, Circumstances};
+use super::cells::Domain;
 use super::copied::Copied;
 use crate::program::{Probe, SiteCounts};
 use crate::space::module_key;
@@ -18,9 +19,21 @@ const MOST_SITES: usize = 1 << 19;
 impl Tracer<'_> {
     /// Keeps an arming for other processes.
     pub(super) fn keep_arming(&mut self, arming: Arming) {
-        for gone in self.cache.armings.keep(arming) {
-            if let Some(program) = self.programs.get_mut(gone.program()) {
-                gone.count(&mut program.probes);
+        let gone = self.cache.armings.keep(arming);
+        self.count_gone(&gone);
+    }
+
+    /// A domain is about to be another one's.
+    pub(super) fn leave_armings(&mut self, domain: Domain) {
+        let gone = self.cache.armings.leave(domain);
+        self.count_gone(&gone);
+    }
+
+    /// Counts what was copied of armings that are not kept any more.
+    fn count_gone(&mut self, gone: &[Rc<Arming>]) {
+        for arming in gone {
+            if let Some(program) = self.programs.get_mut(arming.program()) {
+                arming.count(&mut program.probes);
             }
         }
     }
@@ -100,6 +113,11 @@ impl Armings {
             }
         }
         sites
+    }
+
+    /// Takes those of a domain out, of which no process is there any more.
+    pub(super) fn leave(&mut self, domain: Domain) -> Vec<Rc<Arming>> {
+        self.all.extract_if(.., |arming| arming.keep.circumstances.domain == domain).collect()
     }
 
     /// Forgets those of a program: its probes are not what they were.

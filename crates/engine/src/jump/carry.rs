@@ -213,7 +213,7 @@ impl Tracer<'_> {
     }
 
     /// What of a draft, which is about to be written, holds for other processes, if it is to be kept.
-    fn arming_of(&mut self, number: u32, draft: &mut Draft) -> Option<Arming> {
+    fn arming_of(&self, draft: &mut Draft) -> Option<Arming> {
         let keep = draft.keep.take()?;
         let is_whole = draft.restore.is_empty() && draft.demoted.is_empty() && draft.more.is_empty();
         let [text] = &draft.texts[..] else { return None };
@@ -221,7 +221,6 @@ impl Tracer<'_> {
         Arming::of(Parts {
             ground: after.ground.as_ref()?,
             planner: after.planners.known(&draft.module)?,
-            domain: self.spaces.get(&number)?.domain,
             code: self.cache.texts.kept(text.code())?,
             start: text.range().start,
             keep,
@@ -241,7 +240,7 @@ impl Tracer<'_> {
 
     /// Writes the sites, all threads being held, and notes what has become of them.
     fn write_sites(&mut self, number: u32, mut draft: Draft, held: &Held) -> Vec<Left> {
-        let kept = self.arming_of(number, &mut draft);
+        let kept = self.arming_of(&mut draft);
         let Draft { after, trampolines, restore, mut left, demoted, writing, code, fresh, texts, .. } = draft;
         let Some(space) = self.spaces.get_mut(&number) else { return left };
         left.extend(demoted);

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use process::{Mapping, Memory};
 
 use super::arming::Arming;
-use super::cells::Domain;
 use super::ground::Ground;
 use super::trampoline::Trampoline;
 use super::{Left, arming};
@@ -260,13 +259,8 @@ impl Copied {
         })
     }
 
-    /// It was carried out in a process of a domain: its probes are placed there. Shows each site that is to be noted as such.
-    pub(super) fn count_copy(&self, domain: Domain, mut note: impl FnMut(&[Use], u64, &'static str)) {
+    /// It was carried out once more.
+    pub(super) fn count_copy(&self) {
         self.arming.copies.set(self.arming.copies.get() + 1);
-        if self.arming.domains.borrow_mut().insert(domain) {
-            for (address, site, jump) in &self.arming.sites {
-                note(&site.uses, self.there(*address), jump.tactic);
-            }
-        }
     }
 }

@@ -17,7 +17,7 @@ use super::{Left, Sites, arm};
 use crate::mapping::{self, Called};
 use crate::observer::Note;
 use crate::place;
-use crate::placing::{Work, set_armed};
+use crate::placing::Work;
 use crate::program::Engine;
 use crate::space::{Generation, Space, module_key};
 use crate::tracer::Tracer;
@@ -63,6 +63,7 @@ impl Tracer<'_> {
         }
         Some(Circumstances {
             program,
+            domain: space.domain,
             starting: space.starting,
             fresh: false,
             shadow_stacks: process::has_shadow_stack(tid),
@@ -293,11 +294,7 @@ impl Tracer<'_> {
             (space.jumps.room, space.ground) = (after.room, after.ground);
         }
         self.cache.armings.copied += 1;
-        let domain = space.domain;
-        let programs = &mut self.programs;
-        copied.count_copy(domain, |uses, address, tactic| {
-            set_armed(programs, domain, uses, address, Some(tactic));
-        });
+        copied.count_copy();
         self.free_trampolines(number, &held);
         self.released_if_alone();
         if let Err(error) = written {

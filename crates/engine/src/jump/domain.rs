@@ -44,7 +44,10 @@ impl Tracer<'_> {
         let used: HashSet<Domain> =
             spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
         let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
-        for domain in all.into_iter().filter(|domain| !used.contains(domain)) {
+        let left: Vec<Domain> = all.into_iter().filter(|domain| !used.contains(domain)).collect();
+        left.iter().for_each(|&domain| self.leave_armings(domain));
+        let Some(cells) = &mut self.sharing.cells else { return };
+        for domain in left {
             for program in self.programs.values_mut() {
                 let definitions = &program.versions.main().probes;
                 let probes = program.probes.iter_mut().zip(definitions);
