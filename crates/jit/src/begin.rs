@@ -130,6 +130,8 @@ impl Compiler<'_> {
         self.emitter.back(aside);
         self.emitter.bind(signed);
         self.sign_site(context);
+        // Without TAKEN: the thread alone.
+        self.emitter.load32(RDX, RDX);
         self.begin_in_ring(processor);
         self.unlock(processor);
         self.unlock(RDX);

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!             tid -> holder, %edx ; site
-//!     room:   mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
+//!             shl   $32, %processor ; or %rdx, %processor     the two words of the header in one
+//!     room:   rdtsc ; shl $32, %rdx ; or %rax, %rdx
+//!             mov   head(%context), %record ; mov %record, %rax ; sub seen_tail(%context), %rax
 //!             cmp   $(size - most), %rax ; ja full
 //!             and   $(size - 1), %record ; cmp $(size - most), %record ; ja wrap
 //!             add   ring(%context), %record                   a record that is lost goes to the scratch record
-//!     begin:  processor, tid, time, rsp, number -> record
+//!     begin:  %processor, %rdx, rsp, number -> record
 //!     ...
 //!     end:    lea   SCRATCH(%context), %rax ; cmp %rax, %record ; je dropped
 //!             codes -> behind the log              where the handler may have set one
@@ -14,6 +16,10 @@
 //!             mov   head(%context), %rax ; add $size, %rax ; mov %rax, head(%context)
 //!             mov   control(%context), %record ; mov %rax, HEAD(%record) ; movl $FREE, (%context)
 //! ```
+//!
+//! The time is read before the place in the ring is looked for: `rdtsc` waits for all that stands before it, and what stands behind it is
+//! done together with the program's next instructions. A thread that has to look again reads it again, so that what waits for room has the time at which
+//! it found some, as the reader needs it to put rings in order.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -75,8 +81,11 @@ impl Compiler<'_> {
         self.unlock(RDX);
     }
 
-    /// Begins the record in the ring of the context that was claimed, whose holder is in edx. Changes rax and rdx.
+    /// Begins the record in the ring of the context that was claimed, whose holder is in rdx. Changes rax, rdx and `processor`.
     pub(crate) fn begin_in_ring(&mut self, processor: Reg) {
+        const _: () = assert!(offset_of!(Header, processor) == offset_of!(Header, tid) + 4);
+        self.emitter.shift(Shift::Left, processor, 32);
+        self.emitter.alu(Alu::Or, processor, RDX);
         self.find_room();
         self.fill_header(processor);
     }
@@ -215,7 +224,14 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Finds room for a record; where there is none, the scratch record. Changes rax; edx has the context's holder, and keeps it.
+    /// Sets rdx to the time stamp counter, or to what stands for it. Changes rax.
+    fn time_in_one(&mut self) {
+        self.time();
+        self.emitter.shift(Shift::Left, RDX, 32);
+        self.emitter.alu(Alu::Or, RDX, RAX);
+    }
+
+    /// Reads the time, and finds room for a record; where there is none, the scratch record. The time is in rdx then. Changes rax.
     fn find_room(&mut self) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
@@ -223,22 +239,25 @@ impl Compiler<'_> {
         let ring = of_context(context, offset_of!(Context, ring));
         let limit = self.environment.ring_size as i32 - self.most();
         let room = self.emitter.here_label();
-        let (look, enough) = (self.emitter.label(), self.emitter.label());
-        let (wrap, begin) = (self.emitter.label(), self.emitter.label());
+        let [look, wrap, scratch, begin] = [(); 4].map(|()| self.emitter.label());
+        self.time_in_one();
         self.emitter.load(record, head);
         self.emitter.load(RAX, record);
         self.emitter.alu(Alu::Sub, RAX, seen);
         self.emitter.alu_number(Alu::Cmp, RAX, limit);
         self.emitter.jump_if(Condition::Above, look);
-        self.emitter.bind(enough);
         self.emitter.alu32_number(Alu::And, record, self.environment.ring_size as i32 - 1);
         self.emitter.alu32_number(Alu::Cmp, record, limit);
         self.emitter.jump_if(Condition::Above, wrap);
         self.emitter.alu(Alu::Add, record, ring);
         self.emitter.bind(begin);
         let stream = self.emitter.aside(Stream::Cold);
-        let again = self.look_again(look, enough, room, begin);
-        self.wrap(wrap, again, begin);
+        let again = self.look_again(look, room, scratch);
+        self.wrap(wrap, again, room, scratch);
+        self.emitter.bind(scratch);
+        self.emitter.address(record, Rm::At(context, SCRATCH as i32));
+        self.time_in_one();
+        self.emitter.jump(begin);
         self.emitter.back(stream);
     }
 
@@ -249,12 +268,12 @@ impl Compiler<'_> {
     ///     again: mov   head(%context), %record
     ///     look:  control->tail -> seen_tail ; if head - tail > limit, go to full
     ///            mov   control(%context), %rax ; mov LOST(%rax), %rax
-    ///            sub   marked(%context), %rax ; je enough
+    ///            sub   marked(%context), %rax ; je room
     ///            mov   %record, %rdx ; and $(size - 1), %edx ; add ring(%context), %rdx
     ///            movl  $LOST, (%rdx) ; mov %eax, 4(%rdx)
     ///            add   %rax, marked(%context) ; addq $8, head(%context) ; jmp room
     /// ```
-    fn look_again(&mut self, look: Label, enough: Label, room: Label, begin: Label) -> Label {
+    fn look_again(&mut self, look: Label, room: Label, scratch: Label) -> Label {
         let full = self.emitter.label();
         let limit = self.environment.ring_size as i32 - self.most();
         let again = self.emitter.here_label();
@@ -271,8 +290,7 @@ impl Compiler<'_> {
         self.emitter.load(RAX, of_context(self.context, offset_of!(Context, control)));
         self.emitter.load(RAX, of_control(RAX, offset_of!(Control, lost)));
         self.emitter.alu(Alu::Sub, RAX, marked);
-        self.load_holder();
-        self.emitter.jump_if(Condition::Equal, enough);
+        self.emitter.jump_if(Condition::Equal, room);
         self.emitter.load(RDX, self.record);
         self.emitter.alu32_number(Alu::And, RDX, self.environment.ring_size as i32 - 1);
         self.emitter.alu(Alu::Add, RDX, of_context(self.context, offset_of!(Context, ring)));
@@ -280,17 +298,16 @@ impl Compiler<'_> {
         self.emitter.store32(Rm::At(RDX, 4), RAX);
         self.emitter.alu_store(Alu::Add, marked, RAX);
         self.emitter.alu_number(Alu::Add, of_context(self.context, offset_of!(Context, head)), MARK as i32);
-        self.load_holder();
         self.emitter.jump(room);
         self.emitter.bind(full);
         self.emitter.number(RAX, self.most() as u64);
-        self.no_room(again, begin);
+        self.no_room(again, scratch);
         again
     }
 
     /// Passes over what is left of the ring's end, where that is too little. The record's register is the place in the
     /// ring. Both what is left and the record must be free.
-    fn wrap(&mut self, wrap: Label, again: Label, begin: Label) {
+    fn wrap(&mut self, wrap: Label, again: Label, room: Label, scratch: Label) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
         let ring = of_context(context, offset_of!(Context, ring));
@@ -311,31 +328,22 @@ impl Compiler<'_> {
         self.emitter.alu(Alu::Add, record, ring);
         self.emitter.store32_number(Rm::At(record, offset_of!(Header, status) as i32), state::SKIP);
         self.emitter.alu_store(Alu::Add, head, RAX);
-        self.emitter.load(record, ring);
-        self.load_holder();
-        self.emitter.jump(begin);
+        self.emitter.jump(room);
         self.emitter.bind(full);
         self.emitter.address(RAX, Rm::At(RAX, self.most()));
-        self.no_room(again, begin);
+        self.no_room(again, scratch);
     }
 
-    /// What is done where a ring has not the bytes in rax free: they are waited for, and looked for again; or the record is written where it
-    /// will be dropped from, and the ring looks full to the next one.
-    fn no_room(&mut self, again: Label, begin: Label) {
+    /// What is done where a ring has not the bytes in rax free: they are waited for, and looked for again; or the ring looks full to the next one,
+    /// and the record is written at `scratch`, where it will be dropped from.
+    fn no_room(&mut self, again: Label, scratch: Label) {
         if self.environment.lossless.is_some() {
             self.wait_for_room(again);
         }
         self.emitter.load(RAX, of_context(self.context, offset_of!(Context, head)));
         self.emitter.alu_number(Alu::Sub, RAX, self.environment.ring_size as i32);
         self.emitter.store(of_context(self.context, offset_of!(Context, seen_tail)), RAX);
-        self.emitter.address(self.record, Rm::At(self.context, SCRATCH as i32));
-        self.load_holder();
-        self.emitter.jump(begin);
-    }
-
-    /// Sets edx to the holder again. Changes no flags.
-    fn load_holder(&mut self) {
-        self.emitter.load32(RDX, of_context(self.context, offset_of!(Context, holder)));
+        self.emitter.jump(scratch);
     }
 
     /// Has the agent wait for the bytes in rax.
@@ -355,19 +363,16 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, again);
     }
 
-    /// Fills in what of the header is known, where edx has the thread's id. Changes rax and rdx.
-    fn fill_header(&mut self, processor: Reg) {
+    /// Fills in what of the header is known: the thread and its processor are in `who`, the time in rdx. Changes rax.
+    fn fill_header(&mut self, who: Reg) {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
         self.emitter.prefetch(field(PREFETCH));
         // Where a page of the ring is not mapped yet, a read maps it and those around it, if the reader has provided them; a write would
         // map it alone. So each page is read first, behind the most that the record can be.
         self.emitter.load32(RAX, field(self.most() as usize - 8));
-        self.emitter.store32(field(offset_of!(Header, processor)), processor);
-        self.emitter.store32(field(offset_of!(Header, tid)), RDX);
-        self.time();
-        self.emitter.store32(field(offset_of!(Header, time)), RAX);
-        self.emitter.store32(shifted(field(offset_of!(Header, time)), 4), RDX);
+        self.emitter.store(field(offset_of!(Header, tid)), who);
+        self.emitter.store(field(offset_of!(Header, time)), RDX);
         self.site_rsp(RAX);
         self.emitter.store(field(offset_of!(Header, rsp)), RAX);
         self.emitter.store32_number(field(offset_of!(Header, number)), self.environment.number);
