@@ -32,7 +32,7 @@ pub trait Source {
 }
 
 /// How far ahead of what is read the processor is told to fetch: some records. Another processor has written there, and has it still.
-const AHEAD: usize = 256;
+const AHEAD: usize = 768;
 
 impl Source for [u8] {
     fn state(&self, place: usize) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! The records of all rings, to the observer.
 
+use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -276,8 +277,12 @@ impl Tracer<'_> {
         let mut names = Names { who: &mut source.who, named, gone: source.gone, now: *last };
         let (rings, reader) = (&*source.rings, &mut source.readers[front.ring as usize]);
         let (all, mut handed, mut is_empty) = (all || source.gone, 0, false);
+        let mut last = Last::default();
         while handed < most && front.head.time <= until {
-            self.hand_out(rings, &front.head, clock, record, &mut names);
+            if !self.hand_out_like(&mut last, rings, &front.head, clock, record) {
+                self.count_taken(&mut last);
+                last = self.hand_out(rings, &front.head, clock, record, &mut names);
+            }
             reader.pass(&front.head);
             handed += 1;
             match reader.next(
@@ -301,6 +306,7 @@ impl Tracer<'_> {
                 }
             }
         }
+        self.count_taken(&mut last);
         // Who waits for room need not wait for all of it.
         reader.tell(rings, front.ring);
         gaps.extend(reader.gap(rings, front.ring).map(|gap| (rings.pid(), gap)));
@@ -311,8 +317,59 @@ impl Tracer<'_> {
         handed
     }
 
-    /// Hands a record out, and counts it.
+    /// Hands a record out that has all but its time, processor, stack and log from the one before, and notes that it is to be counted. `false`: it
+    /// has not, and nothing was done.
     #[inline]
+    fn hand_out_like(
+        &mut self,
+        last: &mut Last,
+        rings: &Rings,
+        head: &Head,
+        clock: &mut Clock,
+        record: &mut Record,
+    ) -> bool {
+        let is_like = last.is_plain && (last.number, last.tid) == (head.number, head.tid) && !head.dropped;
+        let (true, None, 0, Some(log)) = (is_like, head.codes, head.traces, head.log) else { return false };
+        fill_own(record, head, last.has_time, clock);
+        match self.put_out(last.program, rings, head, log, record) {
+            Ok(()) => last.taken += 1,
+            Err(_) => {
+                last.refused += 1;
+                self.told.losses.note(clock.time(head.time));
+            }
+        }
+        true
+    }
+
+    /// Hands the log of a record out.
+    #[inline]
+    fn put_out(
+        &mut self,
+        program: usize,
+        rings: &Rings,
+        head: &Head,
+        log: usize,
+        record: &mut Record,
+    ) -> io::Result<()> {
+        record.data.resize(log, 0);
+        rings.shared().copy(head.data(), &mut record.data);
+        self.observer.record(program, record)
+    }
+
+    /// Counts the records that were handed out like one before.
+    fn count_taken(&mut self, last: &mut Last) {
+        let (taken, refused) = (std::mem::take(&mut last.taken), std::mem::take(&mut last.refused));
+        if (taken, refused) == (0, 0) {
+            return;
+        }
+        let program = self.programs.get_mut(last.program);
+        if let Some(probe) = program.and_then(|program| program.probes.get_mut(last.probe)) {
+            probe.counts.logged += taken;
+            probe.counts.dropped += refused;
+        }
+    }
+
+    /// Hands a record out, and counts it.
     fn hand_out(
         &mut self,
         rings: &Rings,
@@ -320,28 +377,40 @@ impl Tracer<'_> {
         clock: &mut Clock,
         record: &mut Record,
         names: &mut Names<'_>,
-    ) {
-        let Some(common) = self.sharing.numbers.get(head.number) else { return };
+    ) -> Last {
+        let nothing = Last::default();
+        let Some(common) = self.sharing.numbers.get(head.number) else { return nothing };
+        let common = *common;
         // One that is forgotten has no probes any more.
-        let Some(program) = self.programs.get_mut(common.program) else { return };
-        let Some(probe) = program.probes.get_mut(common.probe) else { return };
+        let Some(program) = self.programs.get_mut(common.program) else { return nothing };
+        let items = program.options.items;
+        let Some(probe) = program.probes.get_mut(common.probe) else { return nothing };
         let counts = &mut probe.counts;
         if head.dropped {
             if head.log.is_some() {
                 counts.dropped += 1;
                 self.told.losses.note(clock.time(head.time));
             }
-            return;
+            return nothing;
         }
-        fill(record, head, common, program.options.items, clock, names);
+        let has_time = items.contains(Items::TSC);
+        fill(record, head, &common, items, names);
         record.eip = rings.site(common.address, common.arming);
+        fill_own(record, head, has_time, clock);
+        let mut last = Last {
+            is_plain: head.codes.is_none() && head.traces == 0,
+            number: head.number,
+            tid: head.tid,
+            program: common.program,
+            probe: common.probe,
+            has_time,
+            ..nothing
+        };
         if let Some(log) = head.log {
-            record.data.resize(log, 0);
-            rings.shared().copy(head.data(), &mut record.data);
-            match self.observer.record(common.program, record) {
-                Ok(()) => counts.logged += 1,
+            match self.put_out(common.program, rings, head, log, record) {
+                Ok(()) => last.taken = 1,
                 Err(_) => {
-                    counts.dropped += 1;
+                    last.refused = 1;
                     self.told.losses.note(clock.time(head.time));
                 }
             }
@@ -353,6 +422,7 @@ impl Tracer<'_> {
             // Nobody counts these.
             let _ = self.observer.record(common.program, record);
         }
+        last
     }
 
     /// A thread is about to end. What its records show of it is remembered; and if it was killed in a handler, what it had is
@@ -446,26 +516,43 @@ struct Names<'a> {
     now: Instant,
 }
 
-/// Fills a record's header, with the items that were asked for.
+/// The record that was handed out last: most that follow it in its ring are of the same thread at the same site.
+#[derive(Debug, Default)]
+struct Last {
+    /// Whether what it has of its site and thread is that of all records there.
+    is_plain: bool,
+    /// Its site.
+    number: u32,
+    /// Its thread, as it says.
+    tid: u32,
+    /// Its program and probe.
+    program: usize,
+    probe: usize,
+    /// Whether its time was asked for.
+    has_time: bool,
+    /// Of it and those like it, how many were taken and are still to be counted, and how many were not taken.
+    taken: u64,
+    refused: u64,
+}
+
+/// Fills in what a record has alone.
 #[inline]
-fn fill(
-    record: &mut Record,
-    head: &Head,
-    common: &Common,
-    items: Items,
-    clock: &mut Clock,
-    names: &mut Names<'_>,
-) {
+fn fill_own(record: &mut Record, head: &Head, has_time: bool, clock: &mut Clock) {
+    record.cpu = head.processor & PROCESSOR_MASK;
+    record.esp = head.rsp;
+    if has_time {
+        record.time = clock.time(head.time);
+    }
+}
+
+/// Fills in what the records of a thread at a site have in common, with the items that were asked for.
+fn fill(record: &mut Record, head: &Head, common: &Common, items: Items, names: &mut Names<'_>) {
     (record.major, record.minor) = head.codes.unwrap_or(common.codes);
     record.probe = common.probe as u32;
     (record.pid, record.tid) = names.who.ids(head.tid);
-    record.cpu = head.processor & PROCESSOR_MASK;
     record.cs = CODE_SEGMENT;
-    (record.ss, record.esp) = (STACK_SEGMENT, head.rsp);
+    record.ss = STACK_SEGMENT;
     record.word = size_of::<u64>();
-    if items.contains(Items::TSC) {
-        record.time = clock.time(head.time);
-    }
     if (items.contains(Items::UID) || items.contains(Items::PROCNAME)) && *names.named != Some(record.tid) {
         let (uid, name) = names.who.look(record.tid, names.now, names.gone);
         record.uid = uid;

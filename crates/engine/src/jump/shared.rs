@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// Copies bytes out. Nobody may be believed not to write there meanwhile; the bytes are then one or the other. What most records
-    /// log, a few words, is copied word by word: a call costs more than they do.
+    /// log, a word or two, is copied by name: a loop over as many as there are becomes a call, which costs more than they do.
     #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
         let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size);
@@ -124,6 +124,11 @@ impl Shared {
             unsafe {
                 let from = self.memory.as_ptr().add(offset);
                 match into.as_chunks_mut::<8>() {
+                    ([one], []) => *one = from.cast::<[u8; 8]>().read(),
+                    ([one, two], []) => {
+                        let from = from.cast::<[u8; 8]>();
+                        (*one, *two) = (from.read(), from.add(1).read());
+                    }
                     (words, []) if words.len() <= FEW => {
                         let from = from.cast::<[u8; 8]>();
                         (0..).zip(words).for_each(|(number, word)| *word = from.add(number).read());

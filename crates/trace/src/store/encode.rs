@@ -52,6 +52,34 @@ pub(super) struct Point {
     pub(super) word: u32,
 }
 
+impl Point {
+    fn of(program: u32, record: &Record) -> Point {
+        Point {
+            program,
+            probe: record.probe,
+            major: record.major,
+            minor: record.minor,
+            eip: record.eip,
+            cs: record.cs,
+            ss: record.ss,
+            word: record.word as u32,
+        }
+    }
+
+    /// Whether it is that of a record. All of it is looked at without a branch: mostly it is.
+    #[inline]
+    fn is_of(&self, program: u32, record: &Record) -> bool {
+        let halves = (self.program ^ program)
+            | (self.probe ^ record.probe)
+            | (self.major ^ record.major)
+            | (self.minor ^ record.minor)
+            | (self.cs ^ record.cs)
+            | (self.ss ^ record.ss)
+            | (self.word ^ record.word as u32);
+        u64::from(halves) | (self.eip ^ record.eip) == 0
+    }
+}
+
 /// What the records of one thread have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Thread {
@@ -59,6 +87,15 @@ pub(super) struct Thread {
     pub(super) tid: u32,
     pub(super) uid: u32,
     pub(super) name: String,
+}
+
+impl Thread {
+    /// Whether it is that of a record.
+    #[inline]
+    fn is_of(&self, record: &Record) -> bool {
+        (self.tid ^ record.tid) | (self.pid ^ record.pid) | (self.uid ^ record.uid) == 0
+            && is_same(self.name.as_bytes(), record.name.as_bytes())
+    }
 }
 
 /// A point that the block has, and what its last record was like.
@@ -127,45 +164,63 @@ impl Encoder {
     }
 
     /// Appends a record. Gives its thread, if the block did not have it.
+    #[inline]
     pub(super) fn push(&mut self, program: u32, record: &Record) -> Option<&Thread> {
+        if self.push_short(program, record) { None } else { self.push_any(program, record) }
+    }
+
+    /// Appends a record that is like most. `false`: it is not, and nothing was done.
+    #[inline]
+    fn push_short(&mut self, program: u32, record: &Record) -> bool {
+        let (point_number, thread_number) = (self.recent_point(record), self.recent_thread(record));
+        let Some(point) = self.points.get_mut(point_number as usize) else { return false };
+        let Some(thread) = self.threads.get_mut(thread_number as usize) else { return false };
+        let is_known = point.point.is_of(program, record) && thread.thread.is_of(record);
+        if !is_known || thread.cpu != record.cpu || point.length != record.data.len() {
+            return false;
+        }
+        let passed = fold(record.time.wrapping_sub(self.last) as i64);
+        let step = fold(record.esp.wrapping_sub(thread.esp) as i64);
+        let Some(short) = Short::of(passed, point_number, thread_number, step) else { return false };
+        thread.esp = record.esp;
+        self.passes(record.time);
+        short.push(&mut self.bytes, &record.data);
+        true
+    }
+
+    /// Notes the time of a record that is appended.
+    #[inline]
+    fn passes(&mut self, time: u64) {
+        self.least = self.least.min(time);
+        self.greatest = self.greatest.max(time);
+        self.last = time;
+        self.count += 1;
+    }
+
+    /// Appends any record, with all of its numbers. Gives its thread, if the block did not have it.
+    #[inline(never)]
+    fn push_any(&mut self, program: u32, record: &Record) -> Option<&Thread> {
         if self.count == 0 {
             self.bytes.extend_from_slice(&record.time.to_le_bytes());
             (self.last, self.least, self.greatest) = (record.time, record.time, record.time);
         }
-        self.least = self.least.min(record.time);
-        self.greatest = self.greatest.max(record.time);
-        let mut shape = 0;
-        let point = Point {
-            program,
-            probe: record.probe,
-            major: record.major,
-            minor: record.minor,
-            eip: record.eip,
-            cs: record.cs,
-            ss: record.ss,
-            word: record.word as u32,
-        };
-        let (point_number, new_point) = self.point(&point);
+        let point = Point::of(program, record);
+        let (point_number, new_point) = self.point(&point, record);
         let (thread_number, new_thread) = self.thread(record);
         let known = &mut self.threads[thread_number as usize];
         let step = record.esp.wrapping_sub(std::mem::replace(&mut known.esp, record.esp)) as i64;
         let moved = std::mem::replace(&mut known.cpu, record.cpu) != record.cpu;
         let before = std::mem::replace(&mut self.points[point_number as usize].length, record.data.len());
         let resized = before != record.data.len();
+        let mut shape = 0;
         let mut set = |bit, holds| shape |= if holds { bit } else { 0 };
         set(shape::POINT, new_point);
         set(shape::THREAD, new_thread);
         set(shape::CPU, moved);
         set(shape::LENGTH, resized);
+        let passed = fold(record.time.wrapping_sub(self.last) as i64);
+        self.passes(record.time);
         let out = &mut self.bytes;
-        let passed = fold(record.time.wrapping_sub(std::mem::replace(&mut self.last, record.time)) as i64);
-        self.count += 1;
-        if shape == 0
-            && let Some(short) = Short::of(passed, point_number, thread_number, fold(step))
-        {
-            short.push(out, &record.data);
-            return None;
-        }
         let mut head = Head::begin(out);
         head.put(out, shape.into());
         head.put(out, passed);
@@ -203,15 +258,25 @@ impl Encoder {
             head.put(out, record.data.len() as u64);
         }
         head.end(out);
-        push_data(out, &record.data);
+        out.extend_from_slice(&record.data);
         new_thread.then(|| &self.threads[thread_number as usize].thread)
     }
 
-    /// The number of a point, and whether it is new.
+    /// The number that a record's point may have: it was found last of those like it.
     #[inline]
-    fn point(&mut self, point: &Point) -> (u32, bool) {
-        let mixed = (point.eip ^ u64::from(point.probe) << 5 ^ u64::from(point.minor)) as usize;
-        let recent = &mut self.recent_points[(mixed ^ mixed >> 8) % RECENT];
+    fn recent_point(&self, record: &Record) -> u32 {
+        self.recent_points[recent(record)]
+    }
+
+    /// The number that a record's thread may have, likewise.
+    #[inline]
+    fn recent_thread(&self, record: &Record) -> u32 {
+        self.recent_threads[record.tid as usize % RECENT]
+    }
+
+    /// The number of a record's point, and whether it is new.
+    fn point(&mut self, point: &Point, record: &Record) -> (u32, bool) {
+        let recent = &mut self.recent_points[recent(record)];
         if self.points.get(*recent as usize).is_some_and(|known| known.point == *point) {
             return (*recent, false);
         }
@@ -225,15 +290,9 @@ impl Encoder {
     }
 
     /// The number of a record's thread, and whether it is new.
-    #[inline]
     fn thread(&mut self, record: &Record) -> (u32, bool) {
         let recent = &mut self.recent_threads[record.tid as usize % RECENT];
-        let is_it = |known: &KnownThread| {
-            let thread = &known.thread;
-            (thread.tid, thread.pid, thread.uid) == (record.tid, record.pid, record.uid)
-                && is_same(thread.name.as_bytes(), record.name.as_bytes())
-        };
-        if self.threads.get(*recent as usize).is_some_and(is_it) {
+        if self.threads.get(*recent as usize).is_some_and(|known| known.thread.is_of(record)) {
             return (*recent, false);
         }
         let thread = Thread { pid: record.pid, tid: record.tid, uid: record.uid, name: record.name.clone() };
@@ -245,6 +304,13 @@ impl Encoder {
         *recent = number;
         (number, number == next)
     }
+}
+
+/// Where the number of a record's point is that was found last.
+#[inline]
+fn recent(record: &Record) -> usize {
+    let mixed = (record.eip ^ u64::from(record.probe) << 5 ^ u64::from(record.minor)) as usize;
+    (mixed ^ mixed >> 8) % RECENT
 }
 
 /// The numbers of a record like most: its thread and point are known, it is on the same processor and as long as the one before, and soon after it.
@@ -262,9 +328,11 @@ impl Short {
     const TWO: u64 = 1 << 14;
     /// ... and one.
     const ONE: u32 = 1 << 7;
+    /// Bytes of all of them, and of two words, at most.
+    const ROOM: usize = 8 + 2 * 8;
 
     /// `None`: they take more.
-    #[inline]
+    #[inline(always)]
     fn of(passed: u64, point: u32, thread: u32, step: u64) -> Option<Short> {
         if passed >= Short::THREE || step >= Short::TWO || (point | thread) >= Short::ONE {
             return None;
@@ -278,19 +346,33 @@ impl Short {
         Some(Short { bytes, size: 1 + size(passed) + 2 + size(step) })
     }
 
-    /// Appends them, and what was logged.
-    #[inline]
+    /// Appends them, and what was logged: mostly a word or two, for which there is room behind the numbers.
+    #[inline(always)]
     fn push(self, out: &mut Vec<u8>, data: &[u8]) {
-        out.reserve(size_of::<u64>() + 8 * FEW);
         let end = out.len() + self.size;
-        out.extend_from_slice(&self.bytes.to_le_bytes());
-        out.truncate(end);
-        push_data(out, data);
+        out.extend_from_slice(&[0; Short::ROOM]);
+        let Some(room) = out.last_chunk_mut::<{ Short::ROOM }>() else { return };
+        if let Some(numbers) = room.first_chunk_mut() {
+            *numbers = self.bytes.to_le_bytes();
+        }
+        // By name: a loop over as many as there are becomes a call, which costs more than they do.
+        match (data.as_chunks::<8>(), room[self.size..].as_chunks_mut::<8>().0) {
+            (([], []), _) => out.truncate(end),
+            (([word], []), [place, ..]) => {
+                *place = *word;
+                out.truncate(end + data.len());
+            }
+            (([one, two], []), [first, second, ..]) => {
+                (*first, *second) = (*one, *two);
+                out.truncate(end + data.len());
+            }
+            _ => {
+                out.truncate(end);
+                out.extend_from_slice(data);
+            }
+        }
     }
 }
-
-/// Words that are appended one by one.
-const FEW: usize = 4;
 
 /// The numbers of a record, which are written where they stay: room for all is made first, and what is too much taken off.
 struct Head {
@@ -342,18 +424,6 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
             8..=16 => ends::<8>(one, other),
             _ => one == other,
         }
-}
-
-/// Appends what was logged: mostly a few words, which are appended one by one, since a call costs more than they do.
-#[inline]
-fn push_data(out: &mut Vec<u8>, data: &[u8]) {
-    match data.as_chunks::<8>() {
-        (words, []) if words.len() <= FEW => {
-            out.reserve(8 * FEW);
-            words.iter().for_each(|word| out.extend_from_slice(word));
-        }
-        _ => out.extend_from_slice(data),
-    }
 }
 
 #[cfg(test)]
