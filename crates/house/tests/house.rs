@@ -12,7 +12,7 @@ use house::{Graph, Module, circles};
 const CIRCLE: usize = 3;
 
 /// The crates that have a larger one, and how many files are in it.
-const CIRCLES: &[(&str, usize)] = &[("engine", 75), ("layout", 4), ("patch", 7), ("vm", 10)];
+const CIRCLES: &[(&str, usize)] = &[("engine", 76), ("layout", 4), ("patch", 7), ("vm", 10)];
 
 /// Lines that a file may have.
 const LINES: usize = 450;
@@ -22,12 +22,11 @@ const SLACK: usize = 25;
 
 /// The files that are longer, and their lines.
 const LONG: &[(&str, usize)] = &[
-    ("crates/dprobes/src/service/daemon.rs", 564),
+    ("crates/dprobes/src/service/daemon.rs", 568),
     ("crates/dprobes/src/spool.rs", 513),
     ("crates/engine/src/hit.rs", 493),
     ("crates/engine/src/jump/cells.rs", 573),
-    ("crates/engine/src/jump/draft.rs", 486),
-    ("crates/engine/src/jump/drain.rs", 475),
+    ("crates/engine/src/jump/draft.rs", 485),
     ("crates/engine/src/jump/ground.rs", 460),
     ("crates/engine/src/jump/trampoline.rs", 477),
     ("crates/engine/src/ledger/mod.rs", 475),
@@ -37,7 +36,7 @@ const LONG: &[(&str, usize)] = &[
     ("crates/image/src/flow/returns.rs", 556),
     ("crates/image/src/flow/walk.rs", 513),
     ("crates/jit/src/instructions.rs", 519),
-    ("crates/jit/src/record.rs", 485),
+    ("crates/jit/src/record.rs", 490),
     ("crates/patch/src/slot.rs", 516),
     ("crates/patch/src/tactic/pads.rs", 500),
     ("crates/process/src/remote.rs", 471),

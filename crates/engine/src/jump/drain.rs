@@ -1,17 +1,16 @@
 //! The records of all rings, to the observer.
 
-use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use layout::PROCESSOR_MASK;
 use process::Stopped;
 use rings::{Head, Next, Nonsense};
 use trace::{Items, Record};
 
 use super::clock::Clock;
+use super::handing::{Last, Names};
 use super::mark::Mark;
-use super::numbers::{Common, Numbers};
+use super::numbers::Numbers;
 use super::ring::{Gap, Reader};
 use super::rings::Rings;
 use super::who::Who;
@@ -30,10 +29,6 @@ const BATCH: u64 = 20_000;
 
 /// The records of one ring after which its process is told, at most.
 const PORTION: u64 = 512;
-
-/// The segments of 64-bit programs, as Linux has them.
-const CODE_SEGMENT: u32 = 0x33;
-const STACK_SEGMENT: u32 = 0x2b;
 
 /// What reads all rings.
 #[derive(Debug)]
@@ -317,114 +312,6 @@ impl Tracer<'_> {
         handed
     }
 
-    /// Hands a record out that has all but its time, processor, stack and log from the one before, and notes that it is to be counted. `false`: it
-    /// has not, and nothing was done.
-    #[inline]
-    fn hand_out_like(
-        &mut self,
-        last: &mut Last,
-        rings: &Rings,
-        head: &Head,
-        clock: &mut Clock,
-        record: &mut Record,
-    ) -> bool {
-        let is_like = last.is_plain && (last.number, last.tid) == (head.number, head.tid) && !head.dropped;
-        let (true, None, 0, Some(log)) = (is_like, head.codes, head.traces, head.log) else { return false };
-        fill_own(record, head, last.has_time, clock);
-        match self.put_out(last.program, rings, head, log, record) {
-            Ok(()) => last.taken += 1,
-            Err(_) => {
-                last.refused += 1;
-                self.told.losses.note(clock.time(head.time));
-            }
-        }
-        true
-    }
-
-    /// Hands the log of a record out.
-    #[inline]
-    fn put_out(
-        &mut self,
-        program: usize,
-        rings: &Rings,
-        head: &Head,
-        log: usize,
-        record: &mut Record,
-    ) -> io::Result<()> {
-        record.data.resize(log, 0);
-        rings.shared().copy(head.data(), &mut record.data);
-        self.observer.record(program, record)
-    }
-
-    /// Counts the records that were handed out like one before.
-    fn count_taken(&mut self, last: &mut Last) {
-        let (taken, refused) = (std::mem::take(&mut last.taken), std::mem::take(&mut last.refused));
-        if (taken, refused) == (0, 0) {
-            return;
-        }
-        let program = self.programs.get_mut(last.program);
-        if let Some(probe) = program.and_then(|program| program.probes.get_mut(last.probe)) {
-            probe.counts.logged += taken;
-            probe.counts.dropped += refused;
-        }
-    }
-
-    /// Hands a record out, and counts it.
-    fn hand_out(
-        &mut self,
-        rings: &Rings,
-        head: &Head,
-        clock: &mut Clock,
-        record: &mut Record,
-        names: &mut Names<'_>,
-    ) -> Last {
-        let nothing = Last::default();
-        let Some(common) = self.sharing.numbers.get(head.number) else { return nothing };
-        let common = *common;
-        // One that is forgotten has no probes any more.
-        let Some(program) = self.programs.get_mut(common.program) else { return nothing };
-        let items = program.options.items;
-        let Some(probe) = program.probes.get_mut(common.probe) else { return nothing };
-        let counts = &mut probe.counts;
-        if head.dropped {
-            if head.log.is_some() {
-                counts.dropped += 1;
-                self.told.losses.note(clock.time(head.time));
-            }
-            return nothing;
-        }
-        let has_time = items.contains(Items::TSC);
-        fill(record, head, &common, items, names);
-        record.eip = rings.site(common.address, common.arming);
-        fill_own(record, head, has_time, clock);
-        let mut last = Last {
-            is_plain: head.codes.is_none() && head.traces == 0,
-            number: head.number,
-            tid: head.tid,
-            program: common.program,
-            probe: common.probe,
-            has_time,
-            ..nothing
-        };
-        if let Some(log) = head.log {
-            match self.put_out(common.program, rings, head, log, record) {
-                Ok(()) => last.taken = 1,
-                Err(_) => {
-                    last.refused = 1;
-                    self.told.losses.note(clock.time(head.time));
-                }
-            }
-        }
-        if head.traces > 0 {
-            (record.major, record.minor) = (0, 0);
-            record.data.resize(head.traces, 0);
-            rings.shared().copy(head.trace_data(), &mut record.data);
-            // Nobody counts these.
-            let _ = self.observer.record(common.program, record);
-        }
-        last
-    }
-
     /// A thread is about to end. What its records show of it is remembered; and if it was killed in a handler, what it had is
     /// given back.
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
@@ -504,59 +391,4 @@ impl Tracer<'_> {
 fn empty(reader: &mut Reader, rings: &Rings, ring: u32) {
     reader.empty();
     reader.tell(rings, ring);
-}
-
-/// Who the threads of a source are.
-struct Names<'a> {
-    who: &'a mut Who,
-    /// The thread whose user and name the record has.
-    named: &'a mut Option<u32>,
-    /// Whether the process is gone.
-    gone: bool,
-    now: Instant,
-}
-
-/// The record that was handed out last: most that follow it in its ring are of the same thread at the same site.
-#[derive(Debug, Default)]
-struct Last {
-    /// Whether what it has of its site and thread is that of all records there.
-    is_plain: bool,
-    /// Its site.
-    number: u32,
-    /// Its thread, as it says.
-    tid: u32,
-    /// Its program and probe.
-    program: usize,
-    probe: usize,
-    /// Whether its time was asked for.
-    has_time: bool,
-    /// Of it and those like it, how many were taken and are still to be counted, and how many were not taken.
-    taken: u64,
-    refused: u64,
-}
-
-/// Fills in what a record has alone.
-#[inline]
-fn fill_own(record: &mut Record, head: &Head, has_time: bool, clock: &mut Clock) {
-    record.cpu = head.processor & PROCESSOR_MASK;
-    record.esp = head.rsp;
-    if has_time {
-        record.time = clock.time(head.time);
-    }
-}
-
-/// Fills in what the records of a thread at a site have in common, with the items that were asked for.
-fn fill(record: &mut Record, head: &Head, common: &Common, items: Items, names: &mut Names<'_>) {
-    (record.major, record.minor) = head.codes.unwrap_or(common.codes);
-    record.probe = common.probe as u32;
-    (record.pid, record.tid) = names.who.ids(head.tid);
-    record.cs = CODE_SEGMENT;
-    record.ss = STACK_SEGMENT;
-    record.word = size_of::<u64>();
-    if (items.contains(Items::UID) || items.contains(Items::PROCNAME)) && *names.named != Some(record.tid) {
-        let (uid, name) = names.who.look(record.tid, names.now, names.gone);
-        record.uid = uid;
-        name.clone_into(&mut record.name);
-        *names.named = Some(record.tid);
-    }
 }

@@ -25,7 +25,7 @@
 //! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | the memory that it takes, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; those that become others |
 //! | `hidden` | what of all this handlers do not see |
-//! | `drain`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment |
+//! | `drain`, `handing`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment, and handed out |
 //! | `pulse`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
 //! | `signal`, `forbidden`, `out` | signals of threads that are in a trampoline; instructions that the process may not execute; threads are taken out of one |
 
@@ -48,6 +48,7 @@ mod drain;
 mod emit;
 mod forbidden;
 mod ground;
+mod handing;
 mod handlers;
 mod hidden;
 mod identity;
