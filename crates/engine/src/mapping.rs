@@ -14,7 +14,9 @@ use crate::tracer::Tracer;
 const TRIES: usize = 8;
 
 /// Memory for code, to which nobody in the process writes.
-const CODE: u64 = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+const CODE: u64 = EXECUTE as u64;
+/// The same, as of mmap(2).
+pub(crate) const EXECUTE: i32 = libc::PROT_READ | libc::PROT_EXEC;
 /// In no place but the one that is asked for.
 const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 

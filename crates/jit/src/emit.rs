@@ -63,6 +63,14 @@ impl SiteField {
         }
     }
 
+    /// The bytes from its first to its last: offsets.
+    pub fn range(self) -> std::ops::Range<u32> {
+        match self {
+            SiteField::Word(at) => at..at + 8,
+            SiteField::Halves(low, high) => low.min(high)..low.max(high) + 4,
+        }
+    }
+
     /// Adds to the address that the field holds in these bytes.
     ///
     /// # Panics

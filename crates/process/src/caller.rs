@@ -10,6 +10,7 @@
 //! thread has been killed; then nothing is left to put back.
 
 use std::io;
+use std::ops::Range;
 
 use libc::{c_int, c_long};
 
@@ -161,6 +162,15 @@ impl Caller {
     /// # Errors
     /// As of [`Caller::call`].
     pub fn calls(self, calls: &[Call]) -> Result<(Caller, Vec<Result<u64, Error>>), Error> {
+        self.calls_in(calls, None)
+    }
+
+    /// The same, with memory of the process in which what leads from call to call may be, if there is some for it.
+    pub(crate) fn calls_in(
+        self,
+        calls: &[Call],
+        room: Option<Range<u64>>,
+    ) -> Result<(Caller, Vec<Result<u64, Error>>), Error> {
         let Caller { thread, stop, syscall, suspended, away } = self;
         let pid = thread.tid();
         let (thread, mut away) = match away {
@@ -168,7 +178,7 @@ impl Caller {
             None => thread.set_out(syscall, &mut || ())?,
         };
         let numbers: Vec<Numbers> = calls.iter().map(|call| (call.number, call.arguments)).collect();
-        let (thread, results) = away.calls(thread, &numbers, &mut || ())?;
+        let (thread, results) = away.calls(thread, &numbers, room, &mut || ())?;
         let named = |(call, result): (&Call, io::Result<u64>)| {
             result.map_err(|cause| Error::Remote { call: call.name, pid, cause })
         };

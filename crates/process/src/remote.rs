@@ -238,7 +238,7 @@ impl Stopped {
         arguments: [u64; 6],
     ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
         let (thread, mut away) = self.set_out(entrance, &mut || ())?;
-        let (thread, results) = away.calls(thread, &[(number, arguments)], &mut || ())?;
+        let (thread, results) = away.calls(thread, &[(number, arguments)], None, &mut || ())?;
         let (thread, stop) = away.come_back(thread, &mut || ())?;
         let none = || Err(io::ErrorKind::Other.into());
         Ok((thread, stop, results.into_iter().next().unwrap_or_else(none)))

@@ -47,6 +47,18 @@ pub fn read_only_for_others<T>(
     Ok((fd, mapped))
 }
 
+/// Makes memory that nobody can change any more: `size` bytes of zeros and what `write` puts there.
+///
+/// # Errors
+/// The kernel has no memory or no descriptor left; or `write` fails.
+pub fn sealed_memory(size: u64, write: impl FnOnce(&fs::File) -> io::Result<()>) -> io::Result<OwnedFd> {
+    let file = fs::File::from(memory_file(size)?);
+    write(&file)?;
+    let fd = OwnedFd::from(file);
+    seal(&fd, SIZE | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL)?;
+    Ok(fd)
+}
+
 /// The size is for good.
 const SIZE: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
@@ -188,33 +200,42 @@ impl Caller {
         flags: c_int,
         scratch: u64,
     ) -> Result<Step<u64>, Error> {
+        let (caller, received) = self.take_in(memory, scratch)?;
+        match received {
+            Ok(opened) => {
+                let received = opened.memory as u64;
+                let arguments = [place, size, protection as u64, flags as u64, received, 0];
+                caller.close_all(&[Call::new("mmap", libc::SYS_mmap, arguments)], opened.all())
+            }
+            Err(error) => Ok((caller, Err(error))),
+        }
+    }
+
+    /// Gives the process a descriptor of memory, with the calls' structures at `scratch`: what it has opened for it then.
+    pub(crate) fn take_in(self, memory: BorrowedFd<'_>, scratch: u64) -> Result<Step<Opened>, Error> {
         let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
         let arguments = [libc::AF_UNIX as u64, kind, 0, scratch + scratch::ENDS, 0, 0];
         let (mut caller, made) = self.call("socketpair", libc::SYS_socketpair, arguments)?;
         if let Err(error) = made {
             return Ok((caller, Err(error)));
         }
-        let mut opened = match caller.read::<8>(scratch + scratch::ENDS) {
+        let ends = match caller.read::<8>(scratch + scratch::ENDS) {
             Ok([a, b, c, d, e, f, g, h]) => {
-                vec![i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
+                [i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h])]
             }
             Err(error) => return Ok((caller, Err(error))),
         };
-        let received = match caller.send(memory, opened[0], scratch) {
+        let received = match caller.send(memory, ends[0], scratch) {
             Ok(()) => {
-                let (next, received) = caller.receive(opened[1], scratch)?;
+                let (next, received) = caller.receive(ends[1], scratch)?;
                 caller = next;
                 received
             }
             Err(error) => Err(error),
         };
         match received {
-            Ok(received) => {
-                opened.push(received);
-                let arguments = [place, size, protection as u64, flags as u64, received as u64, 0];
-                caller.close_all(Some(Call::new("mmap", libc::SYS_mmap, arguments)), opened)
-            }
-            Err(error) => Ok((caller.close_all(None, opened)?.0, Err(error))),
+            Ok(memory) => Ok((caller, Ok(Opened { ends, memory }))),
+            Err(error) => Ok((caller.close_all(&[], ends.to_vec())?.0, Err(error))),
         }
     }
 
@@ -258,23 +279,17 @@ impl Caller {
         Ok(self.calls(&[Call::close(descriptor)])?.0)
     }
 
-    /// Closes descriptors of the process, after one more call: what came of that. Those that follow one another are closed by one call, where
-    /// the kernel knows it (since Linux 5.9).
-    fn close_all(self, first: Option<Call>, mut descriptors: Vec<c_int>) -> Result<Step<u64>, Error> {
-        descriptors.sort_unstable();
-        let at_once = match descriptors[..] {
-            [from, .., to] if descriptors.windows(2).all(|pair| pair[0] + 1 == pair[1]) => {
-                Some(Call::new("close_range", libc::SYS_close_range, [from as u64, to as u64, 0]))
-            }
-            _ => None,
-        };
-        let calls: Vec<Call> = first.into_iter().chain(at_once).collect();
+    /// Closes descriptors of the process, after the first of some calls, if there are any: what came of that. Those that follow one another are closed by
+    /// one call, where the kernel knows it (since Linux 5.9).
+    fn close_all(self, first: &[Call], descriptors: Vec<c_int>) -> Result<Step<u64>, Error> {
+        let at_once = close_at_once(&descriptors);
+        let calls: Vec<Call> = first.iter().copied().chain(at_once).collect();
         let (mut caller, mut results) = self.calls(&calls)?;
         if at_once.is_none() || results.pop().is_none_or(|closed| closed.is_err()) {
             let calls: Vec<Call> = descriptors.into_iter().map(Call::close).collect();
             caller = caller.calls(&calls)?.0;
         }
-        let result = if first.is_some() { caller.first(results) } else { Ok(0) };
+        let result = if first.is_empty() { Ok(0) } else { caller.first(results) };
         Ok((caller, result))
     }
 
@@ -302,6 +317,33 @@ impl Caller {
             return Err(refused(io::Error::other("the thread's descriptors are not its process's")));
         }
         Ok(copied.into())
+    }
+}
+
+/// What a process has opened to be given memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    ends: [c_int; 2],
+    /// The memory.
+    pub(crate) memory: c_int,
+}
+
+impl Opened {
+    /// All of it.
+    pub(crate) fn all(self) -> Vec<c_int> {
+        vec![self.ends[0], self.ends[1], self.memory]
+    }
+}
+
+/// The call that closes descriptors which follow one another.
+fn close_at_once(descriptors: &[c_int]) -> Option<Call> {
+    let mut sorted = descriptors.to_vec();
+    sorted.sort_unstable();
+    match sorted[..] {
+        [from, .., to] if sorted.windows(2).all(|pair| pair[0] + 1 == pair[1]) => {
+            Some(Call::new("close_range", libc::SYS_close_range, [from as u64, to as u64, 0]))
+        }
+        _ => None,
     }
 }
 

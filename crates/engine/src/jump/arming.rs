@@ -15,6 +15,7 @@ use jit::SiteField;
 use patch::tactic::Planner;
 
 use super::cells::Domain;
+use super::code_file::CodeFile;
 use super::contexts::Contexts;
 use super::ground::Ground;
 use super::room::Room;
@@ -109,6 +110,8 @@ pub(crate) struct Arming {
     /// The bytes of trampolines and pads, and the fields in them that hold addresses: each with the piece that it is in.
     pub(super) pieces: Vec<Piece>,
     pub(super) fields: Vec<(usize, SiteField)>,
+    /// The same bytes as a file, once it was copied; none if there is no memory for it.
+    file: OnceCell<Option<CodeFile>>,
     /// Whether there are others that are not known: it holds only where the module is mapped at the same address.
     pub(super) is_fixed: bool,
     /// The code where it is changed, as it is then.
@@ -204,6 +207,7 @@ impl Arming {
             areas: parts.areas,
             pads: parts.pads,
             left: left.collect(),
+            file: OnceCell::new(),
             listed: OnceCell::new(),
             copies: Cell::new(0),
             keep,
@@ -217,6 +221,12 @@ impl Arming {
             traps,
             tactics,
         })
+    }
+
+    /// Its trampolines and landing pads as a file.
+    pub(super) fn file(&self) -> Option<&CodeFile> {
+        let mapped = || self.areas.iter().chain(&self.pads).copied().collect();
+        self.file.get_or_init(|| CodeFile::of(mapped(), &self.pieces).ok()).as_ref()
     }
 
     /// What records of its handlers are known by.

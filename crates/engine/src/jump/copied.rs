@@ -17,6 +17,9 @@ use crate::placed::About;
 use crate::site::{Code, Jump, LONGEST, Planned, Site, Use};
 use crate::space::ModuleKey;
 
+/// What lies closer together than this is written in one piece.
+const NEAR: u32 = 1024;
+
 /// An arming in a process in which all of it is so many bytes farther.
 #[derive(Clone)]
 pub(crate) struct Copied {
@@ -214,21 +217,35 @@ impl Copied {
         self.arming.left.iter().map(left).collect()
     }
 
-    /// Writes trampolines and landing pads.
-    pub(super) fn write_code(&self, memory: &Memory) -> std::io::Result<()> {
+    /// Writes trampolines and landing pads; where these are mapped as a file, what of them is not the same everywhere.
+    pub(super) fn write_code(&self, memory: &Memory, is_file: bool) -> std::io::Result<()> {
         let mut fields = self.arming.fields.iter().peekable();
-        let mut moved = Vec::new();
+        let (mut moved, mut written) = (Vec::new(), Vec::new());
         for (number, (address, bytes)) in self.arming.pieces.iter().enumerate() {
-            if fields.peek().is_none_or(|(piece, _)| *piece > number) || self.by == 0 {
-                memory.poke(self.there(*address), bytes)?;
+            let here = self.there(*address);
+            if self.by == 0 || fields.peek().is_none_or(|(piece, _)| *piece > number) {
+                if !is_file {
+                    memory.poke(here, bytes)?;
+                }
                 continue;
             }
             moved.clear();
             moved.extend_from_slice(bytes);
+            written.clear();
             while let Some((_, field)) = fields.next_if(|(piece, _)| *piece == number) {
                 field.add(self.by, &mut moved);
+                written.push(field.range());
             }
-            memory.poke(self.there(*address), &moved)?;
+            if !is_file {
+                memory.poke(here, &moved)?;
+                continue;
+            }
+            written.sort_unstable_by_key(|range| range.start);
+            for near in written.chunk_by(|one, next| next.start.saturating_sub(one.end) < NEAR) {
+                let (Some(first), Some(last)) = (near.first(), near.last()) else { continue };
+                let part = &moved[first.start as usize..last.end as usize];
+                memory.poke(here.wrapping_add(first.start.into()), part)?;
+            }
         }
         Ok(())
     }

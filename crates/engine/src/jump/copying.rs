@@ -143,7 +143,11 @@ impl Tracer<'_> {
             Ok(draft) => draft,
             Err(reason) => return Ok((thread, stop, Err(reason.to_owned()))),
         };
-        let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
+        let (thread, stop, is_file) = self.map_code_file(number, thread, stop, &mappings, copied)?;
+        let (mut thread, stop, mapped) = match is_file {
+            true => self.map_others(number, thread, stop, &draft, Ok(()))?,
+            false => self.map_all(number, thread, stop, &draft)?,
+        };
         if let Err(reason) = mapped {
             return Ok((thread, stop, Err(reason)));
         }
@@ -155,13 +159,36 @@ impl Tracer<'_> {
             return Ok((thread, stop, Err("its code is mapped otherwise".to_owned())));
         };
         let pads = draft.pads.clone();
-        match self.write_copy(number, &mut thread, (module, code), draft, copied)? {
+        match self.write_copy(number, &mut thread, (module, code), draft, (copied, is_file))? {
             Ok(left) => Ok((thread, stop, Ok(left))),
             Err(reason) => {
                 let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
                 Ok((thread, stop, Err(reason)))
             }
         }
+    }
+
+    /// Maps its trampolines and landing pads as the file that has them. False where that cannot be: they are to be written then. A process of more
+    /// threads is given no descriptor, which one of them might close or use.
+    fn map_code_file(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        mappings: &[Mapping],
+        copied: &Copied,
+    ) -> Result<(Stopped, Stop, bool), process::Error> {
+        let is_alone = self.spaces.get(&number).is_some_and(|space| space.members == 1);
+        let Some(file) = copied.arming.file().filter(|_| is_alone) else { return Ok((thread, stop, false)) };
+        let mut is_mapped = false;
+        let done = self.with_calls(number, thread, stop, mappings, |caller| {
+            let pieces = file.pieces(copied.by);
+            let (caller, mapped) = caller.map_file(file.descriptor(), &pieces, mapping::EXECUTE)?;
+            is_mapped = mapped.is_ok();
+            Ok(caller)
+        });
+        let (thread, stop, _) = done?;
+        Ok((thread, stop, is_mapped))
     }
 
     /// What is to be mapped for it, and what is known afterwards.
@@ -242,11 +269,11 @@ impl Tracer<'_> {
         thread: &mut Stopped,
         (module, code): (&Module, &Mapping),
         mut draft: Draft,
-        copied: &Copied,
+        (copied, is_file): (&Copied, bool),
     ) -> Result<Result<Vec<Left>, String>, process::Error> {
         let gone = || Ok(Err("the process is gone".to_owned()));
         let Some(space) = self.spaces.get_mut(&number) else { return gone() };
-        let written = copied.write_code(&space.code.memory).and_then(|()| {
+        let written = copied.write_code(&space.code.memory, is_file).and_then(|()| {
             let ground = draft.after.as_mut().and_then(|after| after.ground.as_mut());
             ground.map_or(Ok(()), |ground| ground.write(&space.code.memory))
         });

@@ -19,7 +19,7 @@
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
-//! | `arming`, `armings`, `copied`, `copying` | what arming a module came to; all that is kept; one in another process that maps the same file; how it is carried out there |
+//! | `arming`, `armings`, `code_file`, `copied`, `copying` | what arming a module came to; all that is kept; its code as a file; one in another process that maps the same file; how it is carried out there |
 //! | `jumps` | the trampolines of an address space |
 //! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
 //! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | the memory that it takes, in the process and shared with it |
@@ -38,6 +38,7 @@ mod back;
 mod carry;
 mod cells;
 mod clock;
+mod code_file;
 mod compile;
 mod contexts;
 mod copied;

@@ -55,12 +55,14 @@ mod evict;
 mod group;
 mod image;
 mod jump;
+mod luck;
 mod moved;
 mod padding;
 mod pads;
 mod pattern;
 mod planner;
 mod remove;
+mod wide;
 
 use std::ops::Range;
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::PAD_LENGTH;
+use super::luck::Luck;
 use super::pattern::Pattern;
+use super::{PAD_LENGTH, wide};
 
 /// The bytes of a page.
 const PAGE: u64 = 4096;
@@ -13,23 +14,6 @@ const PAGE: u64 = 4096;
 const GAP: u64 = 16;
 /// How many of many possibilities are looked at.
 const TRIES: usize = 48;
-
-/// Numbers that look random and are the same in every run (xorshift64*, Vigna 2016).
-#[derive(Clone, Debug)]
-pub(super) struct Luck(u64);
-
-impl Luck {
-    pub(super) fn new() -> Luck {
-        Luck(0x9e37_79b9_7f4a_7c15)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
 
 /// Whether pages that are not used yet may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +160,7 @@ impl Pads {
                 page.fresh = false;
             }
         }
+        wide::join_if_many(&mut wanted, &self.room);
         let mut map = Vec::new();
         for range in wanted {
             for piece in self.without_mapped(range) {

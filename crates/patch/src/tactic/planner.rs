@@ -7,7 +7,8 @@ use crate::flow::length;
 use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
 use super::jump::{JUMP, Placement, pads_allowed, reaches};
-use super::pads::{Luck, Pads};
+use super::luck::Luck;
+use super::pads::Pads;
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
 
 /// The longest instruction.

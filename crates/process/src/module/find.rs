@@ -86,10 +86,17 @@ fn survey_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Survey {
     survey
 }
 
+/// What the kernel calls the memory files that tracers map in the process ([`crate::sealed_memory`]).
+const OWN_MEMORY: &str = "/memfd:dprobes";
+
 /// The mappings of each file, by address. A file mapped under two paths counts as two.
 fn files(maps: &[Mapping]) -> Vec<(&Path, Vec<&Mapping>)> {
     let key = |mapping: &&Mapping| (mapping.path.clone(), mapping.inode, mapping.device);
-    let mut backed: Vec<&Mapping> = maps.iter().filter(|mapping| mapping.path.is_some()).collect();
+    // The tracer's own memory is no module.
+    let is_ours =
+        |mapping: &Mapping| mapping.deleted && mapping.path.as_deref() == Some(Path::new(OWN_MEMORY));
+    let files = maps.iter().filter(|mapping| mapping.path.is_some() && !is_ours(mapping));
+    let mut backed: Vec<&Mapping> = files.collect();
     backed.sort_by_cached_key(key);
     let same = |a: &&Mapping, b: &&Mapping| (&a.path, a.inode, a.device) == (&b.path, b.inode, b.device);
     let groups = backed.chunk_by(same);

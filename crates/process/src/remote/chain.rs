@@ -14,6 +14,7 @@
 //! call the kernel is to go on with by what it has noted of it, since the return to a frame strikes that out.
 
 use std::io;
+use std::ops::Range;
 
 use libc::c_long;
 
@@ -34,8 +35,8 @@ const NONE: u64 = -(libc::EFAULT as i64) as u64;
 pub(crate) type Numbers = (c_long, [u64; 6]);
 
 impl Away {
-    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `step` is called
-    /// after each change of the thread's state.
+    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `room` is memory of the
+    /// process for the frames, if there is more than below the last one. `step` is called after each change of the thread's state.
     ///
     /// # Errors
     /// The thread has been killed. An error of a call itself is in its result.
@@ -43,14 +44,17 @@ impl Away {
         &mut self,
         mut thread: Stopped,
         calls: &[Numbers],
+        room: Option<Range<u64>>,
         step: &mut dyn FnMut(),
     ) -> Result<(Stopped, Vec<io::Result<u64>>), Error> {
         let mut results = Vec::with_capacity(calls.len());
-        for calls in calls.chunks(MOST) {
+        let most = room.as_ref().map_or(MOST, |room| (room.end - room.start) as usize / frame::HEAD);
+        for calls in calls.chunks(most.max(1)) {
             let own = self.can_chain(&thread);
             match own.zip(self.way_back.as_ref().map(|way| (way.stub, way.rsp))) {
                 Some((own, way)) => {
-                    let (stopped, values) = self.chain(thread, calls, own, way, step)?;
+                    let (stopped, values) =
+                        self.chain(thread, calls, own, way, room.as_ref().map(|room| room.start), step)?;
                     thread = stopped;
                     results.extend(values.into_iter().map(value_or_error));
                 }
@@ -79,13 +83,15 @@ impl Away {
         })
     }
 
-    /// Makes them. `own` is the thread's number, `stub` where it makes calls, `last` the stack pointer at the frame that leads back.
+    /// Makes them. `own` is the thread's number, `stub` where it makes calls, `last` the stack pointer at the frame that leads back. The
+    /// other frames are at `room`, or below that one.
     fn chain(
         &mut self,
         mut thread: Stopped,
         calls: &[Numbers],
         own: u64,
         (stub, last): (u64, u64),
+        room: Option<u64>,
         step: &mut dyn FnMut(),
     ) -> Result<(Stopped, Vec<u64>), Error> {
         let tid = thread.tid();
@@ -93,7 +99,7 @@ impl Away {
         // The frame that leads back has its state behind its head, which all share.
         let end = last - 8;
         let state = end + size;
-        let start = end - size * calls.len() as u64;
+        let start = room.unwrap_or(end - size * calls.len() as u64);
         // Behind the call with this number: the frame that leads to the next one.
         let rsp = |number: usize| start + size * number as u64 + 8;
         let stop = (libc::SYS_tkill, [own, SIGNAL as u64, 0, 0, 0, 0]);

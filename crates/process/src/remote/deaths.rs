@@ -143,7 +143,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
         let arguments = [0, 4096, protection, flags, !0, 0];
         if together {
             let calls = [(libc::SYS_mmap, arguments); CALLS];
-            let (stopped, results) = away.calls(thread, &calls, &mut count).expect("it lives");
+            let (stopped, results) = away.calls(thread, &calls, None, &mut count).expect("it lives");
             thread = stopped;
             let places: HashSet<u64> = results.into_iter().map(|it| it.expect("there is memory")).collect();
             assert_eq!(places.len(), CALLS);

@@ -128,7 +128,7 @@ fn chains(who: Who, refuge: bool) -> bool {
     let fails: Numbers = (libc::SYS_close, [!0, 0, 0, 0, 0, 0]);
     let asks: Numbers = (libc::SYS_getppid, [0; 6]);
     let calls: Vec<Numbers> = (0..11).map(|number| if number % 3 == 1 { fails } else { asks }).collect();
-    let (thread, results) = away.calls(thread, &calls, &mut || ()).expect("it lives");
+    let (thread, results) = away.calls(thread, &calls, None, &mut || ()).expect("it lives");
     let parent = u64::from(std::process::id());
     for (number, result) in results.iter().enumerate() {
         match number % 3 {
