@@ -12,7 +12,7 @@
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list` | `check` and `list`, which change nothing |
-//! | `output`, `targets`, `recording`, `spool`, `lines` | where records go, and what is told of them |
+//! | `output`, `targets`, `lines` | where records go, and what is told of them |
 //! | `outfile` | files, which replace others only when there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
 //! | `show`, `convert`, `report`, `templates`, `selection` | what is done with trace stores and templates |
@@ -39,13 +39,11 @@ mod output;
 mod points;
 mod ppdf;
 mod program;
-mod recording;
 mod report;
 mod selection;
 mod service;
 mod session;
 mod show;
-mod spool;
 mod stats;
 mod stdout;
 mod summary;

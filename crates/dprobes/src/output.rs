@@ -8,15 +8,15 @@ use engine::{Lost, Note, Observer, Placed, Report};
 use trace::sink::{Target, View};
 use trace::{Items, Record};
 
+use crate::Failure;
 use crate::messages::{WARNING, count, tell};
-use crate::targets::{How, Open, Refused, Taken, several};
-use crate::{Failure, targets};
+use crate::targets::{How, Open, Taken, Targets};
 
 /// Gives records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
-    targets: Vec<Open>,
+    targets: Targets,
     view: View,
-    refused: Refused,
+    lossless: bool,
     /// Whether the armed probes are announced.
     tells_armed: bool,
     /// The process in which each module was announced last: a library that comes and goes is announced once.
@@ -32,21 +32,21 @@ impl Output {
         lossless: bool,
         tells_armed: bool,
     ) -> Result<Output, Failure> {
-        let how = How { is_shared: false, lossless };
-        let open = |target| {
-            let open = Open::new(target, how).map_err(Failure::new)?;
-            targets::caveat(target).iter().for_each(|text| tell(&format!("{WARNING}{text}")));
-            Ok(open)
-        };
-        let targets = targets.iter().map(open).collect::<Result<Vec<Open>, Failure>>()?;
-        Ok(Output { targets, view, refused: Refused::default(), tells_armed, announced: HashMap::new() })
+        let mut all = Targets::default();
+        for target in targets {
+            let how = How { is_shared: false, lossless };
+            let (open, told) = Open::new(target, how).map_err(Failure::new)?;
+            told.iter().for_each(|text| tell(&format!("{WARNING}{text}")));
+            all.add(open);
+        }
+        Ok(Output { targets: all, view, lossless, tells_armed, announced: HashMap::new() })
     }
 
     /// Takes what is known of a program that is about to be inserted.
     pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
-        for target in &mut self.targets {
-            target.recording.program(number, name, object, items, &self.view);
-        }
+        let places = 0..self.targets.all().count();
+        self.targets.direct(number, places.collect(), self.lossless);
+        self.targets.all().for_each(|target| target.program(number, name, object, items, &self.view));
     }
 
     /// Whether a message is for standard error.
@@ -61,59 +61,59 @@ impl Output {
 
     /// Writes out what is kept, and what was counted. Gives what each target has made of its records.
     pub(crate) fn end(&mut self, report: &Report) -> Vec<Taken> {
-        for target in &mut self.targets {
-            target.recording.report(report);
+        let end = |target: &mut Open| {
+            target.report(report);
             target.finish().iter().for_each(|text| tell(text));
-        }
-        self.targets.iter().map(Open::taken).collect()
+            target.taken()
+        };
+        self.targets.all().map(end).collect()
     }
 }
 
 impl Observer for Output {
+    #[inline]
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        let result = several::record(self.targets.iter_mut(), program, record, tell);
-        result.inspect_err(|_| self.refused.note(program, record.probe))
+        self.targets.record(program, record, tell)
     }
 
     fn note(&mut self, note: &Note) {
         let text = text(note);
-        self.targets.iter_mut().for_each(|target| target.recording.note(&text));
+        self.targets.note(&text);
         if self.is_told(note) {
             tell(&text);
         }
     }
 
     fn begun(&mut self) {
-        self.targets.iter_mut().filter_map(Open::settle).for_each(|text| tell(&text));
+        self.targets.all().filter_map(Open::settle).for_each(|text| tell(&text));
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {
-        self.targets.iter_mut().for_each(|target| target.recording.placed(placed));
+        self.targets.placed(placed);
     }
 
     fn wants_placed(&self) -> bool {
-        self.targets.iter().any(|target| target.recording.keeps_facts())
+        self.targets.wants_placed()
     }
 
     fn lost(&mut self, lost: &Lost) {
-        self.targets.iter_mut().for_each(|target| target.recording.gap(lost));
+        self.targets.gap(lost);
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {
-        let refused = self.refused.take(program, probe, count);
-        self.targets.iter_mut().for_each(|target| target.recording.dropped(program, probe, count, refused));
+        self.targets.dropped(program, probe, count);
     }
 
     fn idle(&mut self) {
-        several::idle(self.targets.iter_mut(), tell);
+        self.targets.idle(tell);
     }
 
     fn is_ready(&mut self) -> bool {
-        several::are_ready(self.targets.iter_mut())
+        self.targets.are_ready()
     }
 
     fn waits(&self) -> bool {
-        self.targets.iter().any(|target| target.recording.waits())
+        self.targets.wait()
     }
 }
 

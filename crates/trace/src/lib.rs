@@ -13,6 +13,7 @@ pub mod ctf;
 pub mod digits;
 mod header;
 mod items;
+pub mod queue;
 mod quick;
 pub mod raw;
 mod record;

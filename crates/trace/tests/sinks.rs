@@ -7,7 +7,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dprobes_trace::sink::{Closing, Journal, KernelLog, Queue, Serial, Sink, View};
+use dprobes_trace::queue::{Limits, Progress};
+use dprobes_trace::sink::{Journal, KernelLog, Queued, Serial, Sink, View};
 use dprobes_trace::store::{Probe, Program};
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Form, Items, Record, raw};
@@ -49,8 +50,8 @@ fn read(from: &mut File, count: usize) -> Vec<u8> {
     bytes
 }
 
-fn serial(path: &Path) -> Queue {
-    Queue::before(false, |closing| Serial::open(path, closing)).expect("a line")
+fn serial(path: &Path) -> Queued {
+    Queued::before(Limits::device(false), |progress| Serial::open(path, progress)).expect("a line")
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn a_line_that_is_gone_fails_and_one_that_is_none_is_refused() {
     let error = sink.finish().expect_err("nobody is there");
     assert_eq!((error.raw_os_error(), sink.lost()), (Some(libc::EIO), 1));
     let scratch = tempfile::NamedTempFile::new().expect("a file");
-    let error = Serial::open(scratch.path(), Closing::default()).expect_err("it is a file");
+    let error = Serial::open(scratch.path(), Progress::default()).expect_err("it is a file");
     assert!(error.to_string().contains("no terminal"), "{error}");
 }
 
@@ -147,11 +148,12 @@ fn message(socket: &UnixDatagram) -> Vec<u8> {
 fn a_log_daemon_has_a_message_for_each_line() {
     let home = tempfile::tempdir().expect("a directory");
     let (socket, path) = daemon(home.path());
-    let open = |closing| KernelLog::open(Some(&path), closing);
-    let mut sink = Queue::before(false, open).expect("there is one");
+    let open = |progress| KernelLog::open(Some(&path), progress);
+    let mut sink = Queued::before(Limits::device(false), open).expect("there is one");
     sink.show(0, &view(Form::Formatted));
     // More than the socket takes at once: the daemon is slow, and waited for.
     (0..500).for_each(|minor| sink.record(0, &record(minor, b"abc")).expect("it is taken"));
+    sink.idle().expect("nothing is wrong");
     let head = format!("<14>dprobes[{}]: ", std::process::id());
     for minor in 0..500 {
         for line in [
@@ -169,7 +171,7 @@ fn a_log_daemon_has_a_message_for_each_line() {
 fn a_daemon_that_begins_anew_is_found_again() {
     let home = tempfile::tempdir().expect("a directory");
     let (socket, path) = daemon(home.path());
-    let mut sink = KernelLog::open(Some(&path), Closing::default()).expect("there is one");
+    let mut sink = KernelLog::open(Some(&path), Progress::default()).expect("there is one");
     sink.record(0, &record(1, b"")).expect("it is sent");
     drop(socket);
     std::fs::remove_file(&path).expect("it is there");
@@ -183,7 +185,7 @@ fn a_daemon_that_begins_anew_is_found_again() {
 #[test]
 fn a_device_has_lines_with_their_priority() {
     let scratch = tempfile::NamedTempFile::new().expect("a file");
-    let mut sink = KernelLog::open(Some(scratch.path()), Closing::default()).expect("there is one");
+    let mut sink = KernelLog::open(Some(scratch.path()), Progress::default()).expect("there is one");
     (0..20).for_each(|minor| sink.record(0, &record(minor, b"")).expect("it is written"));
     let text = std::fs::read_to_string(scratch.path()).expect("text");
     let expected: String = (0..20).map(|minor| format!("<6>DProbes(1,{minor}) cpu=3 pid=4711\n")).collect();
@@ -216,8 +218,8 @@ fn the_journal_has_fields() {
         .expect("room");
     let templates = Templates::open(home.path()).expect("they are there");
     let (socket, path) = daemon(home.path());
-    let open = |closing| Journal::open(Some(&path), closing);
-    let mut sink = Queue::before(false, open).expect("there is one");
+    let open = |progress| Journal::open(Some(&path), progress);
+    let mut sink = Queued::before(Limits::device(false), open).expect("there is one");
     let items = Items::ALL;
     let program = Program { module: "libc.so.6".to_owned(), items, ..Program::default() };
     sink.fact(&program.into()).expect("it is noted");
@@ -266,7 +268,7 @@ fn the_journal_has_the_fields_of_templates_as_they_are_now() {
     std::fs::write(&file, "major=1 minor=2 desc=\"before\" fmt=\"size=%2u\"").expect("room");
     let templates = Templates::open(home.path()).expect("they are there");
     let (socket, path) = daemon(home.path());
-    let mut sink = Journal::open(Some(&path), Closing::default()).expect("there is one");
+    let mut sink = Journal::open(Some(&path), Progress::default()).expect("there is one");
     sink.show(0, &View { templates: Some(templates), ..view(Form::Formatted) });
     let mut now = || {
         sink.record(0, &record(2, b"\x05\x00\x07\x00")).expect("it is sent");
@@ -285,6 +287,6 @@ fn the_journal_has_the_fields_of_templates_as_they_are_now() {
 #[test]
 fn without_a_journal_there_is_a_reason() {
     let missing = Path::new("/nowhere/socket");
-    let error = Journal::open(Some(missing), Closing::default()).expect_err("nobody is there");
+    let error = Journal::open(Some(missing), Progress::default()).expect_err("nobody is there");
     assert!(error.to_string().contains("journald's socket /nowhere/socket: "), "{error}");
 }

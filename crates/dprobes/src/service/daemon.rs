@@ -290,7 +290,7 @@ impl Session<'_> {
             let mut sinks = self.sinks.0.borrow_mut();
             sinks.direct(number, &opened, insert.lossless);
             let (name, view) = (insert.file.display().to_string(), targets::view(&shown, templates));
-            sinks.each_of(number, |recording| recording.program(number, &name, &object, items, &view));
+            sinks.targets.each_of(number, |open| open.program(number, &name, &object, items, &view));
         }
         let followed = self.tracer.followed();
         let mut probed = 0;
@@ -431,7 +431,7 @@ impl Session<'_> {
         let mut sinks = self.sinks.0.borrow_mut();
         if let Some(program) = self.tracer.program(number) {
             let counts: Vec<_> = program.probes.iter().map(|&(_, state, counts)| (state, counts)).collect();
-            sinks.each_of(number, |recording| recording.ended(number as u32, &counts, &program.locals));
+            sinks.targets.each_of(number, |open| open.ended(number as u32, &counts, &program.locals));
         }
         sinks.forget(number, &globals);
         drop(sinks);
@@ -474,7 +474,7 @@ impl Session<'_> {
         let mut text = String::new();
         for program in wanted {
             text.push_str(&summary::program(program));
-            for target in self.sinks.0.borrow().taken(program.number) {
+            for target in self.sinks.0.borrow().targets.taken(program.number) {
                 if target.written + target.lost > 0 {
                     text.push_str(&format!("  {}", summary::target(&target)));
                 }

@@ -1,7 +1,6 @@
 //! Where the records of each program go, and the session's own messages.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -10,16 +9,7 @@ use engine::{Lost, Note, Observer, Placed};
 use trace::Record;
 use trace::sink::Target;
 
-use crate::recording::Recording;
-use crate::targets::{How, Open, Refused, Taken, several};
-
-/// A target, which several programs may have.
-struct Filled {
-    target: Target,
-    open: Open,
-    /// Whether a program is about to have it: then it does not end with the last one that has it.
-    expected: bool,
-}
+use crate::targets::{How, Open, Targets};
 
 /// A target of a program that is about to be inserted.
 pub(crate) struct Opened {
@@ -29,20 +19,11 @@ pub(crate) struct Opened {
     is_new: bool,
 }
 
-/// Where the records of a program go.
-struct Directed {
-    places: Vec<usize>,
-    /// Whether none of them may be lost.
-    lossless: bool,
-}
-
 /// The session's observer.
 pub(crate) struct Sinks {
-    /// The targets; none where one has come to its end.
-    targets: Vec<Option<Filled>>,
-    /// Those of each program, by its number.
-    programs: HashMap<usize, Directed>,
-    refused: Refused,
+    pub(crate) targets: Targets,
+    /// The places of those that a program is about to have: they do not end with the last one that has them.
+    expected: Vec<usize>,
     /// What was told since it was last asked for: the warnings of an insert that settles.
     heard: Heard,
     log: File,
@@ -60,13 +41,7 @@ const MOST_HEARD: usize = 16;
 
 impl Sinks {
     pub(crate) fn new(log: File) -> Sinks {
-        Sinks {
-            targets: Vec::new(),
-            programs: HashMap::new(),
-            refused: Refused::default(),
-            heard: Heard::default(),
-            log,
-        }
+        Sinks { targets: Targets::default(), expected: Vec::new(), heard: Heard::default(), log }
     }
 
     /// The warnings since this was last called.
@@ -91,14 +66,12 @@ impl Sinks {
     ) -> Result<Vec<Opened>, String> {
         let mut opened = Vec::new();
         for target in targets {
-            let is_it =
-                |filled: &Option<Filled>| filled.as_ref().is_some_and(|filled| filled.target == *target);
-            let (place, is_new) = match self.targets.iter().position(is_it) {
+            let (place, is_new) = match self.targets.position(|open| open.target == *target) {
                 Some(place) => (place, false),
-                None => match Open::or_nowhere(target, How { is_shared: true, lossless }) {
+                None => match Open::new(target, How { is_shared: true, lossless }) {
                     Ok((open, warning)) => {
                         warnings.extend(warning);
-                        (self.add(Filled { target: target.clone(), open, expected: true }), true)
+                        (self.targets.add(open), true)
                     }
                     Err(error) => {
                         self.abandon(&opened);
@@ -106,32 +79,16 @@ impl Sinks {
                     }
                 },
             };
-            if let Some(filled) = &mut self.targets[place] {
-                filled.expected = true;
-            }
+            self.expected.push(place);
             opened.push(Opened { place, target: target.clone(), is_new });
         }
         Ok(opened)
     }
 
-    fn add(&mut self, filled: Filled) -> usize {
-        let place = self.targets.iter().position(Option::is_none);
-        let place = place.unwrap_or_else(|| {
-            self.targets.push(None);
-            self.targets.len() - 1
-        });
-        self.targets[place] = Some(filled);
-        place
-    }
-
     /// Closes targets that were opened in vain.
     fn abandon(&mut self, opened: &[Opened]) {
-        for Opened { place, is_new, .. } in opened {
-            match &mut self.targets[*place] {
-                Some(filled) if !*is_new => filled.expected = false,
-                filled => *filled = None,
-            }
-        }
+        self.expected.clear();
+        opened.iter().filter(|opened| opened.is_new).for_each(|opened| self.targets.abandon(opened.place));
         Sinks::remove_files(opened);
     }
 
@@ -151,87 +108,25 @@ impl Sinks {
 
     /// Says where the records of a program go, and whether none of them may be lost.
     pub(crate) fn direct(&mut self, program: usize, opened: &[Opened], lossless: bool) {
-        let places = opened.iter().map(|opened| opened.place).collect::<Vec<_>>();
-        for &place in &places {
-            if let Some(filled) = &mut self.targets[place] {
-                filled.expected = false;
-            }
-        }
-        self.programs.insert(program, Directed { places, lossless });
-        self.wait_where_asked();
+        self.expected.clear();
+        self.targets.direct(program, opened.iter().map(|opened| opened.place).collect(), lossless);
     }
 
-    /// A target waits where it is slow as long as one of its programs may lose nothing.
-    fn wait_where_asked(&mut self) {
-        for (place, filled) in self.targets.iter_mut().enumerate() {
-            let Some(filled) = filled else { continue };
-            let mut programs = self.programs.values();
-            let lossless = programs.any(|program| program.lossless && program.places.contains(&place));
-            filled.open.recording.sink().set_lossless(lossless);
-        }
-    }
-
-    /// The targets of a program.
-    fn places(&self, program: usize) -> Vec<usize> {
-        self.programs.get(&program).map(|program| program.places.clone()).unwrap_or_default()
-    }
-
-    /// What the targets of a program have made of their records so far, of all programs that have them.
-    pub(crate) fn taken(&self, program: usize) -> Vec<Taken> {
-        let places = self.programs.get(&program).map_or(&[][..], |program| &program.places);
-        places.iter().filter_map(|&place| Some(self.targets[place].as_ref()?.open.taken())).collect()
-    }
-
-    /// Does something with each target of a program.
-    pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Recording)) {
-        for place in self.places(program) {
-            if let Some(filled) = &mut self.targets[place] {
-                with(&mut filled.open.recording);
-            }
-        }
-    }
-
-    /// All targets.
-    fn all(&mut self) -> impl Iterator<Item = &mut Open> {
-        self.targets.iter_mut().flatten().map(|filled| &mut filled.open)
-    }
-
-    /// Lets what is kept be written.
-    fn idle(&mut self) {
-        let mut told = Vec::new();
-        several::idle(self.all(), |text| told.push(text.to_owned()));
-        told.iter().for_each(|text| self.tell(text));
-    }
-
-    /// Forgets a program, whose records are all there. A target that no other program has is brought to its end; the global
-    /// variables are the last that it is told.
+    /// Forgets a program, whose records are all there; the global variables are the last that a target is told.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        let places = self.places(program);
-        self.programs.remove(&program);
-        self.refused.forget(program);
-        for place in places {
-            let is_shared = self.programs.values().any(|program| program.places.contains(&place));
-            let Some(filled) = &mut self.targets[place] else { continue };
-            filled.open.recording.forget(program);
-            let told = if is_shared || filled.expected {
-                let idle = filled.open.recording.idle();
-                idle.err().and_then(|error| filled.open.failure(&error)).into_iter().collect()
-            } else {
-                filled.open.recording.globals(globals);
-                let told = filled.open.finish();
-                self.targets[place] = None;
-                told
-            };
-            told.iter().for_each(|text: &String| self.tell(text));
-        }
-        self.wait_where_asked();
+        let Sinks { targets, expected, log, .. } = self;
+        targets.forget(program, globals, expected, |text| write(log, text));
     }
 
     /// Writes a line to the session's own log.
     pub(crate) fn tell(&mut self, text: &str) {
-        // There is nobody to tell that it failed.
-        let _ = writeln!(self.log, "{}", printable::lines(text));
+        write(&mut self.log, text);
     }
+}
+
+fn write(log: &mut File, text: &str) {
+    // There is nobody to tell that it failed.
+    let _ = writeln!(log, "{}", printable::lines(text));
 }
 
 /// The sinks, shared by the tracer, which fills them, and the session, which directs them.
@@ -240,21 +135,14 @@ pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        let mut sinks = self.0.borrow_mut();
-        let sinks = &mut *sinks;
-        let places = sinks.programs.get(&program).map_or(&[][..], |program| &program.places);
-        let own = sinks.targets.iter_mut().enumerate().filter(|(place, _)| places.contains(place));
-        let own = own.filter_map(|(_, filled)| filled.as_mut()).map(|filled| &mut filled.open);
-        let mut told = Vec::new();
-        let result = several::record(own, program, record, |text| told.push(text.to_owned()));
-        told.iter().for_each(|text| sinks.tell(text));
-        result.inspect_err(|_| sinks.refused.note(program, record.probe))
+        let Sinks { targets, log, .. } = &mut *self.0.borrow_mut();
+        targets.record(program, record, |text| write(log, text))
     }
 
     fn note(&mut self, note: &Note) {
         let text = crate::output::text(note);
         let mut sinks = self.0.borrow_mut();
-        sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.note(&text));
+        sinks.targets.note(&text);
         sinks.tell(&text);
         if let Some(warning) = text.strip_prefix(crate::messages::WARNING) {
             match sinks.heard.lines.len() < MOST_HEARD {
@@ -265,37 +153,32 @@ impl Observer for Shared {
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {
-        self.0.borrow_mut().each_of(placed.program, |recording| recording.placed(placed));
+        self.0.borrow_mut().targets.placed(placed);
     }
 
     fn wants_placed(&self) -> bool {
-        let mut sinks = self.0.borrow_mut();
-        let mut filled = sinks.targets.iter_mut().flatten();
-        filled.any(|filled| filled.open.recording.keeps_facts())
+        self.0.borrow().targets.wants_placed()
     }
 
     fn lost(&mut self, lost: &Lost) {
-        let mut sinks = self.0.borrow_mut();
-        sinks.targets.iter_mut().flatten().for_each(|filled| filled.open.recording.gap(lost));
+        self.0.borrow_mut().targets.gap(lost);
     }
 
     fn dropped(&mut self, program: usize, probe: usize, count: u64) {
-        let mut sinks = self.0.borrow_mut();
-        let refused = sinks.refused.take(program, probe, count);
-        sinks.each_of(program, |recording| recording.dropped(program, probe, count, refused));
+        self.0.borrow_mut().targets.dropped(program, probe, count);
     }
 
     fn is_ready(&mut self) -> bool {
-        several::are_ready(self.0.borrow_mut().all())
+        self.0.borrow_mut().targets.are_ready()
     }
 
     fn idle(&mut self) {
-        self.0.borrow_mut().idle();
+        let Sinks { targets, log, .. } = &mut *self.0.borrow_mut();
+        targets.idle(|text| write(log, text));
     }
 
     fn waits(&self) -> bool {
-        let sinks = self.0.borrow();
-        sinks.targets.iter().flatten().any(|filled| filled.open.recording.waits())
+        self.0.borrow().targets.wait()
     }
 }
 
@@ -339,15 +222,16 @@ mod tests {
         let opened = begin(&mut sinks, &targets, false);
         sinks.direct(0, &opened, false);
         let mut shared = Shared(Rc::new(RefCell::new(sinks)));
-        let refused = (0..10_000).filter(|_| shared.record(0, &Record::default()).is_err()).count() as u64;
-        assert!(refused > 0);
+        // Its queue takes some before the failure is known.
+        let taken = (0..10_000_000u64).find(|_| shared.record(0, &Record::default()).is_err());
+        let given = taken.expect("none is taken any more") + 1;
         shared.0.borrow_mut().forget(0, &[]);
         for target in targets {
             let told =
                 format!("warning: {target}: No space left on device (os error 28); records are lost\n");
             assert_eq!(log().matches(&told).count(), 1, "{}", log());
             assert!(
-                log().contains(&format!("warning: {target}: 10000 records could not be written\n")),
+                log().contains(&format!("warning: {target}: {given} records could not be written\n")),
                 "{}",
                 log()
             );

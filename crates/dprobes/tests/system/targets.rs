@@ -421,16 +421,21 @@ fn the_losses_of_each_target_are_told() {
     let module = need!("targets", target("server"), "gcc");
     let scratch = Scratch::new();
     let at = format!("{}:server_work:entry", module.display());
-    let traced = |targets: &str, strict: &[&str]| {
+    let traced = |calls: u64, targets: &str, strict: &[&str]| {
         let mut command = dprobes();
         command.args(["run", "--at", &at, "--do", "push r, rdi; log 1", "--log-target", targets]);
-        command.args(["--stats", "stats"]).args(strict).arg("--").arg(&module).args(["leaf", "3000"]);
+        command
+            .args(["--stats", "stats"])
+            .args(strict)
+            .arg("--")
+            .arg(&module)
+            .args(["leaf", &calls.to_string()]);
         let (status, _, stderr) = run(command.current_dir(scratch.path()));
         let stats = std::fs::read_to_string(scratch.path().join("stats")).expect("they are written");
         let stats: serde_json::Value = serde_json::from_str(&stats).expect("it is JSON");
         (status.code(), stderr, stats)
     };
-    let (status, stderr, stats) = traced("file:all,ltt:/dev/full", &[]);
+    let (status, stderr, stats) = traced(3000, "file:all,ltt:/dev/full", &[]);
     assert_eq!(status, Some(5), "{stderr}");
     for line in [
         "file:all: 3000 records written, 0 lost\n",
@@ -445,17 +450,19 @@ fn the_losses_of_each_target_are_told() {
     ]);
     assert_eq!(stats["targets"], targets);
     assert_eq!((&stats["probes"][0]["logged"], &stats["probes"][0]["dropped"]), (&3000.into(), &0.into()));
-    let (status, stderr, _) = traced("file:all,ltt:/dev/full", &["--strict"]);
+    let (status, stderr, _) = traced(3000, "file:all,ltt:/dev/full", &["--strict"]);
     assert_eq!(status, Some(125), "{stderr}");
-    let (status, stderr, _) = traced("file:all", &["--strict"]);
+    let (status, stderr, _) = traced(3000, "file:all", &["--strict"]);
     assert_eq!(status, Some(5), "{stderr}");
-    // What its buffer had taken when the first write failed is among its losses, the rest was dropped, too.
-    let (_, stderr, stats) = traced("ltt:/dev/full", &[]);
+    // What its queue had taken when the first write failed is among its losses, the rest was dropped, too.
+    let calls = 200_000;
+    let (_, stderr, stats) = traced(calls, "ltt:/dev/full", &[]);
     assert_eq!(
         stats["targets"][0],
-        serde_json::json!({ "target": "ltt:/dev/full", "written": 0, "lost": 3000 })
+        serde_json::json!({ "target": "ltt:/dev/full", "written": 0, "lost": calls })
     );
     let count = |name: &str| stats["probes"][0][name].as_u64().expect("a count");
-    assert!(count("dropped") > 0 && count("dropped") + count("logged") == 3000, "{stderr}");
-    assert!(stderr.contains(" records dropped, 3000 records lost by ltt:/dev/full\n"), "{stderr}");
+    assert!(count("dropped") > 0 && count("dropped") + count("logged") == calls, "{stderr}");
+    let told = format!(" records dropped, {calls} records lost by ltt:/dev/full\n");
+    assert!(stderr.contains(&told), "{stderr}");
 }

@@ -118,6 +118,11 @@ impl Streams {
         self.streams.iter().any(|stream| stream.since().is_some())
     }
 
+    /// Records of packets that are not written yet.
+    pub(super) fn kept(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.packet.records()).sum()
+    }
+
     /// Writes the packets whose records have waited long enough.
     ///
     /// # Errors

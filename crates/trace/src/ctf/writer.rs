@@ -132,6 +132,11 @@ impl Writer {
         self.streams.waits()
     }
 
+    /// Records in packets that are not written yet.
+    pub fn kept(&self) -> u64 {
+        self.streams.kept()
+    }
+
     /// Writes the packets whose first record came a second ago or longer. To be called now and then.
     ///
     /// # Errors

@@ -90,6 +90,10 @@ impl Sink for CtfSink {
         self.writer.waits()
     }
 
+    fn kept(&self) -> Option<u64> {
+        Some(self.writer.kept())
+    }
+
     fn idle(&mut self) -> io::Result<()> {
         self.writer.idle()
     }

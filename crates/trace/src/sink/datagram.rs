@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::Duration;
 
-use super::Closing;
+use crate::queue::Progress;
 
 /// A socket that somebody else has.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Datagrams {
     path: PathBuf,
     /// None while there is nobody at the other end.
     socket: Option<UnixDatagram>,
-    closing: Closing,
+    progress: Progress,
 }
 
 impl Datagrams {
@@ -22,8 +22,8 @@ impl Datagrams {
     ///
     /// # Errors
     /// There is none, or nobody has it open.
-    pub(super) fn connect(path: PathBuf, closing: Closing) -> io::Result<Datagrams> {
-        let mut datagrams = Datagrams { path, socket: None, closing };
+    pub(super) fn connect(path: PathBuf, progress: Progress) -> io::Result<Datagrams> {
+        let mut datagrams = Datagrams { path, socket: None, progress };
         datagrams.again()?;
         Ok(datagrams)
     }
@@ -41,7 +41,6 @@ impl Datagrams {
     /// # Errors
     /// There is nobody to take it, or it is larger than the kernel lets a message be, or it is given up.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let begin = Instant::now();
         let mut is_new = false;
         loop {
             if self.socket.is_none() {
@@ -53,7 +52,7 @@ impl Datagrams {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.closing.wait_for(socket.as_fd(), begin)?;
+                    self.progress.wait_for(socket.as_fd(), Duration::MAX)?;
                 }
                 Err(error) => {
                     let is_gone = !matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::ENOBUFS));

@@ -61,6 +61,16 @@ pub trait Sink {
         false
     }
 
+    /// Records that are kept, of a sink that keeps some.
+    fn kept(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether what is kept must be written before there is room for a record: writing has failed, and is tried again.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Called now and then: writes what has waited long enough.
     ///
     /// # Errors

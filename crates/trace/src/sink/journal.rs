@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 
 use super::datagram::Datagrams;
 use super::view::Live;
-use super::{Closing, Sink, View};
+use super::{Sink, View};
+use crate::queue::Progress;
 use crate::store::{Fact, point_name};
 use crate::template::Value;
 use crate::{Items, Record};
@@ -60,9 +61,9 @@ impl Journal {
     ///
     /// # Errors
     /// There is no journald.
-    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<Journal> {
+    pub fn open(path: Option<&Path>, progress: Progress) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
-        let socket = Datagrams::connect(PathBuf::from(path), closing).map_err(|error| {
+        let socket = Datagrams::connect(PathBuf::from(path), progress).map_err(|error| {
             io::Error::new(error.kind(), format!("journald's socket {}: {error}", printable::path(path)))
         })?;
         Ok(Journal {

@@ -9,8 +9,9 @@ use std::time::Instant;
 use super::datagram::Datagrams;
 use super::pace::Pace;
 use super::view::Texts;
-use super::{Closing, Sink, View};
+use super::{Sink, View};
 use crate::Record;
+use crate::queue::Progress;
 
 /// The kernel's log.
 const DEVICE: &str = "/dev/kmsg";
@@ -29,7 +30,7 @@ pub struct KernelLog {
     texts: Texts,
     text: Vec<u8>,
     message: Vec<u8>,
-    closing: Closing,
+    progress: Progress,
     lost: u64,
 }
 
@@ -44,14 +45,14 @@ impl KernelLog {
     ///
     /// # Errors
     /// There is none that could be written, or the kernel throws away what is written to it.
-    pub fn open(path: Option<&Path>, closing: Closing) -> io::Result<KernelLog> {
+    pub fn open(path: Option<&Path>, progress: Progress) -> io::Result<KernelLog> {
         let log = match path {
-            Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &closing)?,
+            Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &progress)?,
             Some(path) => device(path)?,
             None => match device(Path::new(DEVICE)) {
                 Ok(log) => log,
                 Err(error) => {
-                    let mut daemons = SOCKETS.iter().map(|path| daemon(PathBuf::from(path), &closing));
+                    let mut daemons = SOCKETS.iter().map(|path| daemon(PathBuf::from(path), &progress));
                     daemons.find_map(Result::ok).ok_or_else(|| {
                         let text =
                             format!("{DEVICE}: {error}; and no log daemon has {}", SOCKETS.join(" or "));
@@ -65,7 +66,7 @@ impl KernelLog {
             texts: Texts::default(),
             text: Vec::new(),
             message: Vec::new(),
-            closing,
+            progress,
             lost: 0,
         })
     }
@@ -81,7 +82,7 @@ impl KernelLog {
         match &mut self.log {
             Log::Device(file, pace) => {
                 while let Some(end) = pace.as_ref().and_then(|pace| pace.next(Instant::now())) {
-                    self.closing.wait_until(end).map_err(|error| {
+                    self.progress.wait_until(end).map_err(|error| {
                         let text = format!(
                             "the kernel takes ten lines in five seconds, unless {LIMIT} is `on` (as root: sysctl -w \
                              kernel.printk_devkmsg=on)"
@@ -134,8 +135,8 @@ fn pace(setting: io::Result<String>) -> io::Result<Option<Pace>> {
     }
 }
 
-fn daemon(path: PathBuf, closing: &Closing) -> io::Result<Log> {
-    Datagrams::connect(path, closing.clone()).map(Log::Daemon)
+fn daemon(path: PathBuf, progress: &Progress) -> io::Result<Log> {
+    Datagrams::connect(path, progress.clone()).map(Log::Daemon)
 }
 
 impl Sink for KernelLog {

@@ -25,7 +25,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 
-use super::tail::Tail;
+use super::tail::{Tail, write_records};
 use super::{Sink, View};
 use crate::raw::{self, Malformed};
 use crate::store::{Fact, Loss};
@@ -87,6 +87,10 @@ impl<W: Tail> Ltt<W> {
         }
     }
 
+    fn records_kept(&self) -> u64 {
+        self.ends.iter().filter(|(_, is_record)| *is_record).count() as u64
+    }
+
     fn misses(&mut self, program: u32, lost: u64) {
         let missing = self.missing.entry(program).or_default();
         *missing = missing.saturating_add(lost);
@@ -94,23 +98,7 @@ impl<W: Tail> Ltt<W> {
 
     /// Writes what is kept. What is not written stays kept.
     fn write(&mut self) -> io::Result<()> {
-        let mut written = 0;
-        let result = loop {
-            let left = &self.kept[written..];
-            if left.is_empty() {
-                break Ok(());
-            }
-            match self.out.write(left) {
-                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                Ok(bytes) => written += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        let count = self.ends.partition_point(|&(end, _)| end <= written);
-        let whole = count.checked_sub(1).map_or(0, |last| self.ends[last].0);
-        let part = written - whole;
-        let gone = if part > 0 && self.out.take_back(part as u64) { whole } else { written };
+        let (count, gone, result) = write_records(&mut self.out, &self.kept, &self.ends, |&(end, _)| end);
         self.kept.drain(..gone);
         self.ends.drain(..count);
         self.ends.iter_mut().for_each(|(end, _)| *end -= gone);
@@ -183,6 +171,15 @@ impl<W: Tail> Sink for Ltt<W> {
         !self.kept.is_empty() || !self.missing.is_empty()
     }
 
+    fn kept(&self) -> Option<u64> {
+        Some(self.records_kept())
+    }
+
+    /// No room on the disk, or nobody who reads the pipe.
+    fn is_full(&self) -> bool {
+        self.kept.len() >= KEPT
+    }
+
     fn idle(&mut self) -> io::Result<()> {
         self.write()?;
         self.tell_missing();
@@ -194,7 +191,7 @@ impl<W: Tail> Sink for Ltt<W> {
             self.forget(program)?;
         }
         let written = self.idle();
-        self.lost += self.ends.iter().filter(|(_, is_record)| *is_record).count() as u64;
+        self.lost += self.records_kept();
         self.kept.clear();
         self.ends.clear();
         written

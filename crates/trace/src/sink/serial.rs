@@ -10,10 +10,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::view::Live;
-use super::{Closing, Sink, View};
+use super::{Sink, View};
+use crate::queue::Progress;
 use crate::{Items, Record, raw};
 
 /// The end of a record.
@@ -27,7 +28,7 @@ pub struct Serial {
     before: libc::termios,
     shows: Vec<(u32, Shows)>,
     bytes: Vec<u8>,
-    closing: Closing,
+    progress: Progress,
     lost: u64,
 }
 
@@ -43,7 +44,7 @@ impl Serial {
     ///
     /// # Errors
     /// It cannot be opened, or is no terminal.
-    pub fn open(path: &Path, closing: Closing) -> io::Result<Serial> {
+    pub fn open(path: &Path, progress: Progress) -> io::Result<Serial> {
         // It does not wait for a carrier, and does not become the terminal of this process.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
@@ -56,22 +57,21 @@ impl Serial {
         unsafe { libc::cfmakeraw(&raw mut raw) };
         raw.c_cflag |= libc::CLOCAL;
         set_attributes(&file, &raw)?;
-        Ok(Serial { file, before, shows: Vec::new(), bytes: Vec::new(), closing, lost: 0 })
+        Ok(Serial { file, before, shows: Vec::new(), bytes: Vec::new(), progress, lost: 0 })
     }
 
     fn write(&mut self) -> io::Result<()> {
         let mut left = self.bytes.as_slice();
-        let mut progress = Instant::now();
         while !left.is_empty() {
             match self.file.write(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     left = &left[written..];
-                    progress = Instant::now();
+                    self.progress.step();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.closing.wait_for(self.file.as_fd(), progress)?;
+                    self.progress.wait_for(self.file.as_fd(), Duration::MAX)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -155,12 +155,12 @@ impl Sink for Serial {
 
     fn finish(&mut self) -> io::Result<()> {
         // What is still on its way is to go as it was written.
-        let (mut left, mut progress) = (self.left(), Instant::now());
-        while left > 0 && !self.closing.gives_up(progress) {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            let now = self.left();
-            if now != left {
-                (left, progress) = (now, Instant::now());
+        let mut left = self.left();
+        while left > 0 && !self.progress.is_given_up() {
+            std::thread::sleep(Duration::from_millis(10));
+            let before = std::mem::replace(&mut left, self.left());
+            if before != left {
+                self.progress.step();
             }
         }
         // A line that is gone needs none; no record is lost by that.

@@ -1,63 +1,76 @@
 //! A trace store as a target.
 
+use std::fs::File;
 use std::io;
 
-use super::Sink;
+use super::{Outlet, Sink};
 use crate::Record;
-use crate::store::{Fact, Loss, Store};
+use crate::queue::{Limits, Progress, Queue};
+use crate::store::{About, Batch, Blocks, Fact, Filling, Loss};
 
-/// A store that is being filled.
+/// A store that is being filled: records are encoded here, and a thread writes the blocks.
 #[derive(Debug)]
 pub struct StoreSink {
-    /// None once it is finished.
-    store: Option<Store>,
-    lost: u64,
+    filling: Filling,
+    queue: Queue<Batch>,
 }
 
 impl StoreSink {
-    /// A store that has been begun.
-    pub fn new(store: Store) -> StoreSink {
-        StoreSink { store: Some(store), lost: 0 }
+    /// Begins a store in an empty file.
+    ///
+    /// # Errors
+    /// Those of writing its first block.
+    pub fn begin(file: File, about: &About, limits: Limits) -> io::Result<StoreSink> {
+        let progress = Progress::default();
+        let blocks = Blocks::begin(Outlet::new(file, progress.clone()), about)?;
+        Ok(StoreSink { filling: Filling::new(), queue: Queue::new(blocks, limits, progress) })
+    }
+
+    #[cold]
+    fn hand_over(&mut self) -> io::Result<()> {
+        self.filling.take(&mut self.queue.block);
+        self.queue.hand_over()
     }
 }
 
 impl Sink for StoreSink {
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {
-        self.store.as_mut().map_or(Ok(()), |store| store.fact(fact))
+        if self.filling.fact(fact)? { self.hand_over() } else { Ok(()) }
     }
 
     fn keeps_facts(&self) -> bool {
         true
     }
 
+    #[inline]
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
-        match &mut self.store {
-            Some(store) => store.record(program, record),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
+        if self.filling.record(program, record)? { self.hand_over() } else { Ok(()) }
     }
 
     fn loss(&mut self, loss: &Loss, _refused: u64) -> io::Result<()> {
         self.fact(&loss.clone().into())
     }
 
+    fn is_ready(&mut self) -> bool {
+        self.queue.is_ready()
+    }
+
     fn waits(&self) -> bool {
-        self.store.as_ref().is_some_and(Store::waits)
+        self.filling.waits()
     }
 
     fn idle(&mut self) -> io::Result<()> {
-        self.store.as_mut().map_or(Ok(()), Store::idle)
+        let handed = if self.filling.is_due() && !self.queue.is_busy() { self.hand_over() } else { Ok(()) };
+        self.queue.idle().and(handed)
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        let Some(mut store) = self.store.take() else { return Ok(()) };
-        let flushed = store.flush();
-        self.lost = store.lost();
-        store.finish()?;
-        flushed
+        let handed = self.hand_over();
+        let finished = self.queue.finish();
+        handed.and(finished)
     }
 
     fn lost(&self) -> u64 {
-        self.store.as_ref().map_or(self.lost, Store::lost)
+        self.queue.lost()
     }
 }

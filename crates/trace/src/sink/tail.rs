@@ -1,7 +1,7 @@
 //! What was written last, and is to be taken back: a record of which a part stands at the end of a file.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 /// Takes bytes, and gives the last of them back, if it can.
 pub trait Tail: Write {
@@ -26,6 +26,34 @@ impl Tail for Vec<u8> {
         let end = usize::try_from(bytes).ok().and_then(|bytes| self.len().checked_sub(bytes));
         end.inspect(|&end| self.truncate(end)).is_some()
     }
+}
+
+/// Writes records that stand one after another, each up to its end. Gives how many of them are there as a whole, how many bytes are
+/// gone, and why not all. Of a record that was written in part, that part is taken back, if it can be.
+pub(super) fn write_records<E>(
+    out: &mut impl Tail,
+    bytes: &[u8],
+    ends: &[E],
+    end: impl Fn(&E) -> usize,
+) -> (usize, usize, io::Result<()>) {
+    let mut written = 0;
+    let result = loop {
+        let left = &bytes[written..];
+        if left.is_empty() {
+            break Ok(());
+        }
+        match out.write(left) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    let count = ends.partition_point(|it| end(it) <= written);
+    let whole = count.checked_sub(1).map_or(0, |last| end(&ends[last]));
+    let part = written - whole;
+    let gone = if part > 0 && out.take_back(part as u64) { whole } else { written };
+    (count, gone, result)
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ mod damage;
 mod decode;
 mod encode;
 mod facts;
+mod filling;
 mod filter;
 mod index;
 mod info;
@@ -68,8 +69,11 @@ pub use damage::{Damage, Error};
 pub use facts::{
     About, Counts, Fact, Gap, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
 };
+pub(crate) use filling::{Batch, Filling};
+pub use filling::{MOST_DATA, MOST_NAME, PATIENCE};
 pub use filter::Filter;
 pub use info::Info;
 pub use lookup::{Lookup, point_name};
 pub use reader::{Entry, Item, Reader};
-pub use writer::{MOST_DATA, MOST_NAME, PATIENCE, Store};
+pub(crate) use writer::Blocks;
+pub use writer::Store;

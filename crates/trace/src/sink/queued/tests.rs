@@ -1,29 +1,34 @@
 //! A queue before sinks that are slow, stuck, or panic.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use super::waiting::{MOST_NOTES, MOST_OTHERS, MOST_RECORDS};
 use super::*;
+
+/// Records that wait, and messages beside them, at most.
+const MOST: u64 = 1 << 16;
 
 /// A sink that takes a record when it is allowed to.
 struct Slow {
-    closing: Closing,
+    progress: Progress,
     allowed: Arc<AtomicU64>,
     taken: Arc<Mutex<Vec<u64>>>,
     fails_at: u64,
+    lost: u64,
 }
 
 impl Sink for Slow {
     fn record(&mut self, _program: u32, record: &Record) -> io::Result<()> {
-        let begin = Instant::now();
         while self.allowed.load(Ordering::SeqCst) == 0 {
-            if self.closing.gives_up(begin) {
+            if self.progress.is_given_up() {
+                self.lost += 1;
                 return Err(io::ErrorKind::TimedOut.into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         if record.time == self.fails_at {
+            self.lost += 1;
             return Err(io::Error::other("out of paper"));
         }
         self.taken.lock().expect("nobody panics").push(record.time);
@@ -31,15 +36,15 @@ impl Sink for Slow {
     }
 
     fn lost(&self) -> u64 {
-        0
+        self.lost
     }
 }
 
-fn slow(lossless: bool, fails_at: u64) -> (Queue, Arc<AtomicU64>, Arc<Mutex<Vec<u64>>>) {
+fn slow(lossless: bool, fails_at: u64) -> (Queued, Arc<AtomicU64>, Arc<Mutex<Vec<u64>>>) {
     let (allowed, taken) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (own, all) = (Arc::clone(&allowed), Arc::clone(&taken));
-    let make = |closing| Ok(Slow { closing, allowed: own, taken: all, fails_at });
-    (Queue::before(lossless, make).expect("it is made"), allowed, taken)
+    let make = |progress| Ok(Slow { progress, lost: 0, allowed: own, taken: all, fails_at });
+    (Queued::before(Limits::device(lossless), make).expect("it is made"), allowed, taken)
 }
 
 fn at(time: u64) -> Record {
@@ -50,7 +55,7 @@ fn at(time: u64) -> Record {
 fn what_does_not_fit_is_dropped_at_once_and_counted() {
     let (mut queue, allowed, taken) = slow(false, u64::MAX);
     let begin = Instant::now();
-    let all = MOST_RECORDS as u64 + 1000;
+    let all = MOST + 1000;
     let refused = (0..all).filter(|&time| queue.record(0, &at(time)).is_err()).count() as u64;
     assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits for it");
     assert!((999..=1000).contains(&refused), "{refused}");
@@ -105,7 +110,7 @@ fn a_failure_is_told_once_and_what_follows_is_taken() {
 }
 
 /// The text of the first failure that is told.
-fn failure(queue: &mut Queue) -> String {
+fn failure(queue: &mut Queued) -> String {
     let begin = Instant::now();
     loop {
         match queue.idle() {
@@ -119,9 +124,9 @@ fn failure(queue: &mut Queue) -> String {
 #[test]
 fn a_stuck_sink_that_may_lose_nothing_is_waited_for_once() {
     let (mut queue, _allowed, taken) = slow(true, u64::MAX);
-    queue.patience = Duration::from_millis(500);
+    queue.queue.limits.full.stuck = Duration::from_millis(500);
     let begin = Instant::now();
-    let all = MOST_RECORDS as u64 + 1000;
+    let all = MOST + 1000;
     let refused = (0..all).filter(|&time| queue.record(0, &at(time)).is_err()).count();
     assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits for it twice: {:?}", begin.elapsed());
     assert!((999..=1000).contains(&refused), "{refused}");
@@ -138,7 +143,7 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
         queue.record(0, &at(1)).expect("there is room");
     }
     // Only now: to fill it may take longer.
-    queue.patience = Duration::from_millis(500);
+    queue.queue.limits.full.stuck = Duration::from_millis(500);
     let begin = Instant::now();
     while !queue.is_ready() {
         assert!(begin.elapsed() < Duration::from_secs(60), "it is waited for forever");
@@ -152,7 +157,7 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
 /// A sink that rests on purpose, as the kernel's log asks for, is not stuck.
 #[test]
 fn a_sink_that_rests_by_its_own_will_is_waited_for() {
-    struct Resting(Closing, Arc<AtomicU64>);
+    struct Resting(Progress, Arc<AtomicU64>);
     impl Sink for Resting {
         fn record(&mut self, _program: u32, _record: &Record) -> io::Result<()> {
             if self.1.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -166,9 +171,10 @@ fn a_sink_that_rests_by_its_own_will_is_waited_for() {
     }
     let taken = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&taken);
-    let mut queue = Queue::before(true, |closing| Ok(Resting(closing, own))).expect("it is made");
-    queue.patience = Duration::from_millis(300);
-    let all = MOST_RECORDS as u64 + 100;
+    let mut queue =
+        Queued::before(Limits::device(true), |progress| Ok(Resting(progress, own))).expect("it is made");
+    queue.queue.limits.full.stuck = Duration::from_millis(300);
+    let all = MOST + 100;
     (0..all).for_each(|time| queue.record(0, &at(time)).expect("it is waited for"));
     queue.finish().expect("all was taken");
     assert_eq!((queue.lost(), taken.load(Ordering::SeqCst)), (0, all));
@@ -210,7 +216,7 @@ impl Sink for Panicking {
 fn a_panic_is_told_and_all_that_it_has_lost_is_counted() {
     let ended = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&ended);
-    let mut queue = Queue::before(true, |_| Ok(Panicking(own))).expect("it is made");
+    let mut queue = Queued::before(Limits::device(true), |_| Ok(Panicking(own))).expect("it is made");
     let refused = (0..100_000).filter(|&time| queue.record(0, &at(time)).is_err()).count();
     let told = failure(&mut queue);
     assert!(told.contains("time 3 is too late"), "{told}");
@@ -228,21 +234,11 @@ fn a_panic_is_told_and_all_that_it_has_lost_is_counted() {
 fn what_waits_beside_records_is_bounded() {
     let (mut queue, allowed, _taken) = slow(false, u64::MAX);
     queue.record(0, &at(0)).expect("there is room");
-    (0..=MOST_OTHERS as u32).for_each(|program| drop(queue.forget(program)));
+    (0..=MOST as u32).for_each(|program| drop(queue.forget(program)));
     assert!(failure(&mut queue).contains("waiting"));
     assert!(queue.forget(0).is_err());
     allowed.store(1, Ordering::SeqCst);
     let _ = queue.finish();
-}
-
-#[test]
-fn notes_are_bounded() {
-    let mut notes = super::waiting::Notes::default();
-    (0..1000).for_each(|number| notes.push(&number.to_string()));
-    let told = notes.take();
-    assert_eq!(told.len(), MOST_NOTES + 1);
-    assert_eq!(told.last().map(String::as_str), Some("warning: 936 more messages of this kind"));
-    assert!(notes.take().is_empty());
 }
 
 #[test]
@@ -261,9 +257,9 @@ fn a_thread_that_does_not_come_back_is_left_alone_and_its_records_counted() {
     }
     let allowed = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&allowed);
-    let mut queue = Queue::before(false, |_| Ok(Hanging(own))).expect("it is made");
+    let mut queue = Queued::before(Limits::device(false), |_| Ok(Hanging(own))).expect("it is made");
     (0..10).for_each(|time| queue.record(0, &at(time)).expect("there is room"));
-    assert!(!queue.waiting.end(Instant::now() + Duration::from_millis(300)));
+    queue.queue.limits.end.stuck = Duration::from_millis(300);
     assert_eq!(queue.finish().map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
     allowed.store(1, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(50));

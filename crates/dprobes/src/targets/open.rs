@@ -1,35 +1,99 @@
-//! What a target is told: records, and what is known beside them. A store is told all that is needed to read it when the program is gone.
+//! A target that is open, and what it is told: records, and what is known beside them. A store is told all that is needed to read it when
+//! the program is gone.
 
-use std::ffi::CStr;
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::mem;
 
 use engine::{Counts, Lost, Placed, Report, State};
-use trace::sink::{Sink, View};
-use trace::store::{self, About, Fact, Gap, Loss, Note, Probe, Program, Site, Variables};
+use trace::sink::{Sink, Target, View};
+use trace::store::{self, Fact, Gap, Loss, Note, Probe, Program, Site, Variables};
 use trace::template::Templates;
 use trace::{Items, Record};
 
+use super::opening::{self, How, now};
 use crate::lines::Places;
+use crate::messages::count;
+use crate::outfile::Unsettled;
 
 /// A target that is being filled.
-pub(crate) struct Recording {
+pub(crate) struct Open {
+    pub(crate) target: Target,
     sink: Box<dyn Sink>,
+    /// What is to be done once there is something to keep.
+    unsettled: Unsettled,
     places: Places,
     /// The programs: number, probes, local variables.
     programs: Vec<(u32, usize, usize)>,
-    /// What went wrong with a fact; it is told at the next [`Recording::idle`], or at the end.
+    /// What went wrong with a fact; it is told at the next [`Open::idle`], or at the end.
     failure: Option<io::Error>,
+    /// Whether a failure was told.
+    failed: bool,
+    /// Records that it was given.
+    given: u64,
 }
 
-impl Recording {
-    pub(crate) fn new(sink: Box<dyn Sink>) -> Recording {
-        Recording { sink, places: Places::default(), programs: Vec::new(), failure: None }
+/// What a target has made of the records that it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) name: String,
+    /// Records that are in their place, as a whole.
+    pub(crate) written: u64,
+    /// Records that are not.
+    pub(crate) lost: u64,
+}
+
+impl Open {
+    /// Opens a target. Where probes go in that stay, a missing log is no reason to refuse them: they may log nothing. What there is to
+    /// tell of it comes with the target.
+    ///
+    /// # Errors
+    /// It cannot be opened: the message names it.
+    pub(crate) fn new(target: &Target, how: How) -> Result<(Open, Option<String>), String> {
+        let (sink, unsettled, failed, told) = match opening::open(target, how) {
+            Ok((sink, unsettled)) => (sink, unsettled, false, opening::caveat(target)),
+            Err(error) if how.is_shared && *target == Target::KernelLog(None) => {
+                let (sink, told) = opening::nowhere(format!("{target}: {error}"));
+                (sink, Unsettled::nothing(), true, Some(told))
+            }
+            Err(error) => return Err(opening::message(target, &error)),
+        };
+        let (places, programs) = (Places::default(), Vec::new());
+        let target = target.clone();
+        Ok((Open { target, sink, unsettled, places, programs, failure: None, failed, given: 0 }, told))
     }
 
-    /// The target itself.
-    pub(crate) fn sink(&mut self) -> &mut dyn Sink {
-        &mut *self.sink
+    /// Its name, in messages.
+    fn name(&self) -> String {
+        match self.target {
+            Target::Terminal => "standard error".to_owned(),
+            _ => self.target.to_string(),
+        }
+    }
+
+    /// What it has made of its records so far: of those that wait in it, that they are written.
+    pub(crate) fn taken(&self) -> Taken {
+        let lost = self.sink.lost();
+        Taken { name: self.name(), written: self.given.saturating_sub(lost), lost }
+    }
+
+    /// What to tell of a failure: only the first is told.
+    fn failure(&mut self, error: &io::Error) -> Option<String> {
+        if mem::replace(&mut self.failed, true) {
+            return None;
+        }
+        let name = self.name();
+        Some(match error.kind() {
+            io::ErrorKind::Interrupted => {
+                format!("warning: {name}: nobody took the records; those that were not written yet are lost")
+            }
+            _ => format!("warning: {name}: {error}; records are lost"),
+        })
+    }
+
+    /// Lets a file take the place of what stood there under its name: what there is to tell. It goes on growing.
+    pub(crate) fn settle(&mut self) -> Option<String> {
+        let error = self.unsettled.settle().err()?;
+        Some(format!("warning: {}: {error}", self.name()))
     }
 
     /// Takes a program, and how its records are shown.
@@ -82,12 +146,12 @@ impl Recording {
     }
 
     /// Whether it keeps more than records.
-    pub(crate) fn keeps_facts(&self) -> bool {
+    pub(super) fn keeps_facts(&self) -> bool {
         self.sink.keeps_facts()
     }
 
     /// Takes a place where a probe was armed.
-    pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
+    pub(super) fn placed(&mut self, placed: &Placed<'_>) {
         if !self.sink.keeps_facts() {
             return;
         }
@@ -116,16 +180,27 @@ impl Recording {
         });
     }
 
-    /// Takes a record.
+    /// Takes a record. What there is to tell of a failure goes to `tell`.
     ///
     /// # Errors
-    /// It could not be written, nor those that were kept with it.
-    pub(crate) fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        self.sink.record(program as u32, record)
+    /// It is lost.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        program: usize,
+        record: &Record,
+        tell: &mut impl FnMut(&str),
+    ) -> io::Result<()> {
+        self.given += 1;
+        let taken = self.sink.record(program as u32, record);
+        if let Err(error) = &taken {
+            self.failure(error).iter().for_each(|text| tell(text));
+        }
+        taken
     }
 
     /// Takes a count of dropped records, and how many of them are those that no target took.
-    pub(crate) fn dropped(&mut self, program: usize, probe: usize, dropped: u64, refused: u64) {
+    pub(super) fn dropped(&mut self, program: usize, probe: usize, dropped: u64, refused: u64) {
         let loss = Loss { time: now(), program: program as u32, probe: probe as u32, dropped };
         if let Err(error) = self.sink.loss(&loss, refused) {
             self.failure.get_or_insert(error);
@@ -133,28 +208,37 @@ impl Recording {
     }
 
     /// Takes when records were lost.
-    pub(crate) fn gap(&mut self, lost: &Lost) {
+    pub(super) fn gap(&mut self, lost: &Lost) {
         let pid = lost.pid.unwrap_or(0) as u32;
         self.keep(Gap { from: lost.from, to: lost.to, pid, dropped: lost.count });
     }
 
     /// Takes a message.
-    pub(crate) fn note(&mut self, text: &str) {
+    pub(super) fn note(&mut self, text: &str) {
         self.keep(Note { time: now(), text: text.to_owned() });
     }
 
-    /// Writes out what has waited long enough.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub(crate) fn idle(&mut self) -> io::Result<()> {
-        self.failure.take().map_or(Ok(()), Err)?;
-        self.sink.idle()
+    /// Writes out what has waited long enough. What there is to tell goes to `tell`.
+    pub(super) fn idle(&mut self, tell: &mut impl FnMut(&str)) {
+        self.sink.refresh(tell);
+        if let Err(error) = self.failure.take().map_or(Ok(()), Err).and_then(|()| self.sink.idle()) {
+            self.failure(&error).iter().for_each(|text| tell(text));
+        }
     }
 
     /// Whether something is kept that is not written yet.
-    pub(crate) fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.sink.waits()
+    }
+
+    /// Whether it can take a record now.
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.sink.is_ready()
+    }
+
+    /// Whether what has no room is to be waited for from now on.
+    pub(super) fn set_lossless(&mut self, lossless: bool) {
+        self.sink.set_lossless(lossless);
     }
 
     /// Takes what was counted, of all programs.
@@ -191,36 +275,36 @@ impl Recording {
     }
 
     /// Takes the global variables.
-    pub(crate) fn globals(&mut self, values: &[u64]) {
+    pub(super) fn globals(&mut self, values: &[u64]) {
         if !values.is_empty() {
             self.keep(Variables { program: None, values: values.to_vec() });
         }
     }
 
     /// No more records of this program will come.
-    pub(crate) fn forget(&mut self, program: usize) {
+    pub(super) fn forget(&mut self, program: usize) {
         self.programs.retain(|&(number, ..)| number != program as u32);
         if let Err(error) = self.sink.forget(program as u32) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Brings the target to a clean end.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    /// Brings it to its end: what there is to tell.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        let mut told = Vec::from_iter(self.settle());
         // Only now: reading a module's debug information may take long, and nobody waits any more.
-        for source in std::mem::take(&mut self.places).sources() {
+        for source in mem::take(&mut self.places).sources() {
             self.keep(source);
         }
         let finished = self.sink.finish();
-        self.failure.take().map_or(finished, Err)
-    }
-
-    /// Records that were taken and could not be written.
-    pub(crate) fn lost(&self) -> u64 {
-        self.sink.lost()
+        if let Err(error) = self.failure.take().map_or(finished, Err) {
+            told.extend(self.failure(&error));
+        }
+        let lost = self.sink.lost();
+        if lost > 0 {
+            told.push(format!("warning: {}: {} could not be written", self.name(), count(lost, "record")));
+        }
+        told
     }
 
     /// Tells a fact.
@@ -245,45 +329,5 @@ fn symbol(image: &image::Image, vaddr: u64) -> String {
         None => String::new(),
         Some((function, 0)) => function.name.clone(),
         Some((function, offset)) => format!("{}+{offset:#x}", function.name),
-    }
-}
-
-/// Nanoseconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-/// Where and how the trace is made.
-pub(crate) fn about() -> About {
-    let mut names = libc::utsname {
-        sysname: [0; 65],
-        nodename: [0; 65],
-        release: [0; 65],
-        version: [0; 65],
-        machine: [0; 65],
-        domainname: [0; 65],
-    };
-    // SAFETY: `names` is valid for the call.
-    unsafe { libc::uname(&mut names) };
-    let text = |name: &[libc::c_char; 65]| {
-        let bytes = name.map(|letter| letter as u8);
-        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-    };
-    // SAFETY: a call that takes a number and gives one.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let mut monotonic = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `monotonic` is valid for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut monotonic) };
-    let start = now();
-    About {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: text(&names.nodename),
-        kernel: format!("{} {}", text(&names.sysname), text(&names.release)),
-        machine: text(&names.machine),
-        processors: u32::try_from(processors).unwrap_or(0),
-        start,
-        monotonic: start as i64 - (monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec),
-        pid: std::process::id(),
-        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     }
 }

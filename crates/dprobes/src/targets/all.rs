@@ -1,0 +1,209 @@
+//! All targets that are open, and which of them has the records of which program.
+
+use std::collections::HashMap;
+use std::io;
+
+use engine::{Lost, Placed};
+use trace::Record;
+
+use super::open::{Open, Taken};
+
+/// The targets of an observer.
+#[derive(Default)]
+pub(crate) struct Targets {
+    /// None where one has come to its end.
+    open: Vec<Option<Open>>,
+    /// Those of each program, by its number.
+    programs: Vec<Option<Directed>>,
+    refused: Refused,
+}
+
+/// Where the records of a program go.
+struct Directed {
+    places: Vec<usize>,
+    /// Whether none of them may be lost.
+    lossless: bool,
+}
+
+impl Targets {
+    /// Adds a target: its place.
+    pub(crate) fn add(&mut self, open: Open) -> usize {
+        let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        self.open[place] = Some(open);
+        place
+    }
+
+    /// The place of the first that is so.
+    pub(crate) fn position(&self, is_it: impl Fn(&Open) -> bool) -> Option<usize> {
+        self.open.iter().position(|open| open.as_ref().is_some_and(&is_it))
+    }
+
+    /// Closes one that was opened in vain.
+    pub(crate) fn abandon(&mut self, place: usize) {
+        self.open[place] = None;
+    }
+
+    /// All that are open.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Open> {
+        self.open.iter_mut().flatten()
+    }
+
+    /// Says where the records of a program go, and whether none of them may be lost.
+    pub(crate) fn direct(&mut self, program: usize, places: Vec<usize>, lossless: bool) {
+        if self.programs.len() <= program {
+            self.programs.resize_with(program + 1, || None);
+        }
+        self.programs[program] = Some(Directed { places, lossless });
+        self.wait_where_asked();
+    }
+
+    /// A target waits where it is slow as long as one of its programs may lose nothing.
+    fn wait_where_asked(&mut self) {
+        for (place, open) in self.open.iter_mut().enumerate() {
+            let mut programs = self.programs.iter().flatten();
+            let lossless = programs.any(|program| program.lossless && program.places.contains(&place));
+            open.iter_mut().for_each(|open| open.set_lossless(lossless));
+        }
+    }
+
+    /// The places of the targets of a program.
+    fn places_of(&self, program: usize) -> &[usize] {
+        self.programs.get(program).and_then(Option::as_ref).map_or(&[], |program| &program.places)
+    }
+
+    /// Does something with each target of a program.
+    pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Open)) {
+        for place in self.places_of(program).to_vec() {
+            self.open[place].iter_mut().for_each(&mut with);
+        }
+    }
+
+    /// What the targets of a program have made of their records so far, of all programs that have them.
+    pub(crate) fn taken(&self, program: usize) -> Vec<Taken> {
+        let open = self.places_of(program).iter().filter_map(|&place| self.open[place].as_ref());
+        open.map(Open::taken).collect()
+    }
+
+    /// Gives a record of a program to its targets. It is taken where one of them takes it; what there is to tell of others is told.
+    ///
+    /// # Errors
+    /// None has taken it: why the last has not.
+    #[inline]
+    pub(crate) fn record(
+        &mut self,
+        program: usize,
+        record: &Record,
+        mut tell: impl FnMut(&str),
+    ) -> io::Result<()> {
+        let (mut taken, mut refusal) = (false, None);
+        let directed = self.programs.get(program).and_then(Option::as_ref);
+        for &place in directed.map_or(&[][..], |directed| &directed.places) {
+            let Some(open) = &mut self.open[place] else { continue };
+            match open.record(program, record, &mut tell) {
+                Ok(()) => taken = true,
+                Err(error) => refusal = Some(error),
+            }
+        }
+        if taken {
+            return Ok(());
+        }
+        self.refused.note(program, record.probe);
+        Err(refusal.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+
+    /// Takes a message.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.all().for_each(|open| open.note(text));
+    }
+
+    /// Takes a place where a probe was armed.
+    pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
+        self.each_of(placed.program, |open| open.placed(placed));
+    }
+
+    /// Whether such places are of use to one of them.
+    pub(crate) fn wants_placed(&self) -> bool {
+        self.open.iter().flatten().any(Open::keeps_facts)
+    }
+
+    /// Takes when records were lost.
+    pub(crate) fn gap(&mut self, lost: &Lost) {
+        self.all().for_each(|open| open.gap(lost));
+    }
+
+    /// Takes how many more records of a probe were dropped.
+    pub(crate) fn dropped(&mut self, program: usize, probe: usize, count: u64) {
+        let refused = self.refused.take(program, probe, count);
+        self.each_of(program, |open| open.dropped(program, probe, count, refused));
+    }
+
+    /// Lets them write what they keep. What cannot be written is lost, which is told once for each.
+    pub(crate) fn idle(&mut self, mut tell: impl FnMut(&str)) {
+        self.all().for_each(|open| open.idle(&mut tell));
+    }
+
+    /// Whether all can take records now: one that is slow holds up all, as their records come from the same memory.
+    pub(crate) fn are_ready(&mut self) -> bool {
+        self.all().all(Open::is_ready)
+    }
+
+    /// Whether something is kept that is not written yet.
+    pub(crate) fn wait(&self) -> bool {
+        self.open.iter().flatten().any(Open::waits)
+    }
+
+    /// Forgets a program, whose records are all there. A target that no other program has, and for which none is `expected`, comes to its
+    /// end; the global variables are the last that it is told.
+    pub(crate) fn forget(
+        &mut self,
+        program: usize,
+        globals: &[u64],
+        expected: &[usize],
+        mut tell: impl FnMut(&str),
+    ) {
+        let places = self.places_of(program).to_vec();
+        self.programs.get_mut(program).into_iter().for_each(|directed| *directed = None);
+        self.refused.forget(program);
+        for place in places {
+            let others = self.programs.iter().flatten();
+            let is_shared = others.flat_map(|other| &other.places).chain(expected).any(|&it| it == place);
+            let Some(open) = &mut self.open[place] else { continue };
+            open.forget(program);
+            if is_shared {
+                open.idle(&mut tell);
+            } else {
+                open.globals(globals);
+                open.finish().iter().for_each(|text| tell(text));
+                self.open[place] = None;
+            }
+        }
+        self.wait_where_asked();
+    }
+}
+
+/// Records that no target took, by program and probe: the engine counts them as dropped, and tells that in time.
+#[derive(Debug, Default)]
+struct Refused(HashMap<(usize, usize), u64>);
+
+impl Refused {
+    /// Notes one.
+    fn note(&mut self, program: usize, probe: u32) {
+        *self.0.entry((program, probe as usize)).or_default() += 1;
+    }
+
+    /// Of so many dropped records, those that are among them.
+    fn take(&mut self, program: usize, probe: usize, dropped: u64) -> u64 {
+        let Some(noted) = self.0.get_mut(&(program, probe)) else { return 0 };
+        let taken = dropped.min(*noted);
+        *noted -= taken;
+        taken
+    }
+
+    /// No more records of this program will come.
+    fn forget(&mut self, program: usize) {
+        self.0.retain(|(of, _), _| *of != program);
+    }
+}

@@ -1,0 +1,191 @@
+//! How targets are opened.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use trace::Record;
+use trace::queue::Limits;
+use trace::sink::{
+    CtfSink, Journal, KernelLog, Ltt, Outlet, Queued, Serial, Sink, StoreSink, Target, Terminal, TextFile,
+};
+use trace::store::About;
+
+use crate::control;
+use crate::outfile::{self, Unsettled};
+
+/// How long the reader of an event stream of a session may take nothing before what follows is lost, until it reads again.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How targets are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// They may be those of other programs too: files go on at their end, and stores are new.
+    pub(crate) is_shared: bool,
+    /// Nothing may be lost.
+    pub(crate) lossless: bool,
+}
+
+impl How {
+    /// The limits of a file.
+    fn limits(self, is_on_disk: bool) -> Limits {
+        match self.is_shared {
+            true => Limits::shared_file(control::signals, is_on_disk),
+            false => Limits::file(control::signals),
+        }
+    }
+}
+
+/// Opens a target. What `run` and `attach` write takes the place of an old file only when it is settled.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Unsettled)> {
+    let device = Limits::device(how.lossless);
+    let (sink, unsettled): (Box<dyn Sink>, Option<Unsettled>) = match target {
+        Target::Terminal => (Box::new(Terminal::default()), None),
+        Target::KernelLog(path) => {
+            (Box::new(Queued::before(device, |progress| KernelLog::open(path.as_deref(), progress))?), None)
+        }
+        Target::Serial(path) => {
+            (Box::new(Queued::before(device, |progress| Serial::open(path, progress))?), None)
+        }
+        Target::Journal(path) => {
+            (Box::new(Queued::before(device, |progress| Journal::open(path.as_deref(), progress))?), None)
+        }
+        Target::Ctf(path) => {
+            let unsettled = (!how.is_shared).then(|| outfile::begin_directory(path));
+            (Box::new(Queued::before(how.limits(true), |_| CtfSink::create(path, &about()))?), unsettled)
+        }
+        Target::Ltt(path) | Target::File(path) | Target::Store(path) => {
+            let (file, unsettled) = match (how.is_shared, target) {
+                (false, _) => outfile::begin(path).map(|(file, unsettled)| (file, Some(unsettled)))?,
+                (true, Target::Store(_)) => {
+                    (File::options().write(true).create_new(true).mode(0o600).open(path)?, None)
+                }
+                (true, _) => (at_end(path)?, None),
+            };
+            (in_file(target, file, how)?, unsettled)
+        }
+    };
+    Ok((sink, unsettled.unwrap_or_else(Unsettled::nothing)))
+}
+
+/// A target that is one file.
+fn in_file(target: &Target, file: File, how: How) -> io::Result<Box<dyn Sink>> {
+    let limits = how.limits(file.metadata().is_ok_and(|known| known.is_file()));
+    Ok(match target {
+        Target::Ltt(_) => Box::new(Queued::before(limits, |progress| {
+            let outlet = Outlet::new(file, progress);
+            Ok(Ltt::new(if how.is_shared { outlet.with_patience(PATIENCE) } else { outlet }))
+        })?),
+        Target::Store(_) => Box::new(StoreSink::begin(file, &about(), limits)?),
+        _ => Box::new(TextFile::new(file, limits)),
+    })
+}
+
+/// What is to be known of a target that is about to be used: that of the kernel's log, which loses what comes faster than it lets pass.
+pub(super) fn caveat(target: &Target) -> Option<String> {
+    let Target::KernelLog(path) = target else { return None };
+    KernelLog::is_limited(path.as_deref()).then(|| {
+        format!(
+            "{target}: the kernel takes ten lines in five seconds; records that come faster wait, 65,536 of them at most, and those that wait \
+             at the end are lost and counted (as root: sysctl -w kernel.printk_devkmsg=on)"
+        )
+    })
+}
+
+/// What is said of a target that cannot be opened.
+pub(super) fn message(target: &Target, error: &io::Error) -> String {
+    match target {
+        // The path is the whole of their name.
+        Target::File(path) | Target::Store(path) => match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                format!("{}: {error}; a trace store is begun in a new file", printable::path(path))
+            }
+            _ => format!("{}: {error}", printable::path(path)),
+        },
+        _ => format!("{target}: {error}"),
+    }
+}
+
+/// Opens a file of a session, which goes on at its end. Neither this nor its writes wait for a reader: all programs would.
+fn at_end(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => {
+            let text = "nobody reads this pipe; begin its reader before the records are to go there";
+            io::Error::new(error.kind(), text)
+        }
+        _ => error,
+    })
+}
+
+/// A log that could not be opened.
+#[derive(Debug)]
+struct Nowhere {
+    /// Why.
+    error: String,
+    lost: u64,
+}
+
+/// A log that could not be opened, for this reason, and what there is to tell of it.
+pub(super) fn nowhere(error: String) -> (Box<dyn Sink>, String) {
+    let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
+    (Box::new(Nowhere { error, lost: 0 }), told)
+}
+
+impl Sink for Nowhere {
+    fn record(&mut self, _program: u32, _record: &Record) -> io::Result<()> {
+        self.lost += 1;
+        Err(io::Error::other(self.error.clone()))
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Where and how the trace is made.
+fn about() -> About {
+    let mut names = libc::utsname {
+        sysname: [0; 65],
+        nodename: [0; 65],
+        release: [0; 65],
+        version: [0; 65],
+        machine: [0; 65],
+        domainname: [0; 65],
+    };
+    // SAFETY: `names` is valid for the call.
+    unsafe { libc::uname(&mut names) };
+    let text = |name: &[libc::c_char; 65]| {
+        let bytes = name.map(|letter| letter as u8);
+        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    // SAFETY: a call that takes a number and gives one.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let mut monotonic = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `monotonic` is valid for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut monotonic) };
+    let start = now();
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: text(&names.nodename),
+        kernel: format!("{} {}", text(&names.sysname), text(&names.release)),
+        machine: text(&names.machine),
+        processors: u32::try_from(processors).unwrap_or(0),
+        start,
+        monotonic: start as i64 - (monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec),
+        pid: std::process::id(),
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

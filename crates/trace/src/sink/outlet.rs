@@ -1,0 +1,126 @@
+//! A file that a thread writes: whoever gives it up knows what was written.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use super::Tail;
+use crate::queue::{Progress, stuck};
+
+/// A file that does not block where there is no room in a pipe or a terminal: then it is waited for.
+#[derive(Debug)]
+pub struct Outlet {
+    file: File,
+    progress: Progress,
+    /// How long it may take nothing.
+    patience: Duration,
+    /// Whether it has been waited for in vain since it took something: then it is not waited for again.
+    is_stuck: bool,
+}
+
+impl Outlet {
+    /// For a file that nobody else has opened with it, which is waited for until it is given up.
+    pub fn new(file: File, progress: Progress) -> Outlet {
+        // SAFETY: plain calls on a descriptor that `file` owns; what they fail on blocks as before.
+        unsafe {
+            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+            if flags >= 0 {
+                libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+            }
+        }
+        Outlet { file, progress, patience: Duration::MAX, is_stuck: false }
+    }
+
+    /// The same, for one that is waited for no longer than so long, until it takes something again.
+    pub fn with_patience(self, patience: Duration) -> Outlet {
+        Outlet { patience, ..self }
+    }
+}
+
+impl Write for Outlet {
+    /// Once it is given up, nothing is written any more.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            if self.progress.is_given_up() {
+                return Err(stuck());
+            }
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.is_stuck {
+                        return Err(stuck());
+                    }
+                    self.is_stuck = true;
+                    self.progress.wait_for(self.file.as_fd(), self.patience)?;
+                    self.is_stuck = false;
+                }
+                written => {
+                    self.progress.step();
+                    self.is_stuck = false;
+                    return written;
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Tail for Outlet {
+    fn take_back(&mut self, bytes: u64) -> bool {
+        self.file.take_back(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// How long the files of these tests are waited for.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// A pipe that is full, and how much it holds.
+    fn full() -> (io::PipeReader, Outlet, usize) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let file = File::from(OwnedFd::from(writer));
+        let mut outlet = Outlet::new(file, Progress::default()).with_patience(PATIENCE);
+        let mut size = 0;
+        while let Ok(more) = outlet.file.write(&[0; 4096]) {
+            size += more;
+        }
+        (reader, outlet, size)
+    }
+
+    #[test]
+    fn a_reader_that_is_slow_is_waited_for() {
+        let (mut reader, mut file, size) = full();
+        let read = std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE / 3);
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).expect("it is read");
+            all.len()
+        });
+        file.write_all(&[1; 100_000]).expect("it is waited for");
+        drop(file);
+        assert_eq!(read.join().expect("it reads"), size + 100_000);
+    }
+
+    #[test]
+    fn a_reader_that_has_stopped_is_waited_for_once_until_it_reads_again() {
+        let (mut reader, mut file, size) = full();
+        let begin = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(file.write(b"x").map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        }
+        assert!((PATIENCE..2 * PATIENCE).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+        reader.read_exact(&mut vec![0; size]).expect("it is there");
+        assert_eq!(file.write(b"x").expect("there is room"), 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! Text, in files and on standard error.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+
+use super::tail::write_records;
+use super::{Outlet, Sink, Texts, View};
+use crate::Record;
+use crate::queue::{Block, Limits, Progress, Queue, Writer};
+
+/// Bytes of a block.
+const FULL: usize = 1 << 18;
+
+/// A file of text. A thread writes what was made here.
+#[derive(Debug)]
+pub struct TextFile {
+    queue: Queue<Text>,
+    texts: Texts,
+}
+
+impl TextFile {
+    /// A file that nobody else has opened with it.
+    pub fn new(file: File, limits: Limits) -> TextFile {
+        let progress = Progress::default();
+        let thread = Thread { out: Outlet::new(file, progress.clone()), lost: 0 };
+        let limits = Limits { fails_once: true, ..limits };
+        TextFile { queue: Queue::new(thread, limits, progress), texts: Texts::default() }
+    }
+}
+
+impl Sink for TextFile {
+    fn show(&mut self, program: u32, view: &View) {
+        self.texts.show(program, view);
+    }
+
+    fn forget(&mut self, program: u32) -> io::Result<()> {
+        self.texts.forget(program);
+        // Not waited for: there may be other programs, and the end waits for all.
+        self.queue.idle()
+    }
+
+    #[inline]
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        if self.queue.block.bytes.len() >= FULL || self.queue.is_closed() {
+            self.queue.make_room()?;
+        }
+        let Text { bytes, ends } = &mut self.queue.block;
+        self.texts.of(program).append(record, bytes);
+        ends.push(bytes.len() as u32);
+        Ok(())
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.queue.is_ready()
+    }
+
+    fn waits(&self) -> bool {
+        self.queue.waits()
+    }
+
+    fn idle(&mut self) -> io::Result<()> {
+        self.queue.idle()
+    }
+
+    fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        self.texts.refresh(tell);
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.queue.finish()
+    }
+
+    fn lost(&self) -> u64 {
+        self.queue.lost()
+    }
+}
+
+/// Records, one after another.
+#[derive(Debug)]
+struct Text {
+    bytes: Vec<u8>,
+    /// Where each record ends.
+    ends: Vec<u32>,
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text { bytes: Vec::with_capacity(FULL + FULL / 4), ends: Vec::with_capacity(FULL / 64) }
+    }
+}
+
+impl Block for Text {
+    fn records(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+struct Thread {
+    out: Outlet,
+    lost: u64,
+}
+
+impl Writer<Text> for Thread {
+    fn write(&mut self, block: &mut Text) -> io::Result<()> {
+        let (whole, _, result) = write_records(&mut self.out, &block.bytes, &block.ends, |&end| end as usize);
+        self.lost += (block.ends.len() - whole) as u64;
+        result
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Standard error, where each record is written at once.
+#[derive(Debug, Default)]
+pub struct Terminal {
+    texts: Texts,
+    lost: u64,
+}
+
+impl Sink for Terminal {
+    fn show(&mut self, program: u32, view: &View) {
+        self.texts.show(program, view);
+    }
+
+    fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
+        self.texts.of(program).write(record, &mut io::stderr()).inspect_err(|_| self.lost += 1)
+    }
+
+    fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
+        self.texts.refresh(tell);
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}

@@ -1,0 +1,154 @@
+//! What a store is given, until there is a block of it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::block::{FULL, HEADER, LARGEST};
+use super::encode::Encoder;
+use super::facts::{Fact, Thread};
+use super::threads::Threads;
+use crate::Record;
+
+/// How long records wait for their block to fill.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of data that a record has at most.
+pub const MOST_DATA: usize = LARGEST / 2;
+
+/// Bytes of a name that a record has at most. The kernel's names have 15.
+pub const MOST_NAME: usize = 1 << 10;
+
+/// Facts and records that are written together: a block of each, if there are some.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The facts, with room for their block's header before them; empty if there are none.
+    pub(super) facts: Vec<u8>,
+    /// The records.
+    pub(super) records: Vec<u8>,
+    /// How many.
+    pub(super) count: u32,
+    /// The least time of a record, and the greatest.
+    pub(super) least: u64,
+    pub(super) greatest: u64,
+    /// The greatest step back in time so far.
+    pub(super) disorder: u64,
+}
+
+impl crate::queue::Block for Batch {
+    fn records(&self) -> u64 {
+        self.count.into()
+    }
+
+    fn bytes(&self) -> usize {
+        self.facts.len() + self.records.len()
+    }
+
+    fn clear(&mut self) {
+        self.facts.clear();
+        self.records.clear();
+        self.count = 0;
+    }
+}
+
+/// Facts and records that are kept until their block is full or [`PATIENCE`] is over.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    encoder: Encoder,
+    /// Facts, with room for their block's header before them.
+    facts: Vec<u8>,
+    /// Memory for a fact.
+    body: Vec<u8>,
+    /// When the first thing that is kept came.
+    since: Option<Instant>,
+    /// The greatest time so far, and the greatest step back from it.
+    greatest: u64,
+    disorder: u64,
+    threads: Threads,
+}
+
+impl Filling {
+    pub(crate) fn new() -> Filling {
+        Filling {
+            encoder: Encoder::new(),
+            facts: vec![0; HEADER],
+            body: Vec::new(),
+            since: None,
+            greatest: 0,
+            disorder: 0,
+            threads: Threads::default(),
+        }
+    }
+
+    /// Takes a fact. Gives whether a block is full.
+    ///
+    /// # Errors
+    /// It is too large for a block.
+    pub(crate) fn fact(&mut self, fact: &Fact) -> io::Result<bool> {
+        self.keep(fact)?;
+        Ok(self.facts.len() >= FULL)
+    }
+
+    fn keep(&mut self, fact: &Fact) -> io::Result<()> {
+        let before = self.facts.len();
+        fact.encode(&mut self.facts, &mut self.body);
+        if self.facts.len() - before > LARGEST - FULL {
+            self.facts.truncate(before);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a fact that is too large for a store"));
+        }
+        self.since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Takes a record of a program, by the program's number. Gives whether a block is full.
+    ///
+    /// # Errors
+    /// It has more than [`MOST_DATA`] bytes, or a name of more than [`MOST_NAME`].
+    #[inline]
+    pub(crate) fn record(&mut self, program: u32, record: &Record) -> io::Result<bool> {
+        if record.data.len() > MOST_DATA || record.name.len() > MOST_NAME {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a record that is too large for a store",
+            ));
+        }
+        if self.encoder.count == 0 {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        if let Some(thread) = self.encoder.push(program, record)
+            && self.threads.is_new(thread)
+        {
+            let (pid, tid, uid, name) = (thread.pid, thread.tid, thread.uid, thread.name.clone());
+            self.keep(&Thread { time: record.time, pid, tid, uid, name }.into())?;
+        }
+        self.disorder = self.disorder.max(self.greatest.saturating_sub(record.time));
+        self.greatest = self.greatest.max(record.time);
+        let waited = self.encoder.greatest - self.encoder.least;
+        let full = self.encoder.bytes.len() >= FULL || self.facts.len() >= FULL;
+        Ok(full || waited >= PATIENCE.as_nanos() as u64)
+    }
+
+    /// Whether something is kept.
+    pub(crate) fn waits(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether something has been kept for [`PATIENCE`].
+    pub(crate) fn is_due(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+
+    /// Puts all that is kept into an empty batch, whose memory is used for what comes next.
+    pub(crate) fn take(&mut self, batch: &mut Batch) {
+        self.since = None;
+        if self.facts.len() > HEADER {
+            std::mem::swap(&mut self.facts, &mut batch.facts);
+            self.facts.clear();
+            self.facts.resize(HEADER, 0);
+        }
+        let Encoder { bytes, count, least, greatest, .. } = &mut self.encoder;
+        std::mem::swap(bytes, &mut batch.records);
+        (batch.count, batch.least, batch.greatest, batch.disorder) =
+            (*count, *least, *greatest, self.disorder);
+        self.encoder.clear();
+    }
+}
