@@ -153,6 +153,12 @@ impl Running {
 }
 
 impl Stopped {
+    /// Has it stop by SIGSTOP once it runs, where it was in such a stop before.
+    pub fn stop_again(&self) {
+        // SAFETY: a system call on integers, which nix does not have.
+        unsafe { libc::syscall(libc::SYS_tkill, self.tid, libc::SIGSTOP) };
+    }
+
     /// A thread that has just stopped.
     pub(crate) fn new(tid: pid_t) -> Stopped {
         Stopped {
@@ -455,6 +461,8 @@ impl Stopped {
         }
     }
 }
+
+// nix takes a stop by a real-time signal for an error, and does not tell whose news `waitid` has.
 
 /// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
 ///
