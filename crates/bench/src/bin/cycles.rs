@@ -56,10 +56,7 @@ struct Options {
 fn work() -> io::Result<bool> {
     let options = Options::parse();
     cleanup::on_signals()?;
-    let dprobes = match &options.dprobes {
-        Some(path) => path.clone(),
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), true)?;
     let directory = std::env::temp_dir().join(format!("dprobes-cycles-{}", std::process::id()));
     fs::create_dir(&directory)?;
     let _directory = cleanup::Guard::remove_all(directory.clone());

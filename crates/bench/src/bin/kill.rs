@@ -60,10 +60,7 @@ struct Count {
 fn kill_all() -> io::Result<bool> {
     let options = Options::parse();
     cleanup::on_signals()?;
-    let dprobes = match options.dprobes {
-        Some(path) => path,
-        None => build::dprobes(false)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), false)?;
     let directory = build::target(false)?.join(format!("bench-kill-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let _removed = cleanup::Guard::remove_all(directory.clone());

@@ -74,12 +74,8 @@ fn run(way: &Way, subject: &[String]) -> io::Result<Vec<f64>> {
 
 fn bench() -> io::Result<bool> {
     let Options { repetitions, dprobes } = Options::parse();
-    let dprobes = dprobes.map(|path| path.canonicalize()).transpose()?;
     cleanup::on_signals()?;
-    let dprobes = match dprobes {
-        Some(dprobes) => dprobes,
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(dprobes.as_deref(), true)?;
     let directory = build::target(!cfg!(debug_assertions))?.join("bench-life");
     std::fs::create_dir_all(&directory)?;
     let (program, plugin) = (directory.join("life"), directory.join("plugin.so"));

@@ -55,10 +55,7 @@ struct Options {
 
 fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
-    let dprobes = match &options.dprobes {
-        Some(dprobes) => dprobes.canonicalize()?,
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), true)?;
     // Where any user may look: one of the servers runs as another one.
     let directory = std::env::temp_dir().join(format!("dprobes-soak-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;

@@ -67,10 +67,7 @@ fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let release = !options.quick || !cfg!(debug_assertions);
     let built = build::target(release)?;
-    let dprobes = match &options.dprobes {
-        Some(dprobes) => dprobes.canonicalize()?,
-        None => build::dprobes(release)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), release)?;
     let engine = &*options.engine;
     if !build::knows_engine(&dprobes, engine)? {
         return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
