@@ -10,6 +10,12 @@ const CONTROL: usize = 7;
 const ADDRESSES: usize = 4;
 
 impl Stopped {
+    /// Has it stop by SIGSTOP once it runs, where it was in such a stop before.
+    pub fn stop_again(&self) {
+        // SAFETY: a system call on integers, which nix does not have.
+        unsafe { libc::syscall(libc::SYS_tkill, self.tid(), libc::SIGSTOP) };
+    }
+
     /// The signals it blocks, as a set: signal 1 is bit 0.
     ///
     /// # Errors
