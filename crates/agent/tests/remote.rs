@@ -45,14 +45,8 @@ const SHARED: u64 = CONTROLS + PAGE;
 
 #[test]
 fn a_handler_runs_in_a_process_that_has_not_begun() {
-    // SAFETY: an empty set of signals is made of any bytes.
-    let signal_mask = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        set
-    };
     let command = ["/bin/sleep", "0.05"].map(OsString::from);
-    let running = process::start(&command, &Surroundings { signal_mask, group: None }).expect("it starts");
+    let running = process::start(&command, &Surroundings::default()).expect("it starts");
     let pid = running.tid();
     let (thread, stop) = stopped(pid);
     assert!(matches!(stop, Stop::Exec { .. }), "{stop:?}");

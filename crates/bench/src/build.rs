@@ -14,6 +14,14 @@ pub fn dprobes(release: bool) -> io::Result<PathBuf> {
     dprobes_with(release, &[])
 }
 
+/// The command that was named, or else the one that is built from these sources.
+///
+/// # Errors
+/// There is no such file; or as of [`dprobes`].
+pub fn given(command: Option<&Path>, release: bool) -> io::Result<PathBuf> {
+    command.map_or_else(|| dprobes(release), Path::canonicalize)
+}
+
 /// The same, with features that it does not have by itself.
 ///
 /// # Errors

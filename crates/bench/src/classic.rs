@@ -9,6 +9,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn interrupt(_: libc::c_int) {
@@ -16,43 +22,11 @@ extern "C" fn interrupt(_: libc::c_int) {
 }
 
 /// A ptrace request without pointers to this process' memory.
-fn request(what: libc::c_uint, thread: i32, address: u64, data: u64) -> io::Result<()> {
-    // SAFETY: none of the requests made here (see the callers) reads or writes memory of this process through its
-    // arguments: SEIZE, INTERRUPT, CONT, SINGLESTEP and DETACH take numbers.
-    match unsafe { libc::ptrace(what, thread, address, data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-/// Waits for a traced thread, or for any (`-1`): its number and its status; `None` when a signal came first.
-fn wait(thread: i32) -> io::Result<Option<(i32, i32)>> {
-    let mut status = 0;
-    // SAFETY: status is a live i32, which is what waitpid writes.
-    match unsafe { libc::waitpid(thread, &mut status, libc::__WALL) } {
-        -1 => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            error => Err(error),
-        },
-        stopped => Ok(Some((stopped, status))),
-    }
-}
-
-fn registers(thread: i32) -> io::Result<libc::user_regs_struct> {
-    // SAFETY: an all-zero user_regs_struct is a valid one: it holds numbers only.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    // SAFETY: registers is a live user_regs_struct, which is what GETREGS writes.
-    match unsafe { libc::ptrace(libc::PTRACE_GETREGS, thread, 0, &mut registers) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(registers),
-    }
-}
-
-fn set_registers(thread: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
-    // SAFETY: registers is a live user_regs_struct, which is what SETREGS reads.
-    match unsafe { libc::ptrace(libc::PTRACE_SETREGS, thread, 0, registers) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+/// Waits for a traced thread, or for any: `None` when a signal came first.
+fn wait(thread: Option<Pid>) -> nix::Result<Option<WaitStatus>> {
+    match waitpid(thread, Some(WaitPidFlag::__WALL)) {
+        Err(Errno::EINTR) => Ok(None),
+        status => status.map(Some),
     }
 }
 
@@ -63,11 +37,10 @@ fn set_registers(thread: i32, registers: &libc::user_regs_struct) -> io::Result<
 /// # Errors
 /// The process cannot be traced.
 pub fn classic(pid: i32, address: u64) -> io::Result<u64> {
-    // SAFETY: an all-zero sigaction is a valid one: no flags, an empty mask.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = interrupt as *const () as usize;
-    // SAFETY: action is a live sigaction whose handler only stores to an atomic.
-    unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
+    let pid = Pid::from_raw(pid);
+    let action = SigAction::new(SigHandler::Handler(interrupt), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler only stores to an atomic.
+    unsafe { sigaction(Signal::SIGINT, &action)? };
 
     let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
     let mut original = [0];
@@ -76,47 +49,49 @@ pub fn classic(pid: i32, address: u64) -> io::Result<u64> {
     let mut hits = 0;
     let mut threads = vec![pid];
 
-    request(libc::PTRACE_SEIZE, pid, 0, libc::PTRACE_O_TRACECLONE as u64)?;
-    request(libc::PTRACE_INTERRUPT, pid, 0, 0)?;
-    while wait(pid)?.is_none() {}
+    ptrace::seize(pid, Options::PTRACE_O_TRACECLONE)?;
+    ptrace::interrupt(pid)?;
+    while wait(Some(pid))?.is_none() {}
     memory.write_all_at(&breakpoint, address)?;
-    request(libc::PTRACE_CONT, pid, 0, 0)?;
+    ptrace::cont(pid, None)?;
 
     while !INTERRUPTED.load(Ordering::Relaxed) {
-        let Some((thread, status)) = wait(-1)? else { continue };
-        if !libc::WIFSTOPPED(status) {
-            threads.retain(|each| *each != thread);
-            if thread == pid {
-                return Ok(hits);
+        let Some(status) = wait(None)? else { continue };
+        let (thread, signal) = match status {
+            WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
+            WaitStatus::PtraceEvent(thread, _, _) => (thread, None),
+            ended => {
+                threads.retain(|each| Some(*each) != ended.pid());
+                if ended.pid() == Some(pid) {
+                    return Ok(hits);
+                }
+                continue;
             }
-            continue;
-        }
+        };
         if !threads.contains(&thread) {
             threads.push(thread);
         }
-        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-        if signal == libc::SIGTRAP && event == 0 {
-            let mut at = registers(thread)?;
+        if signal == Some(Signal::SIGTRAP) {
+            let mut at = ptrace::getregs(thread)?;
             if at.rip == address + 1 {
                 hits += 1;
                 at.rip = address;
-                set_registers(thread, &at)?;
+                ptrace::setregs(thread, at)?;
                 memory.write_all_at(&original, address)?;
-                request(libc::PTRACE_SINGLESTEP, thread, 0, 0)?;
-                while wait(thread)?.is_none() {}
+                ptrace::step(thread, None)?;
+                while wait(Some(thread))?.is_none() {}
                 memory.write_all_at(&breakpoint, address)?;
             }
-            request(libc::PTRACE_CONT, thread, 0, 0)?;
+            ptrace::cont(thread, None)?;
         } else {
-            let deliver = if event != 0 { 0 } else { signal };
-            request(libc::PTRACE_CONT, thread, 0, deliver as u64)?;
+            ptrace::cont(thread, signal)?;
         }
     }
     memory.write_all_at(&original, address)?;
     for thread in threads {
-        if request(libc::PTRACE_INTERRUPT, thread, 0, 0).is_ok() {
-            while wait(thread)?.is_none() {}
-            let _ = request(libc::PTRACE_DETACH, thread, 0, 0);
+        if ptrace::interrupt(thread).is_ok() {
+            while wait(Some(thread))?.is_none() {}
+            let _ = ptrace::detach(thread, None);
         }
     }
     Ok(hits)

@@ -10,11 +10,15 @@ use std::process::Child;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use crate::family::send;
+
 /// What undoes something.
 #[derive(Debug)]
 enum Undo {
     /// Send the process, which nobody has waited for yet, a signal.
-    Signal(u32, i32),
+    Signal(u32, Signal),
     /// Write a line to a file.
     Write(PathBuf, String),
     /// Remove a directory of a file system whose directories are objects of the kernel's.
@@ -33,8 +37,8 @@ impl Undo {
     fn run(&self) {
         match self {
             Undo::Signal(pid, signal) => {
-                // SAFETY: kill takes no pointers. The process has not been reaped, so the number is still its own.
-                unsafe { libc::kill(*pid as i32, *signal) };
+                // The process has not been reaped, so the number is still its own.
+                send(*pid, *signal);
             }
             Undo::Write(file, line) => {
                 let _ = std::fs::OpenOptions::new()
@@ -104,14 +108,14 @@ pub struct Started {
 impl Started {
     /// Sees to the end of a process.
     pub fn new(child: Child) -> Started {
-        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGKILL));
+        let guard = Guard::hold(Undo::Signal(child.id(), Signal::SIGKILL));
         Started { child, guard }
     }
 
     /// As [`Started::new`], for a process that has to see to others before it ends: where a signal ends the bench, it
     /// is asked to end.
     pub fn gently(child: Child) -> Started {
-        let guard = Guard::hold(Undo::Signal(child.id(), libc::SIGTERM));
+        let guard = Guard::hold(Undo::Signal(child.id(), Signal::SIGTERM));
         Started { child, guard }
     }
 
@@ -126,9 +130,9 @@ impl Started {
     }
 
     /// Sends it a signal.
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: kill takes no pointers. The process is reaped by `ended` and `drop` only, which end its life here.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
+    pub fn signal(&self, signal: Signal) {
+        // The process is reaped by `ended` and `drop` only, which end its life here.
+        send(self.child.id(), signal);
     }
 
     /// Its status, if it has ended.
@@ -182,13 +186,10 @@ pub fn on_signals() -> io::Result<()> {
         }
         std::process::exit(128 + i32::from(signal[0]));
     });
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: an all-zero sigaction is a valid one: no flags, an empty mask.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = told as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        // SAFETY: action is a live sigaction, whose handler makes one call that a handler may make.
-        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    let action = SigAction::new(SigHandler::Handler(told), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // SAFETY: the handler makes one call that a handler may make.
+        unsafe { sigaction(signal, &action)? };
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::cleanup::Started;
@@ -87,7 +88,7 @@ pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task)
     std::thread::sleep(Duration::from_millis(50));
     let shape = Shape { threads: task.threads, gap: task.gap, burst: 0, pause: 0 };
     let round = subject.round(FUNCTION, task.calls / u64::from(task.threads), shape)?;
-    started.signal(libc::SIGINT);
+    started.signal(Signal::SIGINT);
     let ending = Instant::now();
     while started.ended()?.is_none() {
         if ending.elapsed() > Duration::from_secs(120) {

@@ -1,5 +1,8 @@
 //! Processes and those that descend from them.
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
 /// The process and all that descend from it, the youngest first.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut parents = Vec::new();
@@ -28,7 +31,11 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
 /// Kills a process and its descendants, each by its number. It must be a child of ours that was not waited for.
 pub(crate) fn kill(pid: u32) {
     for each in family(pid) {
-        // SAFETY: kill takes no pointers. The numbers are of our own child, not reaped yet, and of its descendants.
-        unsafe { libc::kill(each as i32, libc::SIGKILL) };
+        send(each, Signal::SIGKILL);
     }
+}
+
+/// Sends a signal to a process. It must be a child of ours that was not waited for, or descend from one.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), signal);
 }

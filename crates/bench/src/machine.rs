@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+
 /// The processors: how many, and what they call themselves.
 pub fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -18,12 +21,7 @@ pub fn kernel() -> String {
 
 /// The processor time of all processes that were waited for, and of those that they waited for.
 pub(crate) fn processor_time() -> Duration {
-    // SAFETY: all zeros are a rusage, and it is valid for the call.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
+    let time = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()))
 }

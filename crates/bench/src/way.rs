@@ -1,6 +1,7 @@
 //! The ways to count the calls: each a tracer that attaches, counts, and says how many it saw.
 
-use crate::Subject;
+use crate::{Subject, family};
+use nix::sys::signal::Signal;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -148,8 +149,8 @@ impl Way {
         let mut stdin = tracer.stdin.take();
         let start = Instant::now();
         loop {
-            // SAFETY: kill takes no pointers; the tracer was not reaped, so the number is still its.
-            unsafe { libc::kill(tracer.id() as i32, libc::SIGINT) };
+            // The tracer was not reaped, so the number is still its.
+            family::send(tracer.id(), Signal::SIGINT);
             if let (Kind::Gdb, Some(mut pipe)) = (&self.kind, stdin.take()) {
                 std::thread::sleep(Duration::from_millis(200));
                 let _ = pipe.write_all(b"info breakpoints\ndetach\nquit\n");

@@ -1,4 +1,6 @@
 //! Comma-separated values, as RFC 4180 has them.
+//!
+//! The crate csv wants each field whole before it writes it; here most are written to where they stay, and only [`cell`] would go.
 
 use std::io::{self, Write};
 

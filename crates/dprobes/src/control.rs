@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::{Control, Pulse};
+use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::Failure;
 
@@ -44,13 +46,8 @@ pub(crate) struct Watch {
 }
 
 /// The signal mask that started commands get: the one this process was started with.
-pub(crate) fn inherited_mask() -> libc::sigset_t {
-    // SAFETY: an empty set to be filled by a call that only reads this thread's mask.
-    unsafe {
-        let mut mask = std::mem::zeroed();
-        libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), &mut mask);
-        mask
-    }
+pub(crate) fn inherited_mask() -> SigSet {
+    SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty())
 }
 
 /// The signal that has asked for the end, if one has, and whether a process sent it.
@@ -101,7 +98,7 @@ pub(crate) fn handle(
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
     unless_ignored: bool,
 ) {
-    // SAFETY: the handlers are async-signal-safe, and the structures are valid for the calls.
+    // SAFETY: the handlers are async-signal-safe, and the structures are valid for the calls. (nix has no real-time signals.)
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old);
@@ -129,8 +126,7 @@ impl Watch {
         handle(libc::SIGURG, wake, false);
         let control = Arc::new(Control::default());
         let ended = Arc::new(AtomicBool::new(false));
-        // SAFETY: a call without arguments that cannot fail.
-        let tracer = unsafe { libc::pthread_self() };
+        let tracer = pthread_self();
         let watcher =
             Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, limit, pulse };
         let thread = thread::Builder::new().name("watch".to_owned()).spawn(move || watcher.watch());
@@ -153,7 +149,8 @@ impl Drop for Watch {
 struct Watcher {
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
-    tracer: libc::pthread_t,
+    /// It joins this thread before it ends (`Watch::drop`).
+    tracer: Pthread,
     limit: Option<Duration>,
     pulse: Option<Pulse>,
 }
@@ -187,8 +184,7 @@ impl Watcher {
                     && interrupted.elapsed() >= RARE_TICK;
             if wanted && !self.ended.load(Ordering::Relaxed) {
                 interrupted = Instant::now();
-                // SAFETY: the tracer's thread joins this one before it ends (`Watch::drop`).
-                unsafe { libc::pthread_kill(self.tracer, libc::SIGURG) };
+                let _ = pthread_kill(self.tracer, Signal::SIGURG);
             }
         }
     }

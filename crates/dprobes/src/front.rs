@@ -7,10 +7,15 @@
 //! a rule ([`Life`]).
 
 use std::io::{self, Read, Write};
+use std::os::unix::process::parent_id;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use engine::Ledger;
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::unistd::{ForkResult, Pid, fork, geteuid, getpgrp, setpgid};
 
 use crate::Failure;
 use crate::control;
@@ -20,7 +25,7 @@ use crate::life::{self, Life};
 const BEGUN: u8 = b'b';
 
 /// The signals that end a session.
-const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// The tracer's process id, in the front.
 static TRACER: AtomicI32 = AtomicI32::new(0);
@@ -28,7 +33,7 @@ static TRACER: AtomicI32 = AtomicI32::new(0);
 /// What the tracer knows of the front.
 #[derive(Debug)]
 pub(crate) struct Front {
-    pid: i32,
+    pid: u32,
     /// The front's process group, which a started command joins.
     pub(crate) group: i32,
     /// What the tracer changes, for the front to know.
@@ -40,8 +45,7 @@ pub(crate) struct Front {
 impl Front {
     /// Whether the front has died.
     pub(crate) fn is_gone(&self) -> bool {
-        // SAFETY: a call without arguments that cannot fail.
-        unsafe { libc::getppid() != self.pid }
+        parent_id() != self.pid
     }
 }
 
@@ -64,74 +68,58 @@ pub(crate) fn split_beside<T>(
     // Without it the front learns of the tracer's death by the pipe.
     let life = Life::new().ok();
     // One that comes before the front can pass it on waits until it can.
-    let mask = hold_back(&ENDS);
-    // SAFETY: plain system calls; the process has one thread, so that the child may do anything.
-    unsafe {
-        let (pid, group) = (libc::getpid(), libc::getpgrp());
-        match libc::fork() {
-            -1 => {
-                let error = io::Error::last_os_error();
-                let_through(&mask);
-                Err(failed("fork", error))
+    let held: SigSet = ENDS.into_iter().collect();
+    let mask =
+        held.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| failed("signals", error.into()))?;
+    let let_through = || {
+        let _ = mask.thread_set_mask();
+    };
+    let (pid, group) = (std::process::id(), getpgrp().as_raw());
+    // SAFETY: the process has one thread, so that the child may do anything.
+    match unsafe { fork() } {
+        Err(error) => {
+            let_through();
+            Err(failed("fork", error.into()))
+        }
+        Ok(ForkResult::Child) => {
+            let_through();
+            drop(death);
+            if life.as_ref().is_some_and(Life::begin) {
+                alive.write_all(&[BEGUN]).map_err(|error| failed("pipe", error))?;
             }
-            0 => {
-                let_through(&mask);
-                drop(death);
-                if life.as_ref().is_some_and(Life::begin) {
-                    alive.write_all(&[BEGUN]).map_err(|error| failed("pipe", error))?;
-                }
-                let front = Front { pid, group, ledger, _alive: alive };
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                if front.is_gone() {
-                    libc::_exit(1);
-                }
-                libc::setpgid(0, 0);
-                // A background process that writes to the terminal is not to be stopped for it.
-                libc::signal(libc::SIGTTOU, libc::SIG_IGN);
-                Ok((front, parts))
+            let front = Front { pid, group, ledger, _alive: alive };
+            let _ = prctl::set_pdeathsig(Signal::SIGTERM);
+            if front.is_gone() {
+                // SAFETY: a call that does not return.
+                unsafe { libc::_exit(1) };
             }
-            tracer => {
-                TRACER.store(tracer, Ordering::Relaxed);
-                if only_descendants_are_traced() {
-                    adopt_orphans();
-                }
-                for signal in ENDS {
-                    control::handle(signal, forward, true);
-                }
-                let_through(&mask);
-                drop(alive);
-                let ending = beside(parts, tracer);
-                wait_for(tracer, death, life.as_ref(), &ledger, ending)
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            // A background process that writes to the terminal is not to be stopped for it.
+            // SAFETY: no handler is set.
+            unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) };
+            Ok((front, parts))
+        }
+        Ok(ForkResult::Parent { child }) => {
+            let tracer = child.as_raw();
+            TRACER.store(tracer, Ordering::Relaxed);
+            if only_descendants_are_traced() {
+                adopt_orphans();
             }
+            for signal in ENDS {
+                control::handle(signal as i32, forward, true);
+            }
+            let_through();
+            drop(alive);
+            let ending = beside(parts, tracer);
+            wait_for(tracer, death, life.as_ref(), &ledger, ending)
         }
     }
-}
-
-/// Blocks signals; gives what was blocked before.
-fn hold_back(signals: &[i32]) -> libc::sigset_t {
-    // SAFETY: the sets are valid for the calls, and hold numbers of signals.
-    unsafe {
-        let (mut held, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigemptyset(&mut held);
-        for &signal in signals {
-            libc::sigaddset(&mut held, signal);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &held, &mut before);
-        before
-    }
-}
-
-/// Blocks what was blocked before signals were held back, and nothing else.
-fn let_through(before: &libc::sigset_t) {
-    // SAFETY: the set is valid for the call.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 /// Whether this user may trace descendants only, by the rules of the Yama security module.
 fn only_descendants_are_traced() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-    // SAFETY: a call without arguments that cannot fail.
-    is_restricted(scope.ok().as_deref(), unsafe { libc::geteuid() })
+    is_restricted(scope.ok().as_deref(), geteuid().as_raw())
 }
 
 fn is_restricted(scope: Option<&str>, user: u32) -> bool {
@@ -141,15 +129,16 @@ fn is_restricted(scope: Option<&str>, user: u32) -> bool {
 /// What the tracer has started becomes this process's when the tracer dies: so its bytes may be put back. Orphans of the started command
 /// have this process for a parent then, not the system's first; those that end are waited for.
 fn adopt_orphans() {
-    // SAFETY: a call on integers. Where it fails, programs that were started cannot be helped.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    // Where it fails, programs that were started cannot be helped.
+    let _ = prctl::set_child_subreaper(true);
     control::handle(libc::SIGCHLD, reap_orphans, false);
 }
 
 /// Waits for all children that have ended, but for the tracer.
 extern "C" fn reap_orphans(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let tracer = TRACER.load(Ordering::Relaxed);
-    // SAFETY: system calls on local variables, which are async-signal-safe; the error number is put back.
+    // SAFETY: system calls on local variables, which are async-signal-safe; the error number is put back. (nix takes an end by a real-time
+    // signal for an error.)
     unsafe {
         let before = *libc::__errno_location();
         loop {
@@ -196,7 +185,7 @@ fn wait_for(
     drop(hurry);
     let mut status = 0;
     loop {
-        // SAFETY: `status` is valid for the call.
+        // SAFETY: `status` is valid for the call. (nix takes an end by a real-time signal for an error.)
         let ended = unsafe { libc::waitpid(tracer, &mut status, 0) };
         if ended == tracer {
             break;
@@ -246,10 +235,9 @@ fn wait_for(
 pub(crate) fn end_as(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
-        // SAFETY: plain system calls; the process has nothing left to do.
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+        // SAFETY: no handler is set; the process has nothing left to do. (nix has no real-time signals.)
         unsafe {
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::setrlimit(libc::RLIMIT_CORE, &none);
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }

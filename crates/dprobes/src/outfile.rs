@@ -17,6 +17,8 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
 /// Symbolic links that lead to a file, at most.
 const MOST_LINKS: usize = 40;
 /// Bytes of a file's name that its part's name has.
@@ -216,7 +218,8 @@ fn descriptor(link: &Path) -> Option<Place> {
 
 /// A descriptor's other self: they share where they stand.
 fn duplicate(descriptor: RawFd) -> io::Result<File> {
-    // SAFETY: a plain call; what it gives belongs to nobody else.
+    // SAFETY: a plain call; what it gives belongs to nobody else. (nix and the standard library want a descriptor that is open; this number is
+    // the user's.)
     unsafe {
         match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) {
             -1 => Err(io::Error::last_os_error()),
@@ -246,13 +249,7 @@ fn create_part(place: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf,
 
 /// A file without a name.
 fn in_memory() -> io::Result<File> {
-    // SAFETY: the name ends in a NUL; what the call gives belongs to nobody else.
-    unsafe {
-        match libc::memfd_create(c"dprobes".as_ptr(), libc::MFD_CLOEXEC) {
-            -1 => Err(io::Error::last_os_error()),
-            file => Ok(File::from_raw_fd(file)),
-        }
-    }
+    Ok(File::from(memfd_create(c"dprobes", MFdFlags::MFD_CLOEXEC)?))
 }
 
 /// Replaces what a file has by what was written to a descriptor, and lets the descriptor be that file.

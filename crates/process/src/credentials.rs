@@ -85,8 +85,7 @@ mod tests {
     #[test]
     fn this_process_is_in_its_own_namespaces() {
         let own = Credentials::read(std::process::id() as i32).expect("it lives");
-        // SAFETY: it takes no arguments.
-        assert_eq!(own.users[1], unsafe { libc::geteuid() });
+        assert_eq!(own.users[1], nix::unistd::geteuid().as_raw());
         assert_eq!((own.user_namespace, own.pid_namespace), (0, 0));
         // No thread has this number.
         assert!(Credentials::read(i32::MAX >> 1).is_err());

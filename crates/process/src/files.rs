@@ -2,28 +2,26 @@
 
 use std::sync::OnceLock;
 
-use libc::rlimit;
+use libc::rlim_t;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The limit that this process was started with.
-static INHERITED: OnceLock<rlimit> = OnceLock::new();
+/// The limit that this process was started with, soft and hard.
+static INHERITED: OnceLock<Option<(rlim_t, rlim_t)>> = OnceLock::new();
 
 /// Lets this process have as many files open as it may at all. Commands that it starts get the limit that it was
 /// started with.
 pub fn allow_many_files() {
     INHERITED.get_or_init(|| {
-        let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the structure is valid for both calls. Where they fail, the limit stays as it is.
-        unsafe {
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &rlimit { rlim_cur: limit.rlim_max, ..limit });
-        }
-        limit
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        // Where it fails, the limit stays as it is.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        Some((soft, hard))
     });
 }
 
-/// The limit that commands get, if this process's own was changed.
-pub(crate) fn inherited() -> Option<&'static rlimit> {
-    INHERITED.get()
+/// The limit that commands get, soft and hard, if this process's own was changed.
+pub(crate) fn inherited() -> Option<(rlim_t, rlim_t)> {
+    *INHERITED.get()?
 }
 
 /// Whether this process was started with SIGXFSZ ignored, once it is ignored.

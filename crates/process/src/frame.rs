@@ -141,8 +141,7 @@ mod tests {
     use super::*;
 
     fn registers() -> Registers {
-        // SAFETY: the structure holds numbers only, which may all be 0.
-        let mut registers = Registers::from_raw(unsafe { std::mem::zeroed() });
+        let mut registers = Registers::zeros();
         registers.set_general(&std::array::from_fn(|number| 100 + number as u64));
         registers.set_rip(0x40_1000);
         registers.set_cs(0x33);

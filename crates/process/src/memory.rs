@@ -5,10 +5,11 @@
 //! private read-only page as a debugger does; one byte so written is seen by other threads whole or not at all.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::FileExt;
 
-use libc::iovec;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
 
 use crate::Error;
 
@@ -54,11 +55,10 @@ impl Memory {
 /// # Errors
 /// `Err(n)`: only the first `n` bytes could be read.
 pub fn read(tid: i32, address: u64, into: &mut [u8]) -> Result<(), usize> {
-    let local = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let remote = iovec { iov_base: address as usize as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the local vector describes `into`, which is borrowed mutably; the remote one is checked by the kernel.
-    let count = unsafe { libc::process_vm_readv(tid, &local, 1, &remote, 1, 0) };
-    complete(count, into.len())
+    let length = into.len();
+    let count =
+        process_vm_readv(Pid::from_raw(tid), &mut [IoSliceMut::new(into)], &[remote(address, length)]);
+    complete(count, length)
 }
 
 /// Writes data as the thread itself could. Where not all of it can be written, gives the number of bytes that
@@ -67,10 +67,7 @@ pub fn read(tid: i32, address: u64, into: &mut [u8]) -> Result<(), usize> {
 /// # Errors
 /// `Err(n)`: only the first `n` bytes were written.
 pub fn write(tid: i32, address: u64, from: &[u8]) -> Result<(), usize> {
-    let local = iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
-    let remote = iovec { iov_base: address as usize as *mut libc::c_void, iov_len: from.len() };
-    // SAFETY: the local vector describes `from`, which is only read; the remote one is checked by the kernel.
-    let count = unsafe { libc::process_vm_writev(tid, &local, 1, &remote, 1, 0) };
+    let count = process_vm_writev(Pid::from_raw(tid), &[IoSlice::new(from)], &[remote(address, from.len())]);
     complete(count, from.len())
 }
 
@@ -83,25 +80,23 @@ pub fn write_each(tid: i32, pieces: &[(u64, &[u8])]) -> Result<(), usize> {
     const MOST: usize = 1024;
     let mut before = 0;
     for pieces in pieces.chunks(MOST) {
-        let (mut local, mut remote) = (Vec::with_capacity(pieces.len()), Vec::with_capacity(pieces.len()));
-        for (address, bytes) in pieces {
-            local.push(iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-            remote.push(iovec { iov_base: *address as usize as *mut libc::c_void, iov_len: bytes.len() });
-        }
-        let count = pieces.len() as libc::c_ulong;
-        // SAFETY: the local vectors describe bytes that are borrowed, and only read; the remote ones are checked by the kernel.
-        let written =
-            unsafe { libc::process_vm_writev(tid, local.as_ptr(), count, remote.as_ptr(), count, 0) };
+        let local: Vec<_> = pieces.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
+        let there: Vec<_> = pieces.iter().map(|(address, bytes)| remote(*address, bytes.len())).collect();
         let length = pieces.iter().map(|(_, bytes)| bytes.len()).sum();
+        let written = process_vm_writev(Pid::from_raw(tid), &local, &there);
         complete(written, length).map_err(|count| before + count)?;
         before += length;
     }
     Ok(())
 }
 
+fn remote(address: u64, len: usize) -> RemoteIoVec {
+    RemoteIoVec { base: address as usize, len }
+}
+
 /// Whether a transfer moved all of `length` bytes.
-fn complete(count: isize, length: usize) -> Result<(), usize> {
-    match usize::try_from(count) {
+fn complete(count: nix::Result<usize>, length: usize) -> Result<(), usize> {
+    match count {
         Ok(count) if count == length => Ok(()),
         Ok(count) => Err(count),
         Err(_) => Err(0),

@@ -12,9 +12,12 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use libc::c_int;
+use nix::fcntl::{FcntlArg::F_ADD_SEALS, SealFlag, fcntl};
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
 
 use crate::caller::Step;
 use crate::{Call, Caller, Error};
@@ -27,24 +30,10 @@ const NAME: &[u8] = b"dprobes\0";
 /// # Errors
 /// It is something else, or the kernel has no memory left.
 pub fn fix_size(memory: BorrowedFd<'_>, size: u64) -> io::Result<()> {
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    let memory = memory.as_raw_fd();
-    // SAFETY: system calls on integers.
-    let done = unsafe {
-        libc::ftruncate(memory, size as libc::off_t) == 0
-            && libc::fcntl(memory, libc::F_ADD_SEALS, seals) == 0
-    };
-    if !done {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all zeros are a stat, which the call fills in.
-    let length = unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        if libc::fstat(memory, &mut stat) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        stat.st_size
-    };
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    ftruncate(memory, size as libc::off_t)?;
+    fcntl(memory, F_ADD_SEALS(seals))?;
+    let length = fstat(memory)?.st_size;
     // Somebody else who has the process's descriptors may have been faster.
     if u64::try_from(length) == Ok(size) { Ok(()) } else { Err(io::Error::other("its size was changed")) }
 }

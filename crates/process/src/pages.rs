@@ -126,6 +126,8 @@ fn kind(entry: u64) -> Page {
 
 #[cfg(test)]
 mod tests {
+    use memmap2::{Advice, MmapOptions};
+
     use super::*;
 
     #[test]
@@ -147,21 +149,12 @@ mod tests {
     fn only_touched_pages_of_new_memory_are_there() {
         /// More than are read at once.
         const PAGES: usize = CHUNK + 100;
-        // SAFETY: a fresh anonymous mapping, used by nobody else; one of its pages is written.
-        let start = unsafe {
-            let memory = libc::mmap(
-                std::ptr::null_mut(),
-                PAGES * PAGE as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            assert_ne!(memory, libc::MAP_FAILED);
-            libc::madvise(memory, PAGES * PAGE as usize, libc::MADV_NOHUGEPAGE);
-            memory.byte_add((CHUNK + 7) * PAGE as usize).cast::<u8>().write_volatile(1);
-            memory as u64
-        };
+        let mut memory =
+            MmapOptions::new().len(PAGES * PAGE as usize).no_reserve_swap().map_anon().expect("memory");
+        // A kernel without huge pages does not know it.
+        let _ = memory.advise(Advice::NoHugePage);
+        memory[(CHUNK + 7) * PAGE as usize] = 1;
+        let start = memory.as_ptr() as u64;
         let map = PageMap::open(std::process::id() as i32).expect("own page map");
         let mut touched = Vec::new();
         let mut bytes = 0;

@@ -1,4 +1,6 @@
 //! Reading the small files of /proc, of which each event in a process's life needs some.
+//!
+//! The crate procfs is no slower, but gives up the whole of a file for one name or path in it that is not UTF-8, which any process can have.
 
 use std::fs::File;
 use std::io::{self, Read};

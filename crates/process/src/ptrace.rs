@@ -1,10 +1,16 @@
 //! The ptrace requests, each as one function. All of this crate's ptrace calls are here.
+//!
+//! Those that nix makes as they are needed are nix's. It cannot name a real-time signal, and does not have PTRACE_LISTEN, nor the
+//! register sets and masks that have a size of their own.
 
 use std::cell::Cell;
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
 
 use crate::{Error, FloatRegisters, OwnSegment, Registers, RseqRegistration};
 
@@ -38,6 +44,11 @@ fn leaves_its_stop(tid: pid_t) {
     if UNTAKEN.get().0 == tid {
         UNTAKEN.set((0, 0));
     }
+}
+
+/// What a request that failed says.
+fn failed(what: &'static str, tid: pid_t) -> impl Fn(Errno) -> Error {
+    move |errno| Error::from_io(what, tid, errno.into())
 }
 
 /// Makes one request whose result is only success or failure.
@@ -113,14 +124,8 @@ pub(crate) fn detach(tid: pid_t, signal: c_int) -> Result<(), Error> {
 
 /// The registers of a stopped thread.
 pub(crate) fn registers(tid: pid_t) -> Result<Registers, Error> {
-    let mut raw = MaybeUninit::<user_regs_struct>::uninit();
-    // SAFETY: the kernel writes one user_regs_struct at `data`.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, null_mut::<c_void>(), raw.as_mut_ptr()) };
-    if result == -1 {
-        return Err(Error::last("reading the registers", tid));
-    }
-    // SAFETY: the request succeeded, so the structure is filled.
-    Ok(Registers::from_raw(unsafe { raw.assume_init() }))
+    let raw = ptrace::getregs(Pid::from_raw(tid)).map_err(failed("reading the registers", tid))?;
+    Ok(Registers::from_raw(raw))
 }
 
 /// Room for a register set. The largest, the extended state with AMX tiles, has 11 KiB.
@@ -215,17 +220,10 @@ pub(crate) fn set_own_segment(tid: pid_t, place: u16, segment: Option<OwnSegment
 
 /// Sets the registers of a stopped thread.
 pub(crate) fn set_registers(tid: pid_t, registers: &Registers) -> Result<(), Error> {
-    // SAFETY: the kernel reads one user_regs_struct at `data`.
-    let result = unsafe {
-        libc::ptrace(libc::PTRACE_SETREGS, tid, null_mut::<c_void>(), std::ptr::from_ref(registers.raw()))
-    };
-    if result == 0 {
-        return Ok(());
-    }
-    let refused = std::io::Error::last_os_error().raw_os_error() == Some(libc::EIO);
-    let error = Error::last("setting the registers", tid);
-    if !refused {
-        return Err(error);
+    let Err(error) = ptrace::setregs(Pid::from_raw(tid), *registers.raw()) else { return Ok(()) };
+    let failed = failed("setting the registers", tid);
+    if error != Errno::EIO {
+        return Err(failed(error));
     }
     // A program may set the bases of fs and gs (`wrfsbase`) to what ptrace takes from nobody. All before them can be set without them.
     const BEFORE_BASES: usize = std::mem::offset_of!(user_regs_struct, fs_base);
@@ -233,38 +231,23 @@ pub(crate) fn set_registers(tid: pid_t, registers: &Registers) -> Result<(), Err
         iovec { iov_base: std::ptr::from_ref(registers.raw()).cast_mut().cast(), iov_len: BEFORE_BASES };
     // SAFETY: the kernel reads the first bytes of one user_regs_struct.
     let result = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, libc::NT_PRSTATUS, &raw mut part) };
-    if result == -1 { Err(error) } else { Ok(()) }
+    if result == -1 { Err(failed(error)) } else { Ok(()) }
 }
 
 /// What the signal at whose delivery a thread is stopped carries.
 pub(crate) fn signal_info(tid: pid_t) -> Result<siginfo_t, Error> {
-    let mut info = MaybeUninit::<siginfo_t>::zeroed();
-    // SAFETY: the kernel writes one siginfo_t at `data`.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, null_mut::<c_void>(), info.as_mut_ptr()) };
-    if result == -1 {
-        return Err(Error::last("reading the signal", tid));
-    }
-    // SAFETY: the structure was zeroed and then filled; any bit pattern is a siginfo_t.
-    Ok(unsafe { info.assume_init() })
+    ptrace::getsiginfo(Pid::from_raw(tid)).map_err(failed("reading the signal", tid))
 }
 
 /// Changes what the signal carries.
 pub(crate) fn set_signal_info(tid: pid_t, info: &siginfo_t) -> Result<(), Error> {
-    // SAFETY: the kernel reads one siginfo_t at `data`.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, null_mut::<c_void>(), std::ptr::from_ref(info)) };
-    if result == -1 { Err(Error::last("setting the signal", tid)) } else { Ok(()) }
+    ptrace::setsiginfo(Pid::from_raw(tid), info).map_err(failed("setting the signal", tid))
 }
 
 /// The number that goes with the event at which a thread is stopped: a new thread's id, an exit status.
 pub(crate) fn event_message(tid: pid_t) -> Result<u64, Error> {
-    let mut message: libc::c_ulong = 0;
-    // SAFETY: the kernel writes one unsigned long at `data`.
-    let result = unsafe {
-        libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, null_mut::<c_void>(), std::ptr::from_mut(&mut message))
-    };
-    if result == -1 { Err(Error::last("reading the event", tid)) } else { Ok(message) }
+    let message = ptrace::getevent(Pid::from_raw(tid)).map_err(failed("reading the event", tid))?;
+    Ok(message.cast_unsigned())
 }
 
 /// The signals a stopped thread blocks.

@@ -78,6 +78,13 @@ impl Registers {
         Registers { raw }
     }
 
+    /// Those of nobody.
+    #[cfg(test)]
+    pub(crate) fn zeros() -> Registers {
+        // SAFETY: the structure holds numbers only, which may all be 0.
+        Registers::from_raw(unsafe { std::mem::zeroed() })
+    }
+
     /// ptrace's structure.
     pub(crate) fn raw(&self) -> &user_regs_struct {
         &self.raw

@@ -385,8 +385,7 @@ impl Away {
             way_back.end();
         }
         if self.held_stop {
-            // SAFETY: a plain system call without pointers.
-            unsafe { libc::syscall(libc::SYS_tkill, thread.tid(), libc::SIGSTOP) };
+            thread.stop_again();
         }
         match self.settled {
             // It is where the kernel takes signals, as it was.
@@ -430,6 +429,8 @@ fn result(registers: &Registers) -> i64 {
 }
 
 #[cfg(test)]
+mod child;
+#[cfg(test)]
 mod deaths;
 #[cfg(test)]
 mod urgent;
@@ -439,8 +440,7 @@ mod tests {
     use super::*;
 
     fn registers(cs: u64) -> Registers {
-        // SAFETY: the structure holds numbers only, which may all be 0.
-        let mut registers = Registers::from_raw(unsafe { std::mem::zeroed() });
+        let mut registers = Registers::zeros();
         registers.set_cs(cs);
         registers
     }

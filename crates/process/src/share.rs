@@ -8,13 +8,17 @@
 //! What the calls read and write in the process's memory is at the place of the mapping itself, before the memory is mapped over
 //! it: no byte of the process's own is touched.
 
-use std::ffi::c_void;
 use std::fs;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use libc::c_int;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg::F_ADD_SEALS, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::ftruncate;
 
 use crate::caller::Step;
 use crate::{Call, Caller, Error};
@@ -28,7 +32,7 @@ const PAGE: u64 = 4096;
 /// The kernel has no memory or no descriptor left.
 pub fn shared_memory(size: u64) -> io::Result<OwnedFd> {
     let fd = memory_file(size)?;
-    seal(&fd, SIZE | libc::F_SEAL_SEAL)?;
+    seal(&fd, SIZE | SEAL)?;
     Ok(fd)
 }
 
@@ -43,7 +47,7 @@ pub fn read_only_for_others<T>(
 ) -> io::Result<(OwnedFd, T)> {
     let fd = memory_file(size)?;
     let mapped = map(&fd)?;
-    seal(&fd, SIZE | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
+    seal(&fd, SIZE | SealFlag::F_SEAL_FUTURE_WRITE | SEAL)?;
     Ok((fd, mapped))
 }
 
@@ -55,35 +59,25 @@ pub fn sealed_memory(size: u64, write: impl FnOnce(&fs::File) -> io::Result<()>)
     let file = fs::File::from(memory_file(size)?);
     write(&file)?;
     let fd = OwnedFd::from(file);
-    seal(&fd, SIZE | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL)?;
+    seal(&fd, SIZE | SealFlag::F_SEAL_WRITE | SEAL)?;
     Ok(fd)
 }
 
 /// The size is for good.
-const SIZE: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+const SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
+/// Nobody seals anything more.
+const SEAL: SealFlag = SealFlag::F_SEAL_SEAL;
 
-fn seal(fd: &OwnedFd, seals: c_int) -> io::Result<()> {
-    // SAFETY: a system call on integers.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn seal(fd: &OwnedFd, seals: SealFlag) -> io::Result<()> {
+    fcntl(fd, F_ADD_SEALS(seals))?;
+    Ok(())
 }
 
 /// A memory file of so many bytes.
 fn memory_file(size: u64) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a string that ends with a zero byte.
-    let fd = unsafe { libc::memfd_create(c"dprobes".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if fd == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just opened it, and nobody else knows it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: a system call on integers.
-    match unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } {
-        0 => Ok(fd),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let fd = memfd_create(c"dprobes", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    ftruncate(&fd, size as libc::off_t)?;
+    Ok(fd)
 }
 
 /// Where the calls' structures are in the page that the process and the kernel use for them.
@@ -301,16 +295,11 @@ impl Caller {
         let refused = |cause| Error::Refused { what: "copying a descriptor", pid: tid, cause };
         let process = self.thread().status()?.tgid;
         let handle = pidfd(tid, PIDFD_THREAD).or_else(|_| pidfd(process, 0)).map_err(refused)?;
-        // SAFETY: a system call on integers.
-        let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, handle.as_raw_fd(), descriptor, 0) };
-        if copy == -1 {
-            return Err(refused(io::Error::last_os_error()));
-        }
-        // SAFETY: the kernel has just opened it, and nobody else knows it.
-        let copy = unsafe { OwnedFd::from_raw_fd(copy as c_int) };
+        let handle = i64::from(handle.as_raw_fd());
+        let copied = opened(libc::SYS_pidfd_getfd, [handle, descriptor.into(), 0]).map_err(refused)?;
         // A thread may have descriptors of its own, not its process's: what was copied must be what it opened.
         let path = format!("/proc/{process}/task/{tid}/fd/{descriptor}");
-        let copied = fs::File::from(copy);
+        let copied = fs::File::from(copied);
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let copy = copied.metadata().map(identity).map_err(refused)?;
         if fs::metadata(path).map(identity).map_err(refused)? != copy {
@@ -349,31 +338,23 @@ fn close_at_once(descriptors: &[c_int]) -> Option<Call> {
 
 /// A handle of a process or thread.
 fn pidfd(pid: i32, flags: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a system call on integers.
-    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
-    if handle == -1 {
-        return Err(io::Error::last_os_error());
-    }
+    opened(libc::SYS_pidfd_open, [pid.into(), flags.into(), 0])
+}
+
+/// What one of the calls for handles of processes opens, which nix does not have: `pidfd_open`, `pidfd_getfd`.
+fn opened(call: libc::c_long, [first, second, third]: [libc::c_long; 3]) -> io::Result<OwnedFd> {
+    // SAFETY: both are system calls on integers.
+    let descriptor = Errno::result(unsafe { libc::syscall(call, first, second, third) })?;
     // SAFETY: the kernel has just opened it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(handle as c_int) })
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as c_int) })
 }
 
 /// Sends one byte and a descriptor.
 fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    /// A `struct cmsghdr` with one descriptor: length, level, type, descriptor, padding.
-    #[repr(C, align(8))]
-    struct Control(usize, c_int, c_int, c_int, c_int);
-    let mut control = Control(20, libc::SOL_SOCKET, libc::SCM_RIGHTS, descriptor.as_raw_fd(), 0);
-    let mut byte = [0u8];
-    let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // SAFETY: all zeros are a msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &mut vector;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast::<c_void>();
-    message.msg_controllen = size_of::<Control>();
-    // SAFETY: the message leads to one byte and the control data, which outlive the call.
-    let sent =
-        unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
-    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let rights = [ControlMessage::ScmRights(&[descriptor.as_raw_fd()])];
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&[0])], &rights, flags, None)? {
+        1 => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }

@@ -1,24 +1,30 @@
 //! Starting a program under the tracer.
 
 use std::ffi::{CString, OsString};
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 use crate::{Error, Running, files};
 
 /// What a started command gets besides the caller's standard streams, environment and directory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// Its signal mask.
-    pub signal_mask: libc::sigset_t,
+    pub signal_mask: SigSet,
     /// The process group it joins, or `None` for the caller's.
     pub group: Option<i32>,
 }
 
-impl std::fmt::Debug for Surroundings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Surroundings {{ group: {:?} }}", self.group)
+impl Default for Surroundings {
+    /// No signals are blocked; the caller's group.
+    fn default() -> Surroundings {
+        Surroundings { signal_mask: SigSet::empty(), group: None }
     }
 }
 
@@ -44,8 +50,9 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     pointers.push(std::ptr::null());
 
     let (open_files, keeps) = (files::inherited(), files::keeps_file_size_signal());
-    let (go_read, go_write) = pipe().map_err(fail)?;
-    let (error_read, error_write) = pipe().map_err(fail)?;
+    // A pipe's ends close on exec.
+    let (go_read, mut go_write) = io::pipe().map_err(fail)?;
+    let (mut error_read, error_write) = io::pipe().map_err(fail)?;
     // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
     let child = unsafe { libc::fork() };
     if child == -1 {
@@ -69,10 +76,10 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
             if let Some(group) = surroundings.group {
                 libc::setpgid(0, group);
             }
-            if let Some(limit) = open_files {
-                libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+            if let Some((soft, hard)) = open_files {
+                let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
             }
-            libc::sigprocmask(libc::SIG_SETMASK, &surroundings.signal_mask, std::ptr::null_mut());
+            libc::sigprocmask(libc::SIG_SETMASK, surroundings.signal_mask.as_ref(), std::ptr::null_mut());
             libc::execvp(pointers[0], pointers.as_ptr());
             let cause = *libc::__errno_location();
             libc::write(error_write.as_raw_fd(), std::ptr::from_ref(&cause).cast(), size_of_val(&cause));
@@ -81,11 +88,10 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     }
     drop((go_read, error_write));
     let reap = || {
-        // SAFETY: the child was started here and has not been waited for.
-        unsafe {
-            libc::kill(child, libc::SIGKILL);
-            libc::waitpid(child, std::ptr::null_mut(), libc::__WALL);
-        }
+        // The child was started here and has not been waited for.
+        let child = Pid::from_raw(child);
+        let _ = kill(child, Signal::SIGKILL);
+        let _ = waitpid(child, Some(WaitPidFlag::__WALL));
     };
     let running = match Running::seize(child) {
         Ok(running) => running,
@@ -94,17 +100,13 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
             return Err(error);
         }
     };
-    // SAFETY: one byte from a valid place to an open pipe.
-    let written = unsafe { libc::write(go_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
-    if written != 1 {
-        let cause = io::Error::last_os_error();
+    if let Err(cause) = go_write.write(&[1]) {
         reap();
         return Err(fail(cause));
     }
     // The write end is closed by a successful exec (and by the child's end): then there is nothing to read.
     let mut cause = [0; size_of::<i32>()];
-    let mut errors = std::fs::File::from(error_read);
-    match errors.read_exact(&mut cause) {
+    match error_read.read_exact(&mut cause) {
         Ok(()) => {
             reap_failed(child);
             Err(fail(io::Error::from_raw_os_error(i32::from_ne_bytes(cause))))
@@ -117,7 +119,7 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
 fn reap_failed(child: libc::pid_t) {
     loop {
         let mut status = 0;
-        // SAFETY: `status` is valid for the call.
+        // SAFETY: `status` is valid for the call. (nix takes a stop by a real-time signal for an error.)
         let pid = unsafe { libc::waitpid(child, &mut status, libc::__WALL) };
         match pid {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
@@ -129,15 +131,4 @@ fn reap_failed(child: libc::pid_t) {
             _ => return,
         }
     }
-}
-
-/// A pipe whose ends close on exec: read end, write end.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: `ends` has room for the two descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just opened both, and nobody else knows them.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }

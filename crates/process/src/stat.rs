@@ -8,6 +8,8 @@
 use std::fs::File;
 use std::io::Read;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use crate::Error;
 
 /// A thread's relations and times.
@@ -41,8 +43,7 @@ impl Stat {
     pub fn read(tid: i32) -> Result<Stat, Error> {
         let path = format!("/proc/{tid}/stat");
         let text = crate::procfs::read_piece(&path).map_err(|cause| Error::Proc { path, cause })?;
-        // SAFETY: a plain call without pointers.
-        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(0);
         Ok(Stat::parse(&String::from_utf8_lossy(&text), u64::try_from(ticks).unwrap_or(0)))
     }
 
@@ -86,6 +87,8 @@ pub fn command_line(pid: i32, limit: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::{getpgrp, getppid, getsid};
+
     use super::*;
 
     #[test]
@@ -112,9 +115,9 @@ mod tests {
     fn the_caller_itself_can_be_looked_up() {
         let pid = std::process::id() as i32;
         let stat = Stat::read(pid).expect("own stat");
-        // SAFETY: plain calls without pointers.
-        let (parent, group, session) = unsafe { (libc::getppid(), libc::getpgrp(), libc::getsid(0)) };
-        assert_eq!((stat.parent, stat.group, stat.session), (parent, group, session));
+        let session = getsid(None).expect("it has one");
+        let own = (getppid().as_raw(), getpgrp().as_raw(), session.as_raw());
+        assert_eq!((stat.parent, stat.group, stat.session), own);
         assert!(!command_line(pid, 1000).is_empty());
         assert_eq!(command_line(pid, 1).len(), 1);
     }

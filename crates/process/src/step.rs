@@ -10,6 +10,12 @@ const CONTROL: usize = 7;
 const ADDRESSES: usize = 4;
 
 impl Stopped {
+    /// Has it stop by SIGSTOP once it runs, where it was in such a stop before.
+    pub fn stop_again(&self) {
+        // SAFETY: a system call on integers, which nix does not have.
+        unsafe { libc::syscall(libc::SYS_tkill, self.tid(), libc::SIGSTOP) };
+    }
+
     /// The signals it blocks, as a set: signal 1 is bit 0.
     ///
     /// # Errors
@@ -65,14 +71,15 @@ impl Stopped {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
     use super::*;
     use crate::{Event, Surroundings, look_at, start};
 
     /// A process that has just begun its program.
     fn begun() -> Stopped {
-        // SAFETY: all zeros are an empty set.
-        let surroundings = Surroundings { signal_mask: unsafe { std::mem::zeroed() }, group: None };
-        let running = start(&["/bin/true".into()], &surroundings).expect("there is a true");
+        let running = start(&["/bin/true".into()], &Surroundings::default()).expect("there is a true");
         loop {
             match look_at(running.tid()).expect("a child") {
                 Some(Event::Stopped(thread, Stop::Exec { .. })) => return thread,
@@ -104,7 +111,6 @@ mod tests {
         thread.stop_at([]).expect("debug registers");
         let (thread, _) = thread.step(0).expect("alive");
         assert_eq!(thread.registers().expect("alive").rip(), seen[5].rip());
-        // SAFETY: a plain system call on a child that was not waited for.
-        unsafe { libc::kill(thread.tid(), libc::SIGKILL) };
+        kill(Pid::from_raw(thread.tid()), Signal::SIGKILL).expect("it was not waited for");
     }
 }

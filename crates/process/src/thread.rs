@@ -434,9 +434,7 @@ impl Stopped {
             if has_ended(self.tid, meanwhile) {
                 return Err(Error::Gone { pid: self.tid });
             }
-            let mut status = 0;
-            // SAFETY: `status` is valid for the call.
-            let tid = unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL) };
+            let (tid, status) = take(self.tid, 0);
             if tid == -1 {
                 match io::Error::last_os_error().raw_os_error() {
                     Some(libc::EINTR) => continue,
@@ -454,6 +452,14 @@ impl Stopped {
             };
         }
     }
+}
+
+/// Takes news of a thread: its number, 0 where there is none, or -1; and its status.
+fn take(tid: pid_t, flags: c_int) -> (pid_t, c_int) {
+    let mut status = 0;
+    // SAFETY: `status` is valid for the call. (nix takes a stop by a real-time signal for an error, and does not tell whose news waitid has.)
+    let tid = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
+    (tid, status)
 }
 
 /// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
@@ -517,9 +523,7 @@ const EVENT: c_int = 1 << 8;
 /// The kernel does not say what became of it.
 pub fn take_last_stop() -> Result<Option<Event>, Error> {
     let Some((tid, stop)) = ptrace::untaken() else { return Ok(None) };
-    let mut status = 0;
-    // SAFETY: `status` is valid for the call.
-    let taken = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
+    let (taken, status) = take(tid, libc::WNOHANG);
     if taken == tid && status != stop { event(tid, status).map(Some) } else { Ok(None) }
 }
 
@@ -553,14 +557,10 @@ fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
             ptrace::set_untaken(tid, status);
             event(tid, status).map(Some)
         }
-        (tid, _) => {
-            let mut status = 0;
-            // SAFETY: `status` is valid for the call.
-            match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
-                0 | -1 => Ok(None),
-                tid => event(tid, status).map(Some),
-            }
-        }
+        (tid, _) => match take(tid, libc::WNOHANG) {
+            (0 | -1, _) => Ok(None),
+            (tid, status) => event(tid, status).map(Some),
+        },
     }
 }
 

@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +18,9 @@ use dprobes_process::{
     keeps_its_id, look_at, low_gaps, low_places, maps, read, shared_memory, thread_id_offset, write,
 };
 use image::Machine;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f` forks, `t` makes a thread,
 /// `q` quits with 7. It is always in a system call that must go on as if nothing had happened.
@@ -101,26 +104,14 @@ struct Target {
 impl Target {
     /// Starts a program: it waits for its first order.
     fn start(program: &Path) -> Target {
-        let mut ends = [0; 2];
-        // SAFETY: there is room for two descriptors, which nobody else knows.
-        let (reading, writing) = unsafe {
-            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
-            (OwnedFd::from_raw_fd(ends[0]), File::from(OwnedFd::from_raw_fd(ends[1])))
-        };
+        let (reading, writing) = io::pipe().expect("descriptors");
         // A shell, still in this process's hands, gives the program its descriptor 0.
         let path = format!("/proc/{}/fd/{}", std::process::id(), reading.as_raw_fd());
         let script = format!("exec {} < {path}", program.display());
         let command = ["/bin/sh", "-c", &script].map(OsString::from);
-        // SAFETY: an empty set of signals is made of any bytes.
-        let signal_mask = unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            set
-        };
-        let surroundings = dprobes_process::Surroundings { signal_mask, group: None };
-        let running = dprobes_process::start(&command, &surroundings).expect("the shell starts");
+        let running = dprobes_process::start(&command, &Default::default()).expect("the shell starts");
         let pid = running.tid();
-        let target = Target { pid, orders: writing };
+        let target = Target { pid, orders: File::from(OwnedFd::from(writing)) };
         for _ in ["the shell", "the program"] {
             let (stopped, _) = target.until(pid, |stop| matches!(stop, Stop::Exec { .. }));
             stopped.resume(0);
@@ -226,16 +217,13 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: a system call on integers; the process is this test's own child.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
     }
 }
 
 /// Asks a running traced thread to stop.
 fn interrupt(tid: i32) {
-    // SAFETY: the request takes no pointers.
-    let result = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0usize, 0usize) };
-    assert_eq!(result, 0);
+    ptrace::interrupt(Pid::from_raw(tid)).expect("it is traced");
 }
 
 /// Compiles the programs that there is a compiler for.
@@ -413,8 +401,7 @@ fn a_child_finds_what_is_private_wiped_and_what_is_shared_as_it_is() {
         assert_eq!((page(target.pid, place + SIZE), page(child, place + SIZE)), ([8; 8], [8; 8]), "{kind}");
         write(child, place + SIZE, &[7; 8]).expect("it may write");
         assert_eq!(page(target.pid, place + SIZE), [7; 8], "{kind}");
-        // SAFETY: a system call on integers; the process is one that this test has had forked.
-        unsafe { libc::kill(child, libc::SIGKILL) };
+        let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         born.resume(0);
         parent.resume(0);
         target.quit();

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use nix::unistd::{SysconfVar, sysconf};
 use serde_json::Value;
 
 use super::subject::{Library, Subject};
@@ -89,7 +91,7 @@ pub fn measure(
     std::thread::sleep(RUN);
     let pause = subject.pause()?;
     let interrupted = Instant::now();
-    session.signal(libc::SIGINT);
+    session.signal(Signal::SIGINT);
     while session.ended()?.is_none() {
         if interrupted.elapsed() > PATIENCE {
             return Err(other("dprobes does not end"));
@@ -143,8 +145,7 @@ fn processor_time(pid: u32) -> Duration {
     // Behind the name, which may be anything: the fields from the third on; utime and stime are the 14th and 15th.
     let fields = own.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    // SAFETY: the call takes no pointers.
-    let second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    let second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(1).max(1) as u64;
     let own = Duration::from_millis(ticks * 1000 / second);
     children
         .split_whitespace()

@@ -7,6 +7,7 @@
 //! users see it: from the command to its word that the probes are armed, from its interrupt to its end. `--only` selects the rows whose
 //! names contain PART. The status is 0 even where a bar is missed: that depends on the machine. It is 1 where anything is WRONG.
 
+use clap::Parser;
 use dprobes_bench::arm::{Asked, Execs, Library, Sample, again, execs, measure, random_program};
 use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
@@ -43,17 +44,19 @@ const ROWS: [Row; 5] = [
     Row { name: "300,000 random instructions, 1 thread", threads: 1, groups: None },
 ];
 
-fn options() -> io::Result<(u64, Vec<String>)> {
-    let usage = || io::Error::other("usage: arm [REPETITIONS] [--only PART]...");
-    let (mut repetitions, mut only) = (5, Vec::new());
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            "--only" => only.push(words.next().ok_or_else(usage)?),
-            _ => repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
-        }
-    }
-    Ok((repetitions, only))
+/// How long arming and disarming a running process takes, and how long the process is held.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  arm                           all rows, five times
+  arm 9 --only '1 thread'       some rows, nine times")]
+struct Options {
+    /// How often each row is measured
+    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    repetitions: u64,
+    /// Only the rows whose names contain this
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
 }
 
 fn print(row: &Row, samples: &[Sample]) {
@@ -105,8 +108,7 @@ fn is_right(samples: &[Vec<Sample>]) -> bool {
     samples.iter().flatten().all(|sample| sample.wrong.is_none())
 }
 
-fn bench() -> io::Result<bool> {
-    let (repetitions, only) = options()?;
+fn bench(Options { repetitions, only }: Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;
     let directory = build::target(true)?.join("bench-arm");
@@ -148,7 +150,7 @@ fn bench() -> io::Result<bool> {
 }
 
 fn main() -> ExitCode {
-    status("arm", bench())
+    status("arm", bench(Options::parse()))
 }
 
 #[cfg(test)]

@@ -18,38 +18,43 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use dprobes_bench::convert::{Bench, forms};
-use dprobes_bench::{other, status};
+use dprobes_bench::status;
 
-fn bench(words: impl Iterator<Item = String>) -> io::Result<()> {
-    let mut bench =
-        Bench { records: 10_000_000, rounds: 3, only: Vec::new(), directory: None, parquet: true };
-    let mut words = words;
-    let wrong =
-        |word: &str| other(format!("`{word}` makes no sense here; see the first lines of bin/convert.rs"));
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| wrong(&word));
-        match word.as_str() {
-            "--no-parquet" => bench.parquet = false,
-            "--in" => bench.directory = Some(PathBuf::from(value()?)),
-            "--repeat" => {
-                bench.rounds =
-                    value()?.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(|| wrong(&word))?
-            }
-            "--only" => {
-                let form = value()?;
-                bench.only.push(forms().find(|known| *known == form).ok_or_else(|| wrong(&form))?);
-            }
-            records => {
-                bench.records =
-                    records.parse().ok().filter(|records| *records >= 4).ok_or_else(|| wrong(&word))?;
-            }
-        }
-    }
-    bench.run()
+/// How fast traces are converted, and in how much memory.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  convert                                   ten million records, to every form, three times
+  convert 1000000 --only json --only csv    a million, to two forms
+  convert --no-parquet --in /var/tmp        without Parquet, which takes long to build")]
+struct Options {
+    /// Records of the trace
+    #[arg(default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(4..))]
+    records: u64,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+    /// Only this form
+    #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(forms()))]
+    only: Vec<String>,
+    /// Where the files are, in place of the directory of the build
+    #[arg(long = "in", value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Build dprobes without Parquet
+    #[arg(long)]
+    no_parquet: bool,
+}
+
+fn bench(options: Options) -> io::Result<()> {
+    let Options { records, repeat, only, directory, no_parquet } = options;
+    let only = forms().filter(|form| only.iter().any(|wanted| wanted == form)).collect();
+    Bench { records, rounds: repeat as usize, only, directory, parquet: !no_parquet }.run()
 }
 
 fn main() -> ExitCode {
     // A form that is wrong is an error.
-    status("convert", bench(std::env::args().skip(1)).map(|()| true))
+    status("convert", bench(Options::parse()).map(|()| true))
 }

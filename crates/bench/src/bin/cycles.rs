@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use clap::Parser;
 use dprobes_bench::cycles::{Load, Session, Taken};
 use dprobes_bench::kill::Program;
-use dprobes_bench::{build, cleanup, other, status};
+use dprobes_bench::{build, cleanup, status};
 
 /// After so many cycles nothing is new any more.
 const WARM: u64 = 1000;
@@ -24,47 +25,38 @@ const GROWS: u64 = 2048;
 /// By how many KiB the process may have grown: pages that were touched.
 const TOUCHES: u64 = 1024;
 
+/// Programs that come and go in a session: is anything left of them?
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  cycles                        ten thousand
+  cycles 1000000 --minutes 30   as many as there is time for
+  cycles --all-every 0          never at every function of libc")]
 struct Options {
+    /// How often
+    #[arg(default_value_t = 10_000)]
     cycles: u64,
+    /// In each Nth, at every function of libc; 0: in none
+    #[arg(long, value_name = "N", default_value_t = 50)]
     all_every: u64,
+    /// Show each Nth
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     show_every: u64,
+    /// End after so many minutes
+    #[arg(long, value_name = "N", default_value_t = u64::MAX / 60, hide_default_value = true)]
     minutes: u64,
+    /// The engine
+    #[arg(long, default_value = "auto")]
     engine: String,
+    /// The dprobes to test, in place of the one that is built from these sources
+    #[arg(long, value_name = "PATH")]
     dprobes: Option<PathBuf>,
 }
 
-fn options() -> io::Result<Options> {
-    let usage = || other("see the first lines of crates/bench/src/bin/cycles.rs");
-    let mut options = Options {
-        cycles: 10_000,
-        all_every: 50,
-        show_every: 500,
-        minutes: u64::MAX / 60,
-        engine: "auto".to_owned(),
-        dprobes: None,
-    };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(usage);
-        match &*word {
-            "--all-every" => options.all_every = number()?,
-            "--show-every" => options.show_every = number()?,
-            "--minutes" => options.minutes = number()?,
-            "--engine" => options.engine = words.next().ok_or_else(usage)?,
-            "--dprobes" => options.dprobes = Some(words.next().ok_or_else(usage)?.into()),
-            _ => options.cycles = word.parse().map_err(|_| usage())?,
-        }
-    }
-    Ok(options)
-}
-
 fn work() -> io::Result<bool> {
-    let options = options()?;
+    let options = Options::parse();
     cleanup::on_signals()?;
-    let dprobes = match &options.dprobes {
-        Some(path) => path.clone(),
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), true)?;
     let directory = std::env::temp_dir().join(format!("dprobes-cycles-{}", std::process::id()));
     fs::create_dir(&directory)?;
     let _directory = cleanup::Guard::remove_all(directory.clone());

@@ -8,6 +8,7 @@
 //! the repetitions (5 unless told; `paced` has one), which take turns. `--only` selects the rows whose names contain NAME; `--option` is handed to
 //! dprobes. The status is 0 even where records are lost: that depends on the machine. It is 1 where the counts do not agree.
 
+use clap::Parser;
 use dprobes_bench::drain::{Drained, Task, drained};
 use dprobes_bench::jump::{Program, Row, Setting, Shape, directory, measure, rows};
 use dprobes_bench::{Figures, build, cleanup, status};
@@ -17,29 +18,26 @@ use std::process::ExitCode;
 /// Nanoseconds between two records at two million a second.
 const GAP: u64 = 500;
 
+/// How many records a second come from a process to a file, and at what price.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  drain                         all rows, five times
+  drain 3 --only paced          two million records a second, for ten seconds
+  drain 3 --only flat --option=--buffer=64M")]
 struct Options {
+    /// How often each row is measured; `paced` is once
+    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
+    /// Only the rows whose names contain this
+    #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Handed to dprobes
+    #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
     options: Vec<String>,
+    /// How long `paced` is
+    #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
-}
-
-fn options() -> io::Result<Options> {
-    let usage =
-        || io::Error::other("usage: drain [REPETITIONS] [--only NAME]... [--option OPTION]... [--seconds N]");
-    let mut options = Options { repetitions: 5, only: Vec::new(), options: Vec::new(), seconds: 10 };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            "--only" => options.only.push(words.next().ok_or_else(usage)?),
-            "--option" => options.options.push(words.next().ok_or_else(usage)?),
-            "--seconds" => {
-                options.seconds = words.next().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
-            }
-            _ => options.repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
-        }
-    }
-    Ok(options)
 }
 
 /// What is measured.
@@ -196,5 +194,5 @@ fn print(name: &str, all: &[Drained]) {
 
 fn main() -> ExitCode {
     // Counts that do not agree are an error.
-    status("drain", options().and_then(|options| bench(&options)).map(|()| true))
+    status("drain", bench(&Options::parse()).map(|()| true))
 }

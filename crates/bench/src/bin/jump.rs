@@ -8,29 +8,29 @@
 //! PART; `--engine` is handed to dprobes (`auto` if not told). The status is 0 even where a bar is missed:
 //! that depends on the machine. It is 1 where what dprobes has counted or logged is wrong, or it could not be measured; others lose as they do.
 
+use clap::Parser;
 use dprobes_bench::jump::{Program, Results, Setting, directory, head, line, measure, prepare, rows};
 use dprobes_bench::{build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
 
+/// Nanoseconds per hit of dprobes, beside hand-written trampolines and the other tracers of this machine.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  jump                          all rows, five times
+  jump 9 --only count           the rows that count, nine times
+  jump --engine trap --only 'dprobes: count'")]
 struct Options {
+    /// How often each row is measured
+    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
+    /// The engine that dprobes takes
+    #[arg(long, value_name = "NAME", default_value = "auto")]
     engine: String,
+    /// Only the rows whose names contain this
+    #[arg(long, value_name = "PART")]
     only: Vec<String>,
-}
-
-fn options() -> io::Result<Options> {
-    let usage = || io::Error::other("usage: jump [REPETITIONS] [--engine NAME] [--only PART]...");
-    let mut options = Options { repetitions: 5, engine: "auto".to_owned(), only: Vec::new() };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            "--engine" => options.engine = words.next().ok_or_else(usage)?,
-            "--only" => options.only.push(words.next().ok_or_else(usage)?),
-            _ => options.repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
-        }
-    }
-    Ok(options)
 }
 
 fn bench(options: &Options) -> io::Result<bool> {
@@ -70,5 +70,5 @@ fn bench(options: &Options) -> io::Result<bool> {
 }
 
 fn main() -> ExitCode {
-    status("jump", options().and_then(|options| bench(&options)))
+    status("jump", bench(&Options::parse()))
 }

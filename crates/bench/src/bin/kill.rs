@@ -8,69 +8,44 @@
 //! engine and phase it prints how many kills there were, how many programs were harmed, and how many run on with probes in their code, which
 //! work. The status is 1 if a program was harmed by a kill of the jump engine's tracer, or by more than 1 of 100 of the trap engine's.
 
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use dprobes_bench::kill::{Kill, Outcome, PHASES, Random, WAYS};
-use dprobes_bench::{build, cleanup, other, status};
+use dprobes_bench::{build, cleanup, status};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Kills the tracer at random moments, and says whether a program was ever harmed.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  kill                                          a hundred kills for each engine
+  kill 1000 --engine jump --phase arming        while the probes are put in
+  kill 500 --seed 7 --keep /tmp/cores           keeps the core of each program that dies")]
 struct Options {
+    /// Kills for each engine
+    #[arg(default_value_t = 100)]
     kills: u64,
+    /// An engine
+    #[arg(long = "engine", value_name = "ENGINE", default_values = ["jump", "trap"])]
     engines: Vec<String>,
-    ways: Vec<&'static str>,
-    phases: Vec<&'static str>,
+    /// What programs do, at random unless told
+    #[arg(long = "way", value_name = "WAY", value_parser = PossibleValuesParser::new(WAYS), default_values = WAYS, hide_default_value = true)]
+    ways: Vec<String>,
+    /// What the tracer does when it is killed, at random unless told
+    #[arg(long = "phase", value_name = "PHASE", value_parser = PossibleValuesParser::new(PHASES), default_values = PHASES, hide_default_value = true)]
+    phases: Vec<String>,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Keep the core of each program that dies in a directory below this one
+    #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// The dprobes to test, in place of the one that is built from these sources
+    #[arg(long, value_name = "PATH")]
     dprobes: Option<PathBuf>,
-}
-
-fn options() -> io::Result<Options> {
-    let usage = || {
-        other(
-            "usage: kill [KILLS] [--engine ENGINE]... [--way WAY]... [--phase PHASE]... [--seed N] [--keep DIR] [--dprobes PATH]",
-        )
-    };
-    let mut options = Options {
-        kills: 100,
-        engines: Vec::new(),
-        ways: Vec::new(),
-        phases: Vec::new(),
-        seed: 1,
-        keep: None,
-        dprobes: None,
-    };
-    let known = |all: &[&'static str], word: &str| all.iter().copied().find(|one| *one == word);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            "--engine" => options.engines.push(words.next().ok_or_else(usage)?),
-            "--way" => {
-                let word = words.next().ok_or_else(usage)?;
-                options.ways.push(known(&WAYS, &word).ok_or_else(usage)?);
-            }
-            "--phase" => {
-                let word = words.next().ok_or_else(usage)?;
-                options.phases.push(known(&PHASES, &word).ok_or_else(usage)?);
-            }
-            "--keep" => options.keep = Some(words.next().ok_or_else(usage)?.into()),
-            "--seed" => {
-                options.seed = words.next().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
-            }
-            "--dprobes" => options.dprobes = Some(words.next().ok_or_else(usage)?.into()),
-            _ => options.kills = word.parse().map_err(|_| usage())?,
-        }
-    }
-    if options.engines.is_empty() {
-        options.engines = ["jump", "trap"].map(str::to_owned).to_vec();
-    }
-    if options.ways.is_empty() {
-        options.ways = WAYS.to_vec();
-    }
-    if options.phases.is_empty() {
-        options.phases = PHASES.to_vec();
-    }
-    Ok(options)
 }
 
 /// What is counted of a phase.
@@ -83,12 +58,9 @@ struct Count {
 }
 
 fn kill_all() -> io::Result<bool> {
-    let options = options()?;
+    let options = Options::parse();
     cleanup::on_signals()?;
-    let dprobes = match options.dprobes {
-        Some(path) => path,
-        None => build::dprobes(false)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), false)?;
     let directory = build::target(false)?.join(format!("bench-kill-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let _removed = cleanup::Guard::remove_all(directory.clone());
@@ -105,8 +77,8 @@ fn kill_all() -> io::Result<bool> {
     for engine in &options.engines {
         let mut counts = [Count::default(); PHASES.len()];
         for number in 0..options.kills {
-            let phase = options.phases[random.below(options.phases.len() as u64) as usize];
-            let way = options.ways[random.below(options.ways.len() as u64) as usize];
+            let phase = &*options.phases[random.below(options.phases.len() as u64) as usize];
+            let way = &*options.ways[random.below(options.ways.len() as u64) as usize];
             let most = if phase == "running" { 20_000 } else { 150_000 };
             let delay = Duration::from_micros(random.below(most));
             let core = options.keep.as_ref().map(|keep| keep.join(format!("{engine}-{number}")));

@@ -7,6 +7,7 @@
 //! installed is left out. Printed are, for each event and way, the median, least and most of the repetitions in microseconds, and the median's
 //! ratio to the unprobed one.
 
+use clap::Parser;
 use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,19 @@ struct Way {
     before: Vec<String>,
 }
 
-fn options() -> io::Result<(u64, Option<PathBuf>)> {
-    let usage = || io::Error::other("usage: life [REPETITIONS] [--dprobes COMMAND]");
-    let (mut repetitions, mut dprobes) = (7, None);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            "--dprobes" => dprobes = Some(PathBuf::from(words.next().ok_or_else(usage)?).canonicalize()?),
-            _ => repetitions = word.parse().ok().filter(|count| *count > 0).ok_or_else(usage)?,
-        }
-    }
-    Ok((repetitions, dprobes))
+/// What the events of a process's life cost while it is traced: signals, threads, forks, dlopen, exec.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  life                                      seven times
+  life 3 --dprobes target/release/dprobes   a command that is built already")]
+struct Options {
+    /// How often each way is measured
+    #[arg(default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    repetitions: u64,
+    /// The dprobes to measure, in place of the one that is built from these sources
+    #[arg(long, value_name = "COMMAND")]
+    dprobes: Option<PathBuf>,
 }
 
 fn ways(dprobes: &Path) -> Vec<Way> {
@@ -70,12 +73,9 @@ fn run(way: &Way, subject: &[String]) -> io::Result<Vec<f64>> {
 }
 
 fn bench() -> io::Result<bool> {
-    let (repetitions, dprobes) = options()?;
+    let Options { repetitions, dprobes } = Options::parse();
     cleanup::on_signals()?;
-    let dprobes = match dprobes {
-        Some(dprobes) => dprobes,
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(dprobes.as_deref(), true)?;
     let directory = build::target(!cfg!(debug_assertions))?.join("bench-life");
     std::fs::create_dir_all(&directory)?;
     let (program, plugin) = (directory.join("life"), directory.join("plugin.so"));

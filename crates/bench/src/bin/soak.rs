@@ -9,70 +9,63 @@
 //!
 //! The status is 0 if nothing went wrong, 1 if something did, 2 if the work could not be done.
 
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use dprobes_bench::soak::{Head, Plan, SERVERS, report, run};
-use dprobes_bench::{build, cleanup, machine, other};
+use dprobes_bench::{build, cleanup, machine};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The engines.
-const ENGINES: [&str; 2] = ["auto", "trap"];
+/// The engines that may be asked for.
+const ENGINES: [&str; 3] = ["auto", "jump", "trap"];
 
-#[derive(Default)]
+/// Servers under load, probed at random by both engines, with random signals and random kills of the tracer: can a client tell?
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  soak                                      each server for half an hour
+  soak --server redis --minutes 2           one of them, shortly
+  soak --no-kills --report soak.md          sessions end as a user ends them
+The status is 0 if nothing went wrong, 1 if something did, 2 if the work could not be done.")]
 struct Options {
-    minutes: Option<u64>,
+    /// How long each server is probed
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+    /// Only this server
+    #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    seed: Option<u64>,
-    engines: Vec<&'static str>,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// An engine
+    #[arg(long = "engine", value_name = "NAME", value_parser = PossibleValuesParser::new(ENGINES), default_values = ["auto", "trap"])]
+    engines: Vec<String>,
+    /// End every session as a user would
+    #[arg(long)]
     no_kills: bool,
+    /// Write what was found, as Markdown
+    #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// The dprobes to test, in place of the one that is built from these sources
+    #[arg(long, value_name = "COMMAND")]
     dprobes: Option<PathBuf>,
-}
-
-fn options() -> io::Result<Options> {
-    let mut options = Options::default();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        if word == "--no-kills" {
-            options.no_kills = true;
-            continue;
-        }
-        let bad = || other(format!("{word}: see the first lines of crates/bench/src/bin/soak.rs"));
-        let value = words.next().ok_or_else(bad)?;
-        match &*word {
-            "--minutes" => options.minutes = Some(value.parse().map_err(|_| bad())?),
-            "--seed" => options.seed = Some(value.parse().map_err(|_| bad())?),
-            "--server" => options.servers.push(value),
-            "--engine" => {
-                let known = ["auto", "jump", "trap"].into_iter().find(|engine| *engine == value);
-                options.engines.push(known.ok_or_else(bad)?);
-            }
-            "--report" => options.report = Some(value.into()),
-            "--dprobes" => options.dprobes = Some(PathBuf::from(value).canonicalize()?),
-            _ => return Err(bad()),
-        }
-    }
-    Ok(options)
 }
 
 fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
-    let dprobes = match &options.dprobes {
-        Some(dprobes) => dprobes.clone(),
-        None => build::dprobes(true)?,
-    };
+    let dprobes = build::given(options.dprobes.as_deref(), true)?;
     // Where any user may look: one of the servers runs as another one.
     let directory = std::env::temp_dir().join(format!("dprobes-soak-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let _directory = cleanup::Guard::remove_all(directory.clone());
-    let minutes = options.minutes.unwrap_or(30);
     let plan = Plan {
         dprobes,
-        time: Duration::from_secs(60 * minutes),
-        seed: options.seed.unwrap_or(1),
-        engines: if options.engines.is_empty() { ENGINES.to_vec() } else { options.engines.clone() },
+        time: Duration::from_secs(60 * options.minutes),
+        seed: options.seed,
+        engines: ENGINES.into_iter().filter(|engine| options.engines.iter().any(|it| it == engine)).collect(),
         kills: !options.no_kills,
         directory,
     };
@@ -94,7 +87,7 @@ fn work(options: &Options) -> io::Result<bool> {
         command: command.trim().to_owned(),
         kernel: machine::kernel(),
         processor: machine::processor(),
-        minutes,
+        minutes: options.minutes,
     };
     let text = report(&head, &tallies, &skipped);
     match &options.report {
@@ -105,7 +98,7 @@ fn work(options: &Options) -> io::Result<bool> {
 }
 
 fn main() -> ExitCode {
-    match options().and_then(|options| work(&options)) {
+    match work(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             eprintln!("soak: something went wrong");

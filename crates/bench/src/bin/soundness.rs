@@ -18,61 +18,57 @@
 //!
 //! The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.
 
+use clap::Parser;
 use dprobes_bench::soundness::{Head, MODULES, Plan, Runner, Scale, Workload, report, run};
 use dprobes_bench::{build, cleanup, machine};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-#[derive(Default)]
+/// Every instruction of real modules probed while they work: can the program tell?
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  soundness --quick                         a few hundred sites of each module
+  soundness --module libc --seed 7          all of one, in another order
+  soundness --engine trap --report trap.md
+The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.")]
 struct Options {
+    /// One batch of a few hundred sites of each module, short workloads, and dprobes as this is built: for every change
+    #[arg(long)]
     quick: bool,
+    /// Only this module
+    #[arg(long = "module", value_name = "NAME")]
     modules: Vec<String>,
+    /// Sites that are probed at once, at least; 10,000 unless told
+    #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// Only the first so many batches
+    #[arg(long, value_name = "N")]
     batches: Option<usize>,
-    seed: Option<u64>,
-    engine: Option<String>,
+    /// What the order of the sites is made of
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The engine
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    engine: String,
+    /// Take each probe out after so many hits; 0: never. With the trap engine, 20 unless told
+    #[arg(long, value_name = "N")]
     maxhits: Option<u64>,
+    /// Write what was found, as Markdown
+    #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// The dprobes to test, in place of the one that is built from these sources
+    #[arg(long, value_name = "COMMAND")]
     dprobes: Option<PathBuf>,
-}
-
-fn options() -> io::Result<Options> {
-    let mut options = Options::default();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        if word == "--quick" {
-            options.quick = true;
-            continue;
-        }
-        let bad =
-            || io::Error::other(format!("{word}: see the first lines of crates/bench/src/bin/soundness.rs"));
-        let value = words.next().ok_or_else(bad)?;
-        let number = value.parse::<u64>().map_err(|_| bad());
-        match &*word {
-            "--module" => options.modules.push(value),
-            "--batch" => options.batch = Some(number?.max(1) as usize),
-            "--batches" => options.batches = Some(number? as usize),
-            "--seed" => options.seed = Some(number?),
-            "--engine" => options.engine = Some(value),
-            "--maxhits" => options.maxhits = Some(number?),
-            "--dprobes" => options.dprobes = Some(PathBuf::from(value).canonicalize()?),
-            "--report" => options.report = Some(value.into()),
-            _ => return Err(bad()),
-        }
-    }
-    Ok(options)
 }
 
 fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let release = !options.quick || !cfg!(debug_assertions);
     let built = build::target(release)?;
-    let dprobes = match &options.dprobes {
-        Some(dprobes) => dprobes.clone(),
-        None => build::dprobes(release)?,
-    };
-    let engine = options.engine.as_deref().unwrap_or("auto");
+    let dprobes = build::given(options.dprobes.as_deref(), release)?;
+    let engine = &*options.engine;
     if !build::knows_engine(&dprobes, engine)? {
         return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
     }
@@ -90,9 +86,9 @@ fn work(options: &Options) -> io::Result<bool> {
     let _directory = cleanup::Guard::remove_all(directory.clone());
     let runner = Runner { dprobes, engine: engine.to_owned(), maxhits, directory };
     let scale = if options.quick { Scale::Quick } else { Scale::Full };
-    let seed = options.seed.unwrap_or(1);
+    let seed = options.seed;
     let plan = Plan {
-        batch: options.batch.unwrap_or(if options.quick { 400 } else { 10_000 }),
+        batch: options.batch.map_or(if options.quick { 400 } else { 10_000 }, |batch| batch.max(1)),
         batches: options.batches.or(options.quick.then_some(1)),
         seed,
         sample: match (options.quick, traps) {
@@ -135,7 +131,7 @@ fn work(options: &Options) -> io::Result<bool> {
 }
 
 fn main() -> ExitCode {
-    match options().and_then(|options| work(&options)) {
+    match work(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             eprintln!("soundness: a program could tell, or counts differ");

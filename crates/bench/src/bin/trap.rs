@@ -6,6 +6,7 @@
 //! of the repetitions (7 if not told, at least 5) in nanoseconds per hit over the unprobed call, the median's ratio
 //! to the minimal ptrace breakpoint, and whether the count was exact every time. The status is 1 where dprobes' was not.
 
+use clap::Parser;
 use dprobes_bench::{Figures, Subject, build, classic, status, ways};
 use std::io;
 use std::process::ExitCode;
@@ -13,18 +14,29 @@ use std::process::ExitCode;
 /// Calls per repetition of the unprobed function.
 const UNPROBED_CALLS: u64 = 20_000_000;
 
+/// Nanoseconds per hit of the trap engine, beside the two classic ways to stop at an instruction.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples:
+  trap          seven times
+  trap 21       more often")]
+struct Options {
+    /// How often each way is measured, at least 5
+    #[arg(default_value_t = 7)]
+    repetitions: u64,
+    /// The minimal breakpoint, at an address of a process: the bench starts itself so, since a tracer is a process of its own
+    #[arg(long, value_names = ["PID", "ADDRESS"], num_args = 2, hide = true)]
+    classic: Option<Vec<u64>>,
+}
+
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let numbers: Vec<Option<u64>> = words.iter().map(|word| word.parse().ok()).collect();
-    let result = match (words.first().map(String::as_str), &numbers[..]) {
-        // The bench starts itself so for the minimal breakpoint: a tracer is a process of its own.
-        (Some("--classic"), &[_, Some(pid), Some(address)]) => classic(pid as i32, address).map(|hits| {
+    let options = Options::parse();
+    let result = match options.classic.as_deref() {
+        Some(&[pid, address]) => classic(pid as i32, address).map(|hits| {
             println!("{hits}");
             true
         }),
-        (None, _) => bench(7),
-        (Some(_), &[Some(repetitions)]) => bench(repetitions.max(5)),
-        _ => Err(io::Error::other("usage: trap [REPETITIONS]")),
+        _ => bench(options.repetitions.max(5)),
     };
     status("trap", result)
 }

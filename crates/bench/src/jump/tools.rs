@@ -3,6 +3,7 @@
 use super::subject::{Program, Subject};
 use super::tracer::{Attached, Place, Process, Seen, Tracer};
 use crate::cleanup::{Guard, Started};
+use nix::sys::signal::Signal;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -271,7 +272,7 @@ impl Drop for Lttng {
         // Where a measurement has failed half-way.
         let _ = self.lttng(&["destroy", &self.session]);
         if let Some(mut daemon) = self.daemon.take() {
-            daemon.signal(libc::SIGTERM);
+            daemon.signal(Signal::SIGTERM);
             let began = std::time::Instant::now();
             while matches!(daemon.ended(), Ok(None)) && began.elapsed().as_secs() < 5 {
                 std::thread::sleep(std::time::Duration::from_millis(10));
@@ -356,7 +357,7 @@ impl Attached for GdbRunning {
     }
 
     fn stop(mut self: Box<Self>) -> io::Result<Seen> {
-        self.0.started.signal(libc::SIGINT);
+        self.0.started.signal(Signal::SIGINT);
         std::thread::sleep(std::time::Duration::from_millis(300));
         if let Some(mut pipe) = self.0.started.child().stdin.take() {
             pipe.write_all(b"info breakpoints\ndetach\nquit\n")?;

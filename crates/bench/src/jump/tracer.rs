@@ -2,6 +2,7 @@
 
 use crate::cleanup::Started;
 use crate::jump::Subject;
+use nix::sys::signal::Signal;
 use std::fmt::Debug;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -169,7 +170,7 @@ impl Process {
                 return Err(io::Error::other("does not end"));
             }
             if began.elapsed() >= next {
-                self.started.signal(libc::SIGINT);
+                self.started.signal(Signal::SIGINT);
                 next = next * 2 + Duration::from_secs(2);
             }
             std::thread::sleep(Duration::from_millis(2));

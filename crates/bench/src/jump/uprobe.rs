@@ -2,6 +2,8 @@
 
 use super::tracer::{Attached, Place, Seen, Tracer};
 use crate::cleanup::Guard;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::FromRawFd;
@@ -22,24 +24,11 @@ const NAME: &str = "dprobes_bench_";
 /// The kernel has no tracefs, or we may not.
 pub fn prepare() -> io::Result<()> {
     if !Path::new(TRACEFS).join("uprobe_events").exists() {
-        let (none, root) = (c"none", c"/");
-        let (kind, place) = (c"tracefs", c"/sys/kernel/tracing");
-        // SAFETY: all pointers are to C strings that live through the calls, or null where that is allowed. The mount
-        // is made in a name space of our own, and nobody else's is changed.
-        let done = unsafe {
-            libc::unshare(libc::CLONE_NEWNS) == 0
-                && libc::mount(
-                    none.as_ptr(),
-                    root.as_ptr(),
-                    std::ptr::null(),
-                    libc::MS_REC | libc::MS_PRIVATE,
-                    std::ptr::null(),
-                ) == 0
-                && libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) == 0
-        };
-        if !done {
-            return Err(io::Error::last_os_error());
-        }
+        // In a name space of our own: nobody else's mounts are changed.
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let nothing = None::<&str>;
+        mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
+        mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), nothing)?;
     }
     let alive = |name: &str| {
         let pid = name.strip_prefix(NAME);

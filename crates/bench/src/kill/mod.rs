@@ -11,7 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 use crate::cleanup::Started;
+use crate::family::send;
 use crate::other;
 pub use program::{Found, Program, look};
 
@@ -102,13 +105,13 @@ impl Kill<'_> {
             "running" => std::thread::sleep(Duration::from_millis(700)),
             _ => {
                 std::thread::sleep(Duration::from_millis(700));
-                signal(front.pid(), libc::SIGTERM);
+                send(front.pid(), Signal::SIGTERM);
             }
         }
         std::thread::sleep(self.delay);
         let tracer = child_of(front.pid());
         if let Some(tracer) = tracer {
-            signal(tracer, libc::SIGKILL);
+            send(tracer, Signal::SIGKILL);
         }
         let ended = Instant::now();
         while front.child().try_wait()?.is_none() {
@@ -140,12 +143,6 @@ impl Kill<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Started::new(command.spawn()?))
     }
-}
-
-/// Sends a signal.
-fn signal(pid: u32, signal: i32) {
-    // SAFETY: a system call on integers.
-    unsafe { libc::kill(pid as i32, signal) };
 }
 
 /// Whether somebody traces a process.

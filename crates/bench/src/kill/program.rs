@@ -8,7 +8,12 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use libc::RLIM_INFINITY;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+
 use crate::cleanup::Started;
+use crate::family::send;
 use crate::other;
 
 /// The signal mask of the program's threads: SIGUSR2.
@@ -63,7 +68,7 @@ impl Program {
     /// # Errors
     /// Nothing can be read from it.
     pub fn end(mut self) -> io::Result<Result<(), String>> {
-        super::signal(self.pid(), libc::SIGTERM);
+        send(self.pid(), Signal::SIGTERM);
         let asked = Instant::now();
         let status = loop {
             if let Some(status) = self.started.child().try_wait()? {
@@ -85,12 +90,7 @@ impl Program {
 
 /// Lets this process leave a core.
 fn allow_core() -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is only read.
-    match unsafe { libc::setrlimit(libc::RLIMIT_CORE, &limit) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY)?)
 }
 
 /// Looks at a program that lives: at its threads' signal masks, and at its code.

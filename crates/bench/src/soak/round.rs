@@ -2,9 +2,11 @@
 
 use super::{Known, Plan, Server, text};
 use crate::cleanup::Started;
+use crate::family::send;
 use crate::soundness::Site;
 use crate::soundness::batch::reasons;
 use crate::soundness::random::Random;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -77,11 +79,6 @@ fn module(pid: u32, random: &mut Random) -> Option<PathBuf> {
     let mut libc =
         libc.filter(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("libc.so")));
     Some(libc.next().map_or(program, PathBuf::from))
-}
-
-fn kill(pid: u32, signal: i32) {
-    // SAFETY: kill takes no pointers. The numbers are those of processes that were started here, and of their children.
-    unsafe { libc::kill(pid as i32, signal) };
 }
 
 /// Does one round.
@@ -248,11 +245,11 @@ impl Session<'_> {
             let processes = server.processes();
             let to = processes[below(random, processes.len())];
             let signal = server.signals[below(random, server.signals.len())];
-            kill(to, signal);
+            send(to, signal);
             if random.number().is_multiple_of(8) {
-                kill(to, libc::SIGSTOP);
+                send(to, Signal::SIGSTOP);
                 std::thread::sleep(Duration::from_millis(random.number() % 10));
-                kill(to, libc::SIGCONT);
+                send(to, Signal::SIGCONT);
             }
             shown.signals += 1;
             ended = started.ended()?;
@@ -261,15 +258,15 @@ impl Session<'_> {
         // Where the front is killed its tracer leaves by itself, and may not even have attached by then.
         let tracers = children(front);
         match self.end {
-            End::Interrupt if ended.is_none() => kill(front, libc::SIGINT),
-            End::KillFront if ended.is_none() => kill(front, libc::SIGKILL),
+            End::Interrupt if ended.is_none() => send(front, Signal::SIGINT),
+            End::KillFront if ended.is_none() => send(front, Signal::SIGKILL),
             _ => {}
         }
         let end = Instant::now();
         while ended.is_none() {
             if self.end == End::KillTracer {
                 // Where the machine is busy it may not have been born yet.
-                children(front).into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+                children(front).into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
             }
             ended = started.ended()?;
             if end.elapsed() > PATIENCE {
@@ -289,7 +286,7 @@ impl Session<'_> {
         let killed = matches!(self.end, End::KillTracer | End::KillFront);
         let code = ended.and_then(|status| status.code());
         // It was interrupted before it did anything.
-        let early = ended.and_then(|status| status.signal()) == Some(libc::SIGINT);
+        let early = ended.and_then(|status| status.signal()) == Some(Signal::SIGINT as i32);
         if self.end == End::Interrupt && early && said.is_empty() {
             return Ok(said);
         }

@@ -3,6 +3,7 @@
 use super::client::{self, Clients, Pgbench};
 use crate::cleanup::Started;
 use crate::family::family;
+use nix::sys::signal::Signal;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -28,7 +29,7 @@ pub struct Server {
     /// What it says.
     log: PathBuf,
     /// Signals that mean nothing to any of its processes.
-    pub(super) signals: &'static [i32],
+    pub(super) signals: &'static [Signal],
 }
 
 fn program(name: &str) -> io::Result<PathBuf> {
@@ -39,8 +40,7 @@ fn program(name: &str) -> io::Result<PathBuf> {
 }
 
 fn is_root() -> bool {
-    // SAFETY: geteuid takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    nix::unistd::geteuid().is_root()
 }
 
 /// Waits until something is so.
@@ -106,7 +106,7 @@ impl Server {
     /// Ends the clients, then the server; tells what went wrong.
     pub(super) fn stop(&mut self) -> Vec<String> {
         let mut trouble = self.clients.stop();
-        self.started.signal(libc::SIGINT);
+        self.started.signal(Signal::SIGINT);
         let start = Instant::now();
         while self.lives() {
             if start.elapsed() > START {
@@ -131,7 +131,7 @@ fn redis(directory: &Path) -> io::Result<Server> {
     let started = spawn(&mut command, &log)?;
     wait("redis", || UnixStream::connect(&socket).is_ok())?;
     let clients = Clients::start(2, move |seen, number| client::redis(seen, number, &socket));
-    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
+    Ok(Server { started, clients, log, signals: &[Signal::SIGCONT, Signal::SIGURG, Signal::SIGHUP] })
 }
 
 fn nginx(directory: &Path) -> io::Result<Server> {
@@ -154,7 +154,7 @@ fn nginx(directory: &Path) -> io::Result<Server> {
     let started = spawn(&mut command, &directory.join("nginx.out"))?;
     wait("nginx", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
     let clients = Clients::start(2, move |seen, _| client::http(seen, port, &page));
-    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG] })
+    Ok(Server { started, clients, log, signals: &[Signal::SIGCONT, Signal::SIGURG] })
 }
 
 /// The user and the group that a server may run as: PostgreSQL does not run as root.
@@ -209,5 +209,5 @@ fn postgres(directory: &Path) -> io::Result<Server> {
         filled
     })?;
     let clients = Clients::start(1, move |seen, _| client::postgres(seen, &bench));
-    Ok(Server { started, clients, log, signals: &[libc::SIGCONT, libc::SIGURG, libc::SIGHUP] })
+    Ok(Server { started, clients, log, signals: &[Signal::SIGCONT, Signal::SIGURG, Signal::SIGHUP] })
 }

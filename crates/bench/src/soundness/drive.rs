@@ -4,6 +4,7 @@ use super::outcome::{Outcome, timeless};
 use super::workload::{Driver, Workload};
 use crate::cleanup::Started;
 use crate::family::kill;
+use nix::sys::personality::{self, Persona};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -69,13 +70,8 @@ pub(super) fn run(workload: &Workload, conditions: &Conditions) -> io::Result<Ra
     });
     command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
     if conditions.fixed {
-        // SAFETY: personality is a plain system call and takes no pointers: it may be made between fork and exec.
-        unsafe {
-            command.pre_exec(|| match libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) {
-                -1 => Err(io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
+        // SAFETY: personality is a plain system call: it may be made between fork and exec.
+        unsafe { command.pre_exec(|| Ok(personality::set(Persona::ADDR_NO_RANDOMIZE).map(drop)?)) };
     }
     if let Driver::Redis { socket, .. } = &workload.driver {
         // What a server that was killed has left.

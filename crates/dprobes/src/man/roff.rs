@@ -2,7 +2,7 @@
 //! emphasis and tables.
 //!
 //! A table with a column "What ..." describes things, one a row, and becomes a list of them; any other stays a table,
-//! for `tbl`.
+//! for `tbl`. (The crate roff has no tables, nor the names of `^`, `~` and arrows; clap_mangen writes the other page with it.)
 
 /// A document as roff. The first heading is of level 2.
 pub(crate) fn from_markdown(text: &str) -> String {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::BufReader;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Options, Tracer, Variables, Versions};
 use image::Machine;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use trace::sink::Target;
 
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
@@ -49,15 +49,13 @@ pub(crate) fn become_session() -> Result<(), Failure> {
         return Ok(());
     };
     let log = home.log().map_err(failed)?;
-    // SAFETY: plain system calls on open files; the session leaves the terminal and the directory it came from.
-    unsafe {
-        libc::setsid();
-        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
-            libc::dup2(null.as_raw_fd(), 0);
-            libc::dup2(null.as_raw_fd(), 1);
-        }
-        libc::dup2(log.as_raw_fd(), 2);
+    // The session leaves the terminal and the directory it came from.
+    let _ = setsid();
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = dup2_stdin(&null);
+        let _ = dup2_stdout(&null);
     }
+    let _ = dup2_stderr(&log);
     let _ = std::env::set_current_dir("/");
     let front = front::split()?;
     let (calls, requests) = mpsc::channel();

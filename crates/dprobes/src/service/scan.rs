@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use image::Pattern;
+use nix::unistd::{getpid, getppid, getuid};
 use process::{Mapping, Status};
 
 /// Time between two looks at young processes.
@@ -66,8 +67,7 @@ pub(crate) fn processes_of_others() -> Vec<i32> {
 }
 
 fn own_user() -> u32 {
-    // SAFETY: a call without arguments that cannot fail.
-    unsafe { libc::getuid() }
+    getuid().as_raw()
 }
 
 /// The numbers of all processes.
@@ -78,10 +78,8 @@ fn numbers() -> impl Iterator<Item = i32> {
 
 /// Whether a process of a user that is wanted could be followed.
 fn is_followable(pid: i32, is_wanted: impl Fn(u32) -> bool) -> bool {
-    // SAFETY: calls without arguments that cannot fail.
-    let (own, front) = unsafe { (libc::getpid(), libc::getppid()) };
-    pid != own
-        && pid != front
+    pid != getpid().as_raw()
+        && pid != getppid().as_raw()
         && Status::read(pid).is_ok_and(|status| {
             is_wanted(status.uid)
                 && !status.kernel

@@ -2,18 +2,19 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
 
 /// Names another directory for the socket, to have more than one session.
 const DIRECTORY: &str = "DPROBES_SESSION_DIR";
 
 /// The effective user of this process.
 fn user() -> u32 {
-    // SAFETY: a call without arguments that cannot fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// The directory of the user's session.
@@ -100,8 +101,7 @@ impl Home {
             .truncate(false)
             .mode(0o600)
             .open(directory.join("lock"))?;
-        // SAFETY: a plain system call on an open file.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == -1 {
+        if lock.try_lock().is_err() {
             return Ok(None);
         }
         let path = path(&directory);
@@ -124,17 +124,5 @@ impl Home {
 
 /// Whether the other end of a connection is this user or root.
 pub(crate) fn is_welcome(stream: &UnixStream) -> bool {
-    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `credentials`.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            std::ptr::from_mut(&mut credentials).cast(),
-            &mut length,
-        )
-    };
-    result == 0 && (credentials.uid == user() || credentials.uid == 0)
+    getsockopt(stream, PeerCredentials).is_ok_and(|other| other.uid() == user() || other.uid() == 0)
 }

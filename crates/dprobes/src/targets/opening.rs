@@ -1,12 +1,16 @@
 //! How targets are opened.
 
-use std::ffi::CStr;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::sys::time::TimeValLike;
+use nix::sys::utsname::{UtsName, uname};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
 use trace::Record;
 use trace::queue::Limits;
 use trace::sink::{
@@ -152,34 +156,21 @@ impl Sink for Nowhere {
 
 /// Where and how the trace is made.
 fn about() -> About {
-    let mut names = libc::utsname {
-        sysname: [0; 65],
-        nodename: [0; 65],
-        release: [0; 65],
-        version: [0; 65],
-        machine: [0; 65],
-        domainname: [0; 65],
+    let names = uname();
+    let text = |of: fn(&UtsName) -> &OsStr| {
+        names.as_ref().map(|names| of(names).to_string_lossy().into_owned()).unwrap_or_default()
     };
-    // SAFETY: `names` is valid for the call.
-    unsafe { libc::uname(&mut names) };
-    let text = |name: &[libc::c_char; 65]| {
-        let bytes = name.map(|letter| letter as u8);
-        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-    };
-    // SAFETY: a call that takes a number and gives one.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let mut monotonic = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `monotonic` is valid for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut monotonic) };
+    let processors = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(0);
+    let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_nanoseconds());
     let start = now();
     About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: text(&names.nodename),
-        kernel: format!("{} {}", text(&names.sysname), text(&names.release)),
-        machine: text(&names.machine),
+        host: text(UtsName::nodename),
+        kernel: format!("{} {}", text(UtsName::sysname), text(UtsName::release)),
+        machine: text(UtsName::machine),
         processors: u32::try_from(processors).unwrap_or(0),
         start,
-        monotonic: start as i64 - (monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec),
+        monotonic: start as i64 - monotonic,
         pid: std::process::id(),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     }

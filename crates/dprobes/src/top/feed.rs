@@ -4,10 +4,11 @@
 //! newer counts are sent.
 
 use std::io::{self, ErrorKind, PipeWriter, Write};
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use engine::{Lost, Note, Observer, Placed, ProbeReport, Report};
+use nix::fcntl::FcntlArg::{F_GETFL, F_SETFL};
+use nix::fcntl::{OFlag, fcntl};
 use serde::{Deserialize, Serialize};
 use trace::Record;
 
@@ -93,10 +94,8 @@ pub(super) struct Feed {
 impl Feed {
     /// A feed of counts, at such times. The pipe does not wait from now on.
     pub(super) fn new(output: Option<Output>, pipe: PipeWriter, interval: Duration) -> Feed {
-        // SAFETY: plain calls on a descriptor that `pipe` owns.
-        unsafe {
-            let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+        if let Ok(flags) = fcntl(&pipe, F_GETFL) {
+            let _ = fcntl(&pipe, F_SETFL(OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK));
         }
         Feed {
             output,

@@ -15,10 +15,10 @@ mod view;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter};
-use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
 
 use engine::{Surroundings, Tracer};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 use trace::sink::Target;
 
 use crate::arguments::Top;
@@ -130,14 +130,14 @@ fn title(arguments: &Top) -> String {
 /// standard error is shown when the screen has ended.
 fn step_aside(said: &PipeWriter) -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    let replace = |what: RawFd, by: RawFd| {
-        // SAFETY: plain calls; both descriptors are open, and nothing of this process owns the standard ones.
-        match unsafe { libc::isatty(what) == 1 && libc::dup2(by, what) < 0 } {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(()),
-        }
-    };
-    replace(libc::STDIN_FILENO, nothing.as_raw_fd())?;
-    replace(libc::STDOUT_FILENO, nothing.as_raw_fd())?;
-    replace(libc::STDERR_FILENO, said.as_raw_fd())
+    if io::stdin().is_terminal() {
+        dup2_stdin(&nothing)?;
+    }
+    if io::stdout().is_terminal() {
+        dup2_stdout(&nothing)?;
+    }
+    if io::stderr().is_terminal() {
+        dup2_stderr(said)?;
+    }
+    Ok(())
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -129,8 +131,8 @@ fn finish(shared: &Shared, screen: JoinHandle<()>, listener: JoinHandle<()>) {
 
 /// Asks the tracer to end.
 fn end(tracer: i32) {
-    // SAFETY: a plain system call; the tracer is a child that is not waited for before the screen has ended.
-    unsafe { libc::kill(tracer, libc::SIGINT) };
+    // The tracer is a child that is not waited for before the screen has ended.
+    let _ = kill(Pid::from_raw(tracer), Signal::SIGINT);
 }
 
 /// Takes the counts that come.

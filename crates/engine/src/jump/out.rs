@@ -221,8 +221,7 @@ impl Tracer<'_> {
         thread.set_signal_mask(mask)?;
         set_trap_flag(&mut thread, stepping)?;
         if held_stop {
-            // SAFETY: a plain system call without pointers.
-            unsafe { libc::syscall(libc::SYS_tkill, tid, libc::SIGSTOP) };
+            thread.stop_again();
         }
         Ok((thread, left))
     }

@@ -6,24 +6,19 @@
 //! in a ring any more. If nobody is left who could write that, a thread that has waited for long notes so in its process's own memory.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use layout::{ABANDONED, PAGE};
+use memmap2::{MmapOptions, MmapRaw};
 
 /// The page that begins with the word.
 #[derive(Debug)]
 pub(crate) struct Sign {
     file: OwnedFd,
-    page: NonNull<AtomicU64>,
+    page: MmapRaw,
 }
-
-// SAFETY: what is in the page is atomic, and the mapping stays as long as the value.
-unsafe impl Send for Sign {}
-// SAFETY: as above.
-unsafe impl Sync for Sign {}
 
 impl Sign {
     /// A new one. Processes that are forked off later share it.
@@ -43,8 +38,8 @@ impl Sign {
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the mapping lives as long as `self`, and the word is atomic.
-        unsafe { self.page.as_ref() }
+        // SAFETY: the mapping is a page that lives as long as `self`, and the word is atomic.
+        unsafe { &*self.page.as_ptr().cast() }
     }
 
     /// Shows that the reader lives: changes the word. If it was taken for dead, it was only asleep. 0 is no sign.
@@ -60,23 +55,8 @@ impl Sign {
 }
 
 /// Maps its page to be written.
-fn map(file: &OwnedFd) -> io::Result<NonNull<AtomicU64>> {
-    // SAFETY: a fresh mapping of a file that is as long.
-    let memory = unsafe {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(std::ptr::null_mut(), PAGE as usize, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
-    match NonNull::new(memory.cast::<AtomicU64>()) {
-        Some(page) if memory != libc::MAP_FAILED => Ok(page),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-impl Drop for Sign {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new`, and no reference to it is left.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE as usize) };
-    }
+fn map(file: &OwnedFd) -> io::Result<MmapRaw> {
+    MmapOptions::new().len(PAGE as usize).map_raw(file)
 }
 
 /// Shows that the reader lives, from any thread.
@@ -92,6 +72,10 @@ impl Pulse {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
+    use memmap2::UncheckedAdvice;
+
     use super::*;
 
     #[test]
@@ -115,14 +99,15 @@ mod tests {
         assert!(std::io::Write::write(&mut &again, &[1]).is_err());
         assert!(again.set_len(0).is_err());
         assert!(map(&again.into()).is_err(), "it cannot be mapped to be written");
-        // SAFETY: a fresh mapping of a file that is as long; no reference is made to what is there.
+        let page = MmapOptions::new()
+            .len(PAGE as usize)
+            .map_raw_read_only(&sign.descriptor())
+            .expect("it is mapped");
+        // SAFETY: the page is the mapping; no reference is made to what is there.
         unsafe {
-            let (null, file) = (std::ptr::null_mut(), sign.descriptor().as_raw_fd());
-            let page = libc::mmap(null, PAGE as usize, libc::PROT_READ, libc::MAP_SHARED, file, 0);
-            assert_ne!(page, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(page, PAGE as usize, libc::PROT_READ | libc::PROT_WRITE), -1);
-            assert_eq!(libc::madvise(page, PAGE as usize, libc::MADV_REMOVE), -1);
-            libc::munmap(page, PAGE as usize);
+            let place = page.as_mut_ptr().cast();
+            assert_eq!(libc::mprotect(place, PAGE as usize, libc::PROT_READ | libc::PROT_WRITE), -1);
+            assert!(page.unchecked_advise(UncheckedAdvice::Remove).is_err());
         }
     }
 }

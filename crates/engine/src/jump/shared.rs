@@ -2,27 +2,24 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use layout::PAGE;
-
-/// Words that are copied one by one.
-const FEW: usize = 8;
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 /// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
 pub(crate) struct Shared {
     /// None where nobody else is to have it.
     file: Option<File>,
-    memory: NonNull<u8>,
-    size: usize,
+    memory: MmapRaw,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared({} bytes)", self.size)
+        write!(f, "Shared({} bytes)", self.size())
     }
 }
 
@@ -43,22 +40,8 @@ impl Shared {
     /// # Errors
     /// There are no addresses left.
     pub(crate) fn over(file: &File, size: usize) -> io::Result<Shared> {
-        // SAFETY: a fresh mapping of a file that is as long.
-        let memory = unsafe {
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                rights,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(memory.cast::<u8>()) {
-            Some(place) if memory != libc::MAP_FAILED => Ok(Shared { file: None, memory: place, size }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let memory = MmapOptions::new().len(size).no_reserve_swap().map_raw(file)?;
+        Ok(Shared { file: None, memory })
     }
 
     /// Its descriptor, to be given to a process, if it is to be had.
@@ -68,14 +51,14 @@ impl Shared {
 
     /// Bytes of it.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        self.memory.len()
     }
 
     /// The words of 8 bytes from an offset, a multiple of 8, on; those that lie outside are missing.
     pub(crate) fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
-        let room = (self.size.saturating_sub(offset)) / size_of::<AtomicU64>();
+        let room = (self.size().saturating_sub(offset)) / size_of::<AtomicU64>();
         let offset = offset.next_multiple_of(size_of::<AtomicU64>());
-        if offset >= self.size {
+        if offset >= self.size() {
             return &[];
         }
         // SAFETY: the mapping begins at a page, so the place is aligned; it has `room` words from there; it lives as long as
@@ -85,7 +68,7 @@ impl Shared {
 
     /// The word of 4 bytes at an offset, a multiple of 4.
     pub(crate) fn half(&self, offset: usize) -> Option<&AtomicU32> {
-        let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.size;
+        let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.size();
         // SAFETY: as in `words`.
         fits.then(|| unsafe { &*self.memory.as_ptr().add(offset).cast() })
     }
@@ -101,39 +84,29 @@ impl Shared {
     /// Takes the pages of a part of it now. Where the kernel does not do that (before 5.14), or has none left, they are taken when they
     /// are written.
     pub(crate) fn provide(&self, offset: usize, size: usize) {
-        let start = offset.min(self.size).next_multiple_of(PAGE as usize);
-        let end = offset.saturating_add(size).min(self.size);
+        let start = offset.min(self.size()).next_multiple_of(PAGE as usize);
+        let end = offset.saturating_add(size).min(self.size());
         if start < end {
-            // SAFETY: the pages are part of the mapping, which lives as long as `self`; what is in them stays as it is.
-            unsafe {
-                let place = self.memory.as_ptr().add(start).cast();
-                libc::madvise(place, end - start, libc::MADV_POPULATE_WRITE);
-            }
+            let _ = self.memory.advise_range(Advice::PopulateWrite, start, end - start);
         }
     }
 
     /// Copies bytes out. Nobody may be believed not to write there meanwhile; the bytes are then one or the other. What most records
-    /// log, a word or two, is copied by name: a loop over as many as there are becomes a call, which costs more than they do.
+    /// log, a word or two, is copied by name, which costs less than a call.
     #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
-        let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size);
+        let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size());
         if fits {
-            // SAFETY: `fits` says that both places have that many bytes, so each word that lies in `into` lies in the mapping; and one is
-            // the tracer's own. A process may write to the other meanwhile: the bytes have no meaning to the compiler, which sees copies
-            // by the processor.
+            // SAFETY: `fits` says that both places have that many bytes, so each word that lies in `into` lies in the mapping; one place is
+            // the tracer's own; the other, if it is read as words, is aligned, and atomics may be changed by others.
             unsafe {
                 let from = self.memory.as_ptr().add(offset);
+                let word =
+                    |number| (*from.cast::<AtomicU64>().add(number)).load(Ordering::Relaxed).to_ne_bytes();
                 match into.as_chunks_mut::<8>() {
-                    ([one], []) => *one = from.cast::<[u8; 8]>().read(),
-                    ([one, two], []) => {
-                        let from = from.cast::<[u8; 8]>();
-                        (*one, *two) = (from.read(), from.add(1).read());
-                    }
-                    (words, []) if words.len() <= FEW => {
-                        let from = from.cast::<[u8; 8]>();
-                        (0..).zip(words).for_each(|(number, word)| *word = from.add(number).read());
-                    }
-                    _ => std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()),
+                    ([one], []) if offset.is_multiple_of(8) => *one = word(0),
+                    ([one, two], []) if offset.is_multiple_of(8) => (*one, *two) = (word(0), word(1)),
+                    _ => copy_unseen(from, into.as_mut_ptr(), into.len()),
                 }
             };
         }
@@ -143,45 +116,49 @@ impl Shared {
     /// Writes bytes, as a process does.
     #[cfg(test)]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
-        let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size);
+        let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size());
         if fits {
             // SAFETY: as in `copy`.
-            unsafe {
-                std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_ptr().add(offset), from.len())
-            };
+            unsafe { copy_unseen(from.as_ptr(), self.memory.as_mut_ptr().add(offset), from.len()) };
         }
         fits
     }
 }
 
-/// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
-pub(crate) fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    // SAFETY: the sets are made by the calls that fill them, which only change this thread's mask; none but the one signal,
-    // which the action has raised, is taken.
+/// Copies bytes as memcpy does, unseen by the compiler, to which a copy of its own says that nobody writes there meanwhile.
+///
+/// # Safety
+/// Both places have that many bytes; none of those that are written is borrowed by others.
+unsafe fn copy_unseen(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: the function is called as C has it, with what the caller says is there. Any bytes are bytes, whoever writes them.
     unsafe {
-        let (mut signal, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigemptyset(&mut signal);
-        libc::sigaddset(&mut signal, libc::SIGXFSZ);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &signal, &mut before);
-        let result = action();
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        libc::sigtimedwait(&signal, std::ptr::null_mut(), &at_once);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        result
+        std::arch::asm!(
+            "call {memcpy}",
+            memcpy = sym libc::memcpy,
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            inout("rdx") count => _,
+            clobber_abi("C"),
+        );
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new`, and no reference to it is left.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.size) };
-    }
+/// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
+pub(crate) fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let signal = SigSet::from(Signal::SIGXFSZ);
+    let before = signal.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let result = action();
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set and the time live through the call, which nix does not have. None but the one signal, which the action has raised, is
+    // taken.
+    unsafe { libc::sigtimedwait(signal.as_ref(), std::ptr::null_mut(), &at_once) };
+    before.thread_set_mask()?;
+    result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn what_lies_outside_is_not_there() {
@@ -225,10 +202,7 @@ mod tests {
             std::os::unix::fs::MetadataExt::blocks(&file.metadata().expect("a file")) * 512 / PAGE as u64
         };
         let shared = Shared::new(16 * PAGE).expect("memory");
-        // SAFETY: the page is part of the mapping.
-        let can =
-            unsafe { libc::madvise(shared.memory.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) } == 0;
-        if !can {
+        if shared.memory.advise_range(Advice::PopulateWrite, 0, PAGE).is_err() {
             testing::skipped("pages", "a kernel that provides pages (5.14)");
             return;
         }

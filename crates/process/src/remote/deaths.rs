@@ -1,12 +1,15 @@
 //! The tracer dies at each step of a call: a thread that ends lets go what it traces, as a process does that is killed.
 
 use std::collections::HashSet;
+use std::io::{PipeReader, Read};
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::*;
-use crate::{Running, Status};
+use nix::sys::signal::{SigmaskHow, Signal};
+
+use super::child::{Child, Flags, mask, refuge, stopped};
+use crate::Status;
 
 /// The calls that the child makes for the tracer, one after another.
 const CALLS: usize = 3;
@@ -20,12 +23,6 @@ enum Life {
     Waits,
 }
 
-/// Shared with the child.
-struct Flags {
-    ready: AtomicU32,
-    end: AtomicU32,
-}
-
 /// Some work for the general and the vector registers, always with the same result.
 #[inline(never)]
 fn work() -> u64 {
@@ -37,26 +34,13 @@ fn work() -> u64 {
     sum ^ std::hint::black_box(float).to_bits()
 }
 
-fn map(size: usize, protection: i32, flags: i32) -> u64 {
-    // SAFETY: a fresh mapping.
-    let place =
-        unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_ANONYMOUS | flags, -1, 0) };
-    assert_ne!(place, libc::MAP_FAILED);
-    place as u64
-}
-
 /// The signals that the child blocks.
 const BLOCKED: u64 = 1 << (libc::SIGUSR2 - 1);
 
-/// The life of a child, which must not allocate: 0 if all was as it should be.
-fn live(life: Life, flags: &Flags, pipe: i32) -> i32 {
+/// The life of a child, which must not allocate: whether all was as it should be.
+fn live(life: Life, flags: &Flags, pipe: &mut PipeReader) -> bool {
     let expected = work();
-    // SAFETY: system calls on local variables.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGUSR2);
-        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
-    }
+    mask(SigmaskHow::SIG_SETMASK, Signal::SIGUSR2);
     flags.ready.store(1, Ordering::Release);
     let mut good = true;
     match life {
@@ -66,12 +50,11 @@ fn live(life: Life, flags: &Flags, pipe: i32) -> i32 {
             }
         }
         Life::Waits => {
-            let mut byte = 0u8;
-            // SAFETY: one byte into a local variable.
-            good &= unsafe { libc::read(pipe, (&raw mut byte).cast(), 1) } == 1 && byte == 7;
+            let mut byte = [0];
+            good &= pipe.read(&mut byte).is_ok_and(|count| count == 1) && byte == [7];
         }
     }
-    i32::from(!(good && work() == expected))
+    good && work() == expected
 }
 
 /// How the child makes its calls, and where its way back is.
@@ -87,48 +70,13 @@ struct How {
 /// Whether a call in which the tracer dies at this step does the child no harm; `None`: there are not so many steps.
 fn dies_at(how: How, last: u32) -> Option<()> {
     let How { life, own, together } = how;
-    let flags = map(4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED) as *const Flags;
-    // SAFETY: zeros in shared memory, which stays; atomics may be shared.
-    let flags = unsafe { &*flags };
-    let refuge = own.then(|| {
-        let size = 2 * Refuge::ROOM;
-        let place = map(size as usize, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
-        // SAFETY: the mapping was made above.
-        unsafe {
-            std::ptr::copy_nonoverlapping(STUB.as_ptr(), place as *mut u8, STUB.len());
-            libc::mprotect(place as *mut _, 4096, libc::PROT_READ | libc::PROT_EXEC);
-        }
-        Refuge { stub: place, end: place + size }
-    });
-    let mut pipe = [0; 2];
-    // SAFETY: room for two descriptors. The child makes only calls that are safe after a fork, and ends.
-    let child = unsafe {
-        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-        let child = libc::fork();
-        if child == 0 {
-            libc::_exit(live(life, flags, pipe[0]));
-        }
-        child
-    };
-    let wait_until = |what: &str, is: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !is() {
-            assert!(Instant::now() < end, "{how:?}, step {last}: not {what}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    wait_until("ready", &|| flags.ready.load(Ordering::Acquire) == 1);
-    if matches!(life, Life::Waits) {
-        wait_until("waiting", &|| Status::read(child).is_ok_and(|status| status.state == 'S'));
-    }
+    let refuge = own.then(refuge);
+    let forked = Child::new(|flags, pipe| live(life, flags, pipe));
+    let child = forked.pid;
+    forked.wait_until_ready(matches!(life, Life::Waits));
     let before = crate::maps(child).expect("its mappings").len();
     let tracer = std::thread::spawn(move || {
-        let thread = Running::seize(child).expect("an own child");
-        thread.interrupt().expect("it lives");
-        let (thread, _) = Stopped::new(child).next_stop().expect("it lives");
-        let memory = Memory::open(child).expect("it lives");
-        let entrance = find_syscall(&memory, &crate::maps(child).expect("its mappings"), Machine::X86_64);
-        let entrance = Entrance { refuge, ..entrance.expect("it makes calls") };
+        let (thread, entrance) = stopped(child, refuge);
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
         let mut step = 0;
@@ -159,24 +107,15 @@ fn dies_at(how: How, last: u32) -> Option<()> {
         thread.detach(0);
     });
     let died = tracer.join().is_err();
-    wait_until("free", &|| Status::read(child).is_ok_and(|status| status.tracer == 0 && status.state != 't'));
+    let is_free = |status: Status| status.tracer == 0 && status.state != 't';
+    forked.wait_until(&(how, last, "free"), |_| Status::read(child).is_ok_and(is_free));
     std::thread::sleep(Duration::from_millis(3));
     // It makes the call by itself and goes on, or has not begun.
     let more = crate::maps(child).expect("its mappings").len() - before;
     assert!(more <= 1 + CALLS, "{how:?}, step {last}: {more} more mappings");
     let status = Status::read(child).expect("it lives");
     assert_eq!(status.blocked, BLOCKED, "{how:?}, step {last}");
-    flags.end.store(1, Ordering::Release);
-    let mut end = 0;
-    // SAFETY: one byte into a pipe with a reader; a wait for an own child.
-    unsafe {
-        assert_eq!(libc::write(pipe[1], [7u8].as_ptr().cast(), 1), 1);
-        assert_eq!(libc::waitpid(child, &mut end, 0), child);
-        for end in pipe {
-            libc::close(end);
-        }
-    }
-    assert!(libc::WIFEXITED(end) && libc::WEXITSTATUS(end) == 0, "{how:?}, step {last}: {end:#x}");
+    forked.end(&(how, last));
     died.then_some(())
 }
 

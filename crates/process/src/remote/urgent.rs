@@ -1,10 +1,13 @@
 //! Which threads make several calls with one stop, and that nobody sees the signal by which it comes.
 
+use std::io::{PipeReader, Read};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigmaskHow, Signal, raise};
+
+use super::child::{Child, Flags, mask, refuge, stopped};
 use super::*;
-use crate::{Running, Status};
 
 /// What a child does about the signal, and meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,99 +34,64 @@ extern "C" fn count(_: i32) {
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The life of a child, which must not allocate: 0 if all was as it should be.
-fn live(who: Who, ready: &AtomicU32, end: &AtomicU32, pipe: i32) -> i32 {
-    // SAFETY: system calls on local variables.
+/// What a child does with the signal.
+fn handle(action: libc::sighandler_t) {
+    // SAFETY: the handler, if it is one, only adds to an atomic.
+    unsafe { libc::signal(libc::SIGURG, action) };
+}
+
+/// Whether the signal waits to be taken.
+fn is_pending() -> bool {
+    // SAFETY: all zeros are an empty set, which the call fills.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGURG);
-        match who {
-            Who::Handles => {
-                libc::signal(libc::SIGURG, count as *const () as libc::sighandler_t);
-            }
-            Who::Ignores => {
-                libc::signal(libc::SIGURG, libc::SIG_IGN);
-            }
-            Who::Blocks | Who::Pending => {
-                libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            }
-            _ => {}
-        }
-        if who == Who::Pending {
-            libc::raise(libc::SIGURG);
-        }
-        ready.store(1, Ordering::Release);
-        let good = match who {
-            Who::Sleeps => {
-                let begin = Instant::now();
-                let time = libc::timespec { tv_sec: 0, tv_nsec: 300_000_000 };
-                let slept = libc::nanosleep(&time, std::ptr::null_mut());
-                slept == 0 && begin.elapsed() >= Duration::from_millis(300)
-            }
-            Who::Waits => {
-                let mut byte = 0u8;
-                libc::read(pipe, (&raw mut byte).cast(), 1) == 1 && byte == 7
-            }
-            _ => {
-                while end.load(Ordering::Acquire) == 0 {
-                    std::hint::spin_loop();
-                }
-                true
-            }
-        };
-        // One that waits is still the only one.
         let mut pending: libc::sigset_t = std::mem::zeroed();
         libc::sigpending(&mut pending);
-        let waits = libc::sigismember(&pending, libc::SIGURG) == 1;
-        let as_it_was = SEEN.load(Ordering::Relaxed) == 0 && waits == (who == Who::Pending);
-        i32::from(!(good && as_it_was))
+        libc::sigismember(&pending, libc::SIGURG) == 1
     }
 }
 
-/// Has a child make calls; gives whether it made them with one stop.
-fn chains(who: Who, refuge: bool) -> bool {
-    let map = |protection| {
-        // SAFETY: a fresh mapping.
-        let place = unsafe {
-            let flags = libc::MAP_ANONYMOUS
-                | if protection & libc::PROT_EXEC == 0 { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
-            libc::mmap(std::ptr::null_mut(), 2 * Refuge::ROOM as usize, protection, flags, -1, 0)
-        };
-        assert_ne!(place, libc::MAP_FAILED);
-        place
-    };
-    let flags = map(libc::PROT_READ | libc::PROT_WRITE).cast::<[AtomicU32; 2]>();
-    // SAFETY: zeros in shared memory, which stays; atomics may be shared.
-    let [ready, end] = unsafe { &*flags };
-    let refuge = refuge.then(|| {
-        let place = map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-        // SAFETY: the mapping was made above.
-        unsafe { std::ptr::copy_nonoverlapping(STUB.as_ptr(), place.cast(), STUB.len()) };
-        Refuge { stub: place as u64, end: place as u64 + 2 * Refuge::ROOM }
-    });
-    let mut pipe = [0; 2];
-    // SAFETY: room for two descriptors. The child makes only calls that are safe after a fork, and ends.
-    let child = unsafe {
-        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-        let child = libc::fork();
-        if child == 0 {
-            libc::_exit(live(who, ready, end, pipe[0]));
-        }
-        child
-    };
-    let until = Instant::now() + Duration::from_secs(60);
-    let sleeps = || Status::read(child).is_ok_and(|status| status.state == 'S');
-    while ready.load(Ordering::Acquire) == 0 || matches!(who, Who::Sleeps | Who::Waits) && !sleeps() {
-        assert!(Instant::now() < until, "{who:?} is not ready");
-        std::thread::sleep(Duration::from_millis(1));
+/// The life of a child, which must not allocate: whether all was as it should be.
+fn live(who: Who, flags: &Flags, pipe: &mut PipeReader) -> bool {
+    match who {
+        Who::Handles => handle(count as *const () as libc::sighandler_t),
+        Who::Ignores => handle(libc::SIG_IGN),
+        Who::Blocks | Who::Pending => mask(SigmaskHow::SIG_BLOCK, Signal::SIGURG),
+        _ => {}
     }
-    let thread = Running::seize(child).expect("an own child");
-    thread.interrupt().expect("it lives");
-    let (thread, _) = Stopped::new(child).next_stop().expect("it lives");
-    let memory = Memory::open(child).expect("it lives");
-    let mappings = crate::maps(child).expect("its mappings");
-    let entrance = find_syscall(&memory, &mappings, Machine::X86_64).expect("it makes calls");
-    let (thread, mut away) = thread.set_out(Entrance { refuge, ..entrance }, &mut || ()).expect("it lives");
+    if who == Who::Pending {
+        let _ = raise(Signal::SIGURG);
+    }
+    flags.ready.store(1, Ordering::Release);
+    let good = match who {
+        Who::Sleeps => {
+            let begin = Instant::now();
+            let time = libc::timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+            // SAFETY: the time is only read. (The standard library would sleep on.)
+            let slept = unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+            slept == 0 && begin.elapsed() >= Duration::from_millis(300)
+        }
+        Who::Waits => {
+            let mut byte = [0];
+            pipe.read(&mut byte).is_ok_and(|count| count == 1) && byte == [7]
+        }
+        _ => {
+            while flags.end.load(Ordering::Acquire) == 0 {
+                std::hint::spin_loop();
+            }
+            true
+        }
+    };
+    // One that waits is still the only one.
+    good && SEEN.load(Ordering::Relaxed) == 0 && is_pending() == (who == Who::Pending)
+}
+
+/// Has a child make calls; gives whether it made them with one stop.
+fn chains(who: Who, own: bool) -> bool {
+    let refuge = own.then(refuge);
+    let child = Child::new(|flags, pipe| live(who, flags, pipe));
+    child.wait_until_ready(matches!(who, Who::Sleeps | Who::Waits));
+    let (thread, entrance) = stopped(child.pid, refuge);
+    let (thread, mut away) = thread.set_out(entrance, &mut || ()).expect("it lives");
     // A call that fails is between two that do not, and more calls than one chain has.
     let fails: Numbers = (libc::SYS_close, [!0, 0, 0, 0, 0, 0]);
     let asks: Numbers = (libc::SYS_getppid, [0; 6]);
@@ -140,17 +108,7 @@ fn chains(who: Who, refuge: bool) -> bool {
     let is_chained = away.chains.flatten().is_some();
     let (thread, _) = away.come_back(thread, &mut || ()).expect("it lives");
     thread.detach(0);
-    end.store(1, Ordering::Release);
-    let mut status = 0;
-    // SAFETY: one byte into a pipe with a reader; a wait for an own child.
-    unsafe {
-        assert_eq!(libc::write(pipe[1], [7u8].as_ptr().cast(), 1), 1);
-        assert_eq!(libc::waitpid(child, &mut status, 0), child);
-        for end in pipe {
-            libc::close(end);
-        }
-    }
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{who:?}, {refuge:?}: {status:#x}");
+    child.end(&(who, own));
     is_chained
 }
 

@@ -90,6 +90,7 @@ impl Serial {
     }
 }
 
+// nix forgets flags of a line that it has no name for, which the line would not get back.
 fn attributes(file: &File) -> io::Result<libc::termios> {
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: the call fills the structure if it succeeds.
