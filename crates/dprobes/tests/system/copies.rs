@@ -139,6 +139,30 @@ fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
 }
 
 #[test]
+fn what_is_copied_is_mapped_from_a_file_that_nobody_can_change() {
+    let program = need!("copies", target("again"), "gcc");
+    let scratch = Scratch::new();
+    let (mut server, pid) = serving(&program, &scratch);
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let is_code = |line: &&str| line.contains(" r-xp ") && line.contains("/memfd:dprobes");
+    let mut code = maps.lines().filter(is_code).peekable();
+    assert!(code.peek().is_some(), "{maps}");
+    // The process cannot write to what it was given, nor has it a descriptor left.
+    for line in code {
+        let range = line.split(' ').next().expect("a range");
+        let opened = std::fs::OpenOptions::new().write(true).open(format!("/proc/{pid}/map_files/{range}"));
+        let mut file = opened.expect("root may open it");
+        std::io::Write::write(&mut file, &[0xcc]).expect_err("it is sealed");
+    }
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives");
+    let open: Vec<_> =
+        descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    assert!(open.iter().all(|path| !path.to_string_lossy().contains("dprobes (deleted)")), "{open:?}");
+    assert_eq!(server.ask("work 5"), "done 5");
+    server.end();
+}
+
+#[test]
 fn the_front_takes_out_what_was_copied_when_the_tracer_is_killed() {
     let program = need!("copies", target("again"), "gcc");
     for _ in 0..3 {

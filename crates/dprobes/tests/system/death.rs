@@ -285,13 +285,20 @@ fn a_probe_where_all_signals_are_blocked_counts_each_hit() {
     let probes: String = places.iter().enumerate().map(probe).collect();
     for engine in ["trap", "auto"] {
         let text = format!("name = \"libc.so.6\"\nmodtype = user\nvars = 1\n{probes}");
-        let attached = attach(pid, &text, &["--engine", engine]);
-        comes_to_answer(pid);
-        let outcome = attached.stop(libc::SIGTERM);
-        let hits: u64 = outcome.stats.probes.iter().map(|probe| probe.hits).sum();
-        assert!(hits > 10, "{engine}: {:?}", outcome.stats);
-        assert_eq!(outcome.stats.probes.len(), places.len());
-        assert_eq!(changed_text(pid), [""; 0], "{engine}");
+        let mut hits = 0;
+        // On a busy machine the program may not come to one of them while it is probed.
+        for _ in 0..20 {
+            let attached = attach(pid, &text, &["--engine", engine]);
+            comes_to_answer(pid);
+            let outcome = attached.stop(libc::SIGTERM);
+            hits += outcome.stats.probes.iter().map(|probe| probe.hits).sum::<u64>();
+            assert_eq!(outcome.stats.probes.len(), places.len());
+            assert_eq!(changed_text(pid), [""; 0], "{engine}");
+            if hits > 10 {
+                break;
+            }
+        }
+        assert!(hits > 10, "{engine}: {hits}");
     }
     signal(pid as i32, libc::SIGTERM);
     let (status, lines) = server.end();
