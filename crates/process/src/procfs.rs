@@ -67,6 +67,8 @@ fn read_all(mut file: impl Read, room: usize) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use memmap2::MmapOptions;
+
     use super::*;
 
     /// Counts the calls.
@@ -102,6 +104,10 @@ mod tests {
         assert_eq!(std::fs::read(own("comm")).ok(), read_piece(&own("comm")).ok());
         assert!(read_piece("/proc/self/nothing").is_err());
         assert_eq!(File::open(own("comm")).and_then(read_to_end).ok(), read_piece(&own("comm")).ok());
+        // As many mappings as are no one piece.
+        let program = File::open(own("exe")).expect("a process has a program");
+        let page = || MmapOptions::new().len(1).map_raw_read_only(&program).expect("memory");
+        let _pages: Vec<_> = (0..100).map(|_| page()).collect();
         let maps = File::open(own("smaps")).and_then(read_to_end).expect("a process has mappings");
         assert!(
             maps.len() > LIST && maps.ends_with(b"\n") && maps.windows(8).any(|word| word == b"[stack]\n")
