@@ -1,4 +1,4 @@
-/* build: -O2
+/* build: -O2 -pthread
  *
  * again ROUNDS WAY works, then executes itself with one round less. The last one,
  *   end     ends
@@ -6,9 +6,11 @@
  *   serve   prints "serve PID", and does as it is told on standard input:
  *             work N    works so often, prints "done N"
  *             exec N    executes itself, for N rounds more
+ *             thread    starts a thread that does nothing, prints "done 0"
  *           end of file: ends
  *
  * Each prints "round ROUNDS SUM". */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,11 @@ static void execute(char *self, long rounds, char *way) {
     _exit(127);
 }
 
+static void *wait_for_ever(void *unused) {
+    for (;;) pause();
+    return unused;
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     long rounds = atol(argv[1]);
@@ -75,6 +82,10 @@ int main(int argc, char **argv) {
             if (sscanf(line, "work %ld", &n) == 1)
                 for (long i = 0; i < n; i++) work();
             else if (sscanf(line, "exec %ld", &n) == 1) execute(argv[0], n, argv[2]);
+            else if (!strcmp(line, "thread\n")) {
+                pthread_t thread;
+                if (pthread_create(&thread, NULL, wait_for_ever, NULL)) return 4;
+            }
             printf("done %ld\n", n);
         }
     }

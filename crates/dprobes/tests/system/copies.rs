@@ -138,18 +138,57 @@ fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
     }
 }
 
+/// The code of probes that a process has from a file: ranges of addresses.
+fn code_from_file(pid: u32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let is_code = |line: &&str| line.contains(" r-xp ") && line.contains("/memfd:dprobes");
+    maps.lines().filter(is_code).filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
+}
+
+/// The tracer behind a process that was started, once it has begun: its only child.
+fn tracer_behind(front: u32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+/// Memory is mapped, descriptors are opened and closed, and probes are copied, whenever the tracer is killed.
+#[test]
+fn a_program_that_executes_itself_outlives_its_tracer() {
+    let program = need!("copies", target("again"), "gcc");
+    let rounds = testing::rounds(6, 60);
+    let expected = Server::start(&program, ["30", "end"]).end().1;
+    assert_eq!(expected.len(), 31);
+    let mut killed = 0;
+    for round in 0..rounds {
+        let mut words: Vec<String> = ["run", "-o", "/dev/null", "--at", POINTS[0], "--"]
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect();
+        words.extend([&*program.display().to_string(), "30", "end"].map(str::to_owned));
+        let server = Server::start(Path::new(dprobes().get_program()), words);
+        let first = server.line();
+        assert_eq!(first, expected[0]);
+        // At another moment each time, most of them while it is armed again.
+        std::thread::sleep(Duration::from_micros(1 + 7919 * round as u64 % 200_000));
+        if let Some(tracer) = tracer_behind(server.pid()) {
+            // SAFETY: kill takes no pointers; the process is one that our child has started and waits for.
+            killed += u64::from(unsafe { libc::kill(tracer, libc::SIGKILL) } == 0);
+        }
+        let (_, rest) = server.end();
+        assert_eq!(rest, expected[1..], "round {round}");
+    }
+    assert!(killed > 0, "none was killed before its program had ended");
+}
+
 #[test]
 fn what_is_copied_is_mapped_from_a_file_that_nobody_can_change() {
     let program = need!("copies", target("again"), "gcc");
     let scratch = Scratch::new();
     let (mut server, pid) = serving(&program, &scratch);
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
-    let is_code = |line: &&str| line.contains(" r-xp ") && line.contains("/memfd:dprobes");
-    let mut code = maps.lines().filter(is_code).peekable();
-    assert!(code.peek().is_some(), "{maps}");
+    let code = code_from_file(pid);
+    assert!(!code.is_empty());
     // The process cannot write to what it was given, nor has it a descriptor left.
-    for line in code {
-        let range = line.split(' ').next().expect("a range");
+    for range in code {
         let opened = std::fs::OpenOptions::new().write(true).open(format!("/proc/{pid}/map_files/{range}"));
         let mut file = opened.expect("root may open it");
         std::io::Write::write(&mut file, &[0xcc]).expect_err("it is sealed");
@@ -215,13 +254,22 @@ fn what_was_copied_is_taken_out_at_the_end() {
 #[test]
 fn processes_of_a_session_are_armed_as_the_first() {
     let program = need!("copies", target("again"), "gcc");
+    armed_in_a_session(&program, false);
+    // Another thread might use a descriptor that its process is given: what is copied is written.
+    armed_in_a_session(&program, true);
+}
+
+fn armed_in_a_session(program: &Path, threads: bool) {
     let session = Session::new();
     // A copy of its own: the session probes every process that maps the module.
     let own = session.path().join("again");
-    std::fs::copy(&program, &own).expect("room for a copy");
+    std::fs::copy(program, &own).expect("room for a copy");
     let start = || {
-        let server = Server::start(&own, ["0", "serve"]);
+        let mut server = Server::start(&own, ["0", "serve"]);
         assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
+        if threads {
+            assert_eq!(server.ask("thread"), "done 0");
+        }
         server
     };
     let mut servers: Vec<Server> = (0..4).map(|_| start()).collect();
@@ -247,6 +295,8 @@ fn processes_of_a_session_are_armed_as_the_first() {
         let query = session.done(&["query", "--all"]);
         assert!(query.contains("hits 640 runs 640"), "{query}");
         assert!(copied(&session) > round, "{}", copied(&session));
+        let any_from_file = servers.iter().any(|server| !code_from_file(server.pid()).is_empty());
+        assert_eq!(any_from_file, !threads, "round {round}");
         session.done(&["remove", "--all"]);
         assert_eq!(servers[0].ask("work 1"), "done 1");
         let mut patience = 1000;

@@ -86,7 +86,7 @@ fn survey_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Survey {
     survey
 }
 
-/// What the kernel calls the memory files that tracers map in the process ([`crate::sealed_memory`]).
+/// What the kernel calls the memory files that a tracer maps in a process ([`crate::sealed_memory`]).
 const OWN_MEMORY: &str = "/memfd:dprobes";
 
 /// The mappings of each file, by address. A file mapped under two paths counts as two.
@@ -248,4 +248,22 @@ fn replaced_text<'a>(
             why: "the text has been moved to anonymous memory (huge pages), which no file backs".to_owned(),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tracers_own_memory_is_no_module() {
+        let of = |path: &str, deleted| Mapping {
+            path: Some(path.into()),
+            deleted,
+            ..Mapping::anonymous(0x1000, 0x2000, None)
+        };
+        // A file of that name in the root directory is a file; and a program may have memory of another name.
+        let maps = [of(OWN_MEMORY, true), of(OWN_MEMORY, false), of("/memfd:program", true)];
+        let found: Vec<&Path> = files(&maps).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, [Path::new(OWN_MEMORY), Path::new("/memfd:program")]);
+    }
 }
