@@ -194,22 +194,32 @@ impl Caller {
     pub fn map_all(self, pieces: &[(u64, u64, c_int)]) -> Result<Step<()>, Error> {
         let calls: Vec<Call> = pieces.iter().map(|&(place, size, how)| Call::map(place, size, how)).collect();
         let (caller, results) = self.calls(&calls)?;
+        let places: Vec<(u64, u64)> = pieces.iter().map(|&(place, size, _)| (place, size)).collect();
+        caller.all_or_none(&places, results)
+    }
+
+    /// What came of mapping several pieces: addresses and sizes. If one could not be mapped, or was mapped elsewhere, the others are unmapped.
+    pub(crate) fn all_or_none(
+        self,
+        places: &[(u64, u64)],
+        results: Vec<Result<u64, Error>>,
+    ) -> Result<Step<()>, Error> {
         let (mut failed, mut mapped) = (None, Vec::new());
-        for (&(place, size, _), result) in pieces.iter().zip(results) {
+        for (&(place, size), result) in places.iter().zip(results) {
             match result {
                 Ok(got) => {
                     mapped.push(Call::unmap(got, size));
                     // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
                     let cause = io::Error::from_raw_os_error(libc::EEXIST);
-                    let pid = caller.thread.tid();
+                    let pid = self.thread.tid();
                     failed = failed.or((got != place).then_some(Error::Remote { call: "mmap", pid, cause }));
                 }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         match failed {
-            None => Ok((caller, Ok(()))),
-            Some(error) => Ok((caller.calls(&mapped)?.0, Err(error))),
+            None => Ok((self, Ok(()))),
+            Some(error) => Ok((self.calls(&mapped)?.0, Err(error))),
         }
     }
 

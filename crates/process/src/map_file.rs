@@ -1,9 +1,10 @@
-//! Mapping many pieces of a memory file of the tracer's in a process, as its private memory: pages that nobody writes are the same in all processes.
+//! Maps many pieces of a memory file of the tracer's in a process, privately: all processes share the pages
+//! that nobody writes.
 //!
-//! The file comes as shared memory does ([`crate::share`]). The calls that map the pieces are made one behind the other, with few stops: what leads from
-//! one to the next is in memory that is mapped for that and unmapped in the end.
+//! The process gets the file as it gets shared memory ([`crate::share`]). It makes the calls that map the pieces,
+//! and close what was opened, without stopping between them. The frames that lead from one call to the next are in
+//! memory that is mapped for them and unmapped in the end.
 
-use std::io;
 use std::os::fd::BorrowedFd;
 
 use libc::c_int;
@@ -22,25 +23,26 @@ pub struct FilePiece {
     pub offset: u64,
 }
 
-/// Calls that are made with one stop at most.
+/// The most calls that are made without a stop.
 const TOGETHER: usize = 1024;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
 impl Caller {
-    /// Maps pieces of a memory file privately, each exactly where it is to be and nothing is mapped, for `protection` (as of mmap(2)). All of
-    /// them, or none.
+    /// Maps pieces of a memory file privately, with a protection (as of mmap(2)). Each is mapped exactly at its place,
+    /// where nothing may be mapped. All of them are mapped, or none.
     ///
     /// # Errors
-    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make one of the calls, or something is mapped in one
-    /// place (EEXIST). The process is then as it was.
+    /// The thread has been killed. Or, in the result: the process has no descriptors left, may not make one of the
+    /// calls, or has something mapped in one of the places (EEXIST). The process is then as it was.
     pub fn map_file(
         self,
         file: BorrowedFd<'_>,
         pieces: &[FilePiece],
         protection: c_int,
     ) -> Result<Step<()>, Error> {
-        let frames = (TOGETHER.min(pieces.len()) * frame::HEAD) as u64;
+        // One call more: what was opened is closed.
+        let frames = (TOGETHER.min(pieces.len() + 1) * frame::HEAD) as u64;
         let size = PAGE + frames.next_multiple_of(PAGE);
         let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
@@ -53,54 +55,26 @@ impl Caller {
         let (caller, opened) = caller.take_in(file, room)?;
         let (caller, mapped) = match opened {
             Ok(opened) => {
-                let (caller, mapped) =
-                    caller.map_pieces(opened.memory, pieces, protection, room + PAGE..room + size)?;
-                let closes: Vec<Call> = opened.all().into_iter().map(Call::close).collect();
-                (caller.calls(&closes)?.0, mapped)
+                let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as u64;
+                let map = |piece: &FilePiece| {
+                    let from = [flags, opened.memory as u64, piece.offset];
+                    let arguments = [piece.place, piece.size, protection as u64, from[0], from[1], from[2]];
+                    Call::new("mmap", libc::SYS_mmap, arguments)
+                };
+                let calls: Vec<Call> = pieces.iter().map(map).collect();
+                let (caller, results) =
+                    caller.close_all(&calls, opened.all(), Some(room + PAGE..room + size))?;
+                let places: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.place, piece.size)).collect();
+                caller.all_or_none(&places, results)?
             }
             Err(error) => (caller, Err(error)),
         };
         let (caller, _) = caller.unmap(room, size)?;
         Ok((caller, mapped))
     }
-
-    fn map_pieces(
-        self,
-        file: c_int,
-        pieces: &[FilePiece],
-        protection: c_int,
-        room: std::ops::Range<u64>,
-    ) -> Result<Step<()>, Error> {
-        let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let call = |piece: &FilePiece| {
-            let arguments = [piece.place, piece.size, protection as u64, flags, file as u64, piece.offset];
-            Call::new("mmap", libc::SYS_mmap, arguments)
-        };
-        let calls: Vec<Call> = pieces.iter().map(call).collect();
-        let (caller, results) = self.calls_in(&calls, Some(room))?;
-        let pid = caller.thread().tid();
-        let (mut failed, mut mapped) = (None, Vec::new());
-        for (piece, result) in pieces.iter().zip(results) {
-            match result {
-                Ok(got) => {
-                    mapped.push(Call::unmap(got, piece.size));
-                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
-                    let cause = io::Error::from_raw_os_error(libc::EEXIST);
-                    let elsewhere =
-                        (got != piece.place).then_some(Error::Remote { call: "mmap", pid, cause });
-                    failed = failed.or(elsewhere);
-                }
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        match failed {
-            None => Ok((caller, Ok(()))),
-            Some(error) => Ok((caller.calls(&mapped)?.0, Err(error))),
-        }
-    }
 }
 
-/// An address that is far from all pieces. The kernel follows it if nothing is there.
+/// An address that is far from all pieces: the kernel maps there, if nothing is.
 fn away_from(pieces: &[FilePiece]) -> u64 {
     const FAR: u64 = 4 << 30;
     let lowest = pieces.iter().map(|piece| piece.place).min().unwrap_or(0);

@@ -10,6 +10,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -199,7 +200,10 @@ impl Caller {
             Ok(opened) => {
                 let received = opened.memory as u64;
                 let arguments = [place, size, protection as u64, flags as u64, received, 0];
-                caller.close_all(&[Call::new("mmap", libc::SYS_mmap, arguments)], opened.all())
+                let map = Call::new("mmap", libc::SYS_mmap, arguments);
+                let (caller, results) = caller.close_all(&[map], opened.all(), None)?;
+                let result = caller.first(results);
+                Ok((caller, result))
             }
             Err(error) => Ok((caller, Err(error))),
         }
@@ -229,7 +233,7 @@ impl Caller {
         };
         match received {
             Ok(memory) => Ok((caller, Ok(Opened { ends, memory }))),
-            Err(error) => Ok((caller.close_all(&[], ends.to_vec())?.0, Err(error))),
+            Err(error) => Ok((caller.close_all(&[], ends.to_vec(), None)?.0, Err(error))),
         }
     }
 
@@ -273,18 +277,23 @@ impl Caller {
         Ok(self.calls(&[Call::close(descriptor)])?.0)
     }
 
-    /// Closes descriptors of the process, after the first of some calls, if there are any: what came of that. Those that follow one another are closed by
-    /// one call, where the kernel knows it (since Linux 5.9).
-    fn close_all(self, first: &[Call], descriptors: Vec<c_int>) -> Result<Step<u64>, Error> {
+    /// Makes calls, and closes descriptors of the process behind them: what came of the calls. Descriptors that follow
+    /// one another are closed by one call, where the kernel knows it (since Linux 5.9). `room` as of
+    /// [`Caller::calls_in`].
+    pub(crate) fn close_all(
+        self,
+        first: &[Call],
+        descriptors: Vec<c_int>,
+        room: Option<Range<u64>>,
+    ) -> Result<(Caller, Vec<Result<u64, Error>>), Error> {
         let at_once = close_at_once(&descriptors);
         let calls: Vec<Call> = first.iter().copied().chain(at_once).collect();
-        let (mut caller, mut results) = self.calls(&calls)?;
+        let (mut caller, mut results) = self.calls_in(&calls, room)?;
         if at_once.is_none() || results.pop().is_none_or(|closed| closed.is_err()) {
             let calls: Vec<Call> = descriptors.into_iter().map(Call::close).collect();
             caller = caller.calls(&calls)?.0;
         }
-        let result = if first.is_empty() { Ok(0) } else { caller.first(results) };
-        Ok((caller, result))
+        Ok((caller, results))
     }
 
     /// A copy of a descriptor that this thread has just opened.

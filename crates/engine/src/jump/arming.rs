@@ -110,7 +110,7 @@ pub(crate) struct Arming {
     /// The bytes of trampolines and pads, and the fields in them that hold addresses: each with the piece that it is in.
     pub(super) pieces: Vec<Piece>,
     pub(super) fields: Vec<(usize, SiteField)>,
-    /// The same bytes as a file, once it was copied; none if there is no memory for it.
+    /// The bytes as a file, which is made for the first copy; none if there is no memory for it.
     file: OnceCell<Option<CodeFile>>,
     /// Whether there are others that are not known: it holds only where the module is mapped at the same address.
     pub(super) is_fixed: bool,

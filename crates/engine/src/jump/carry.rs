@@ -162,24 +162,23 @@ impl Tracer<'_> {
     pub(super) fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
-        self.map_others(number, thread, stop, draft, mapped)
-    }
-
-    /// Maps the rest of what a draft needs: its areas and pads are mapped, or for some reason are not.
-    pub(super) fn map_others(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        draft: &Draft,
-        mapped: Result<(), String>,
-    ) -> Called<()> {
         if let Some(space) = self.spaces.get_mut(&number) {
             space.cramped |= mapped.is_err();
         }
         if mapped.is_err() {
             return Ok((thread, stop, mapped));
         }
+        self.map_others(number, thread, stop, draft)
+    }
+
+    /// Maps the rest of what a draft needs, its areas and pads being mapped.
+    pub(super) fn map_others(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        draft: &Draft,
+    ) -> Called<()> {
         if let Some(space) = self.spaces.get_mut(&number) {
             space.mappings += draft.areas.len() + draft.pads.len();
             draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));

@@ -1,4 +1,5 @@
-//! The trampolines and landing pads of an arming as a memory file. Processes to which it is copied map it: what is the same in all of them is there once.
+//! The trampolines and landing pads of an arming as a memory file. Processes to which it is copied map it, and share
+//! the pages that are the same in all of them.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +19,7 @@ pub(super) struct CodeFile {
 }
 
 impl CodeFile {
-    /// The file of memory at some addresses, with their sizes, that has bytes at others.
+    /// The file of memory that is to be mapped at some addresses (with their sizes), and of the bytes that are written there.
     ///
     /// # Errors
     /// There is no memory for it.

@@ -17,7 +17,7 @@ use crate::placed::About;
 use crate::site::{Code, Jump, LONGEST, Planned, Site, Use};
 use crate::space::ModuleKey;
 
-/// What lies closer together than this is written in one piece.
+/// Fields that are closer together than this are written in one piece.
 const NEAR: u32 = 1024;
 
 /// An arming in a process in which all of it is so many bytes farther.
@@ -217,7 +217,7 @@ impl Copied {
         self.arming.left.iter().map(left).collect()
     }
 
-    /// Writes trampolines and landing pads; where these are mapped as a file, what of them is not the same everywhere.
+    /// Writes trampolines and landing pads; if they are mapped from the file, only the fields that hold addresses.
     pub(super) fn write_code(&self, memory: &Memory, is_file: bool) -> std::io::Result<()> {
         let mut fields = self.arming.fields.iter().peekable();
         let (mut moved, mut written) = (Vec::new(), Vec::new());

@@ -145,7 +145,7 @@ impl Tracer<'_> {
         };
         let (thread, stop, is_file) = self.map_code_file(number, thread, stop, &mappings, copied)?;
         let (mut thread, stop, mapped) = match is_file {
-            true => self.map_others(number, thread, stop, &draft, Ok(()))?,
+            true => self.map_others(number, thread, stop, &draft)?,
             false => self.map_all(number, thread, stop, &draft)?,
         };
         if let Err(reason) = mapped {
@@ -168,8 +168,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Maps its trampolines and landing pads as the file that has them. False where that cannot be: they are to be written then. A process of more
-    /// threads is given no descriptor, which one of them might close or use.
+    /// Maps its trampolines and landing pads from the file that has them. False if that cannot be: they are written
+    /// then. A process of more threads is given no descriptor: another thread might close or use it.
     fn map_code_file(
         &mut self,
         number: u32,

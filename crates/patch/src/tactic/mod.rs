@@ -47,8 +47,8 @@
 //! # Landing pads
 //!
 //! They are where the puns want them, anywhere within 2 GiB; each new page of them may be a mapping of its own, of which a process
-//! has a limited number. Pads share pages wherever they can, pages are joined to runs across small gaps (larger ones, where there are many: `wide`), the runs are counted, and
-//! when there are no more, sites are refused for that reason.
+//! has a limited number. Pads share pages wherever they can. Pages are joined to runs across small gaps, and across larger
+//! ones where there are many runs (`wide`). The runs are counted; when there are no more, sites are refused for that reason.
 
 mod arrange;
 mod evict;

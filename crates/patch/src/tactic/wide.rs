@@ -1,14 +1,15 @@
-//! Fewer mappings where a plan needs many: each costs the process a system call at every exec, and address space is plentiful.
+//! Fewer mappings for a plan that needs many. Each mapping costs the process a system call at every exec; addresses cost
+//! nothing.
 
 use std::ops::Range;
 
-/// So many free pages between two mappings may be mapped with them. A page that nobody touches has no memory.
+/// The most free pages between two mappings that are mapped with them. A page that nobody touches takes no memory.
 const GAP: u64 = 256;
-/// What is more than so many mappings is made fewer.
+/// More mappings than these are joined.
 const MANY: usize = 128;
 
-/// Joins runs of pages, ascending, that are close to each other, where there are many. `room` is what is free or mapped already, ascending and
-/// disjoint: nothing else is mapped with them.
+/// Joins runs of pages (ascending) that are close to each other, if there are many. `room` is what is free or mapped for
+/// pads already (ascending and disjoint): nothing else lies in a joined run.
 pub(super) fn join_if_many(runs: &mut Vec<Range<u64>>, room: &[Range<u64>]) {
     if runs.len() <= MANY {
         return;
@@ -33,13 +34,12 @@ mod tests {
 
     #[test]
     fn what_is_close_is_joined_if_nothing_else_is_between() {
-        // A page in each 100: all but those around what is taken, and around one gap that is wide.
+        // Every hundredth page; two stretches of pages are taken, and the last page is far behind the others.
         let runs = || (0..200).map(|number| 1000 + 100 * number..1001 + 100 * number);
         let late = 30_000..30_001;
         let room = [0..2001, 2050..15_000, 15_050..40_000];
         let mut joined: Vec<_> = runs().chain([late.clone()]).collect();
         join_if_many(&mut joined, &room);
-        // The page at 15,000 is itself taken from: that run ends where the room does.
         assert_eq!(joined, [1000..2001, 2100..14_901, 15_000..15_001, 15_100..20_901, late.clone()]);
         let mut few: Vec<_> = runs().take(MANY).collect();
         join_if_many(&mut few, &room);

@@ -35,8 +35,8 @@ const NONE: u64 = -(libc::EFAULT as i64) as u64;
 pub(crate) type Numbers = (c_long, [u64; 6]);
 
 impl Away {
-    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `room` is memory of the
-    /// process for the frames, if there is more than below the last one. `step` is called after each change of the thread's state.
+    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `room` is memory of
+    /// the process for the frames; without it they are below the last one, where there is room for few. `step` is called after each change of the thread's state.
     ///
     /// # Errors
     /// The thread has been killed. An error of a call itself is in its result.
