@@ -200,7 +200,7 @@ impl<B: Block> Queue<B> {
         if self.limits.is_device && !self.is_busy() { self.hand_over() } else { Ok(()) }
     }
 
-    /// Whether a record can be taken without a loss and without a wait.
+    /// Whether records can be taken without a loss and without a wait: an eighth of what the queue holds.
     pub fn is_ready(&self) -> bool {
         !self.limits.waits || self.shared.is_ready(&self.block, &self.limits)
     }

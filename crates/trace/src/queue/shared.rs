@@ -117,10 +117,10 @@ impl<B: Block> Shared<B> {
         }
     }
 
-    /// Whether nobody needs to wait.
+    /// Whether nobody needs to wait, for a while.
     pub(super) fn is_ready(&self, block: &B, limits: &Limits) -> bool {
         let mut state = self.state();
-        if !state.is_full(block, limits) || state.takes().is_err() {
+        if !state.is_nearly_full(block, limits) || state.takes().is_err() {
             state.wait = None;
             return true;
         }

@@ -10,6 +10,9 @@ use super::{Block, Limits, Patience, Progress};
 /// Notes that wait to be told, at most.
 pub(super) const MOST_NOTES: usize = 64;
 
+/// One of so many parts of a queue is for those who have asked whether it is ready.
+const SPARE: u64 = 8;
+
 /// The state of a queue, as the tracer and the thread share it.
 #[derive(Debug)]
 pub(super) struct State<B> {
@@ -154,6 +157,13 @@ impl<B: Block> State<B> {
     pub(super) fn is_full(&self, block: &B, limits: &Limits) -> bool {
         self.waiting.records + block.records() >= limits.records
             || self.waiting.bytes + block.bytes() >= limits.bytes
+    }
+
+    /// Whether there is soon no room. Who asks first puts some more records in before asking again, and must not have to wait for their room:
+    /// the tracer looks after threads that wait.
+    pub(super) fn is_nearly_full(&self, block: &B, limits: &Limits) -> bool {
+        self.waiting.records + block.records() >= limits.records - limits.records / SPARE
+            || self.waiting.bytes + block.bytes() >= limits.bytes - limits.bytes / SPARE as usize
     }
 
     /// What waits is lost.

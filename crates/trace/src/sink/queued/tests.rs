@@ -189,7 +189,8 @@ fn what_is_waited_for_can_be_changed() {
     }
     queue.set_lossless(false);
     assert!(queue.is_ready());
-    assert!(queue.record(0, &at(1)).is_err(), "it is dropped");
+    // There is some room left for those who have asked before.
+    assert!((0..MOST).any(|_| queue.record(0, &at(1)).is_err()), "it is dropped");
     allowed.store(1, Ordering::SeqCst);
     queue.finish().expect("all was taken");
     assert_eq!(queue.lost(), 1);
