@@ -20,6 +20,6 @@ mod trials;
 
 pub use needs::{THOROUGH, VARIABLE, find_program, have, rounds, skipped};
 pub use place::{repository, scratch_directory};
-pub use programs::{go_target, output, target, variant};
+pub use programs::{go_target, output, spawn, target, variant};
 pub use scratch::Scratch;
 pub use trials::Trials;

@@ -1,12 +1,17 @@
 //! The programs under test: built with gcc, or with Go, when a test first asks for them, from `tests/targets` of the
 //! repository into `target/test-targets`. The first line of each source says how.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::find_program;
 use crate::place::{program_directory, repository};
+
+/// How long a program that was written is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs a command that must succeed, and gives its standard output.
 ///
@@ -18,6 +23,23 @@ pub fn output(command: &mut Command) -> String {
         command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
     assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
     String::from_utf8_lossy(&stdout).into_owned()
+}
+
+/// Starts a program, which a test may just have written. As long as a child that another thread has forked meanwhile has the file open, too,
+/// until it executes its own program, the kernel refuses (ETXTBSY): it is asked again.
+///
+/// # Errors
+/// Those of starting it.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let begin = Instant::now();
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && begin.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// The program `tests/targets/NAME.c` or `.S`, built; `None` where there is no gcc.

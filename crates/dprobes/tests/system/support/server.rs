@@ -18,7 +18,7 @@ impl Server {
     pub(crate) fn start<I: IntoIterator<Item: AsRef<OsStr>>>(program: &std::path::Path, words: I) -> Self {
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program under test starts");
+        let mut child = testing::spawn(&mut command).expect("the program under test starts");
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let (sender, lines) = channel();
