@@ -201,8 +201,11 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
     }
     mappings.extend(low.into_iter().flatten().map(|range| Mapping::anonymous(range.start, range.end, None)));
     mappings.sort_by_key(|mapping| mapping.start);
-    let limits =
-        Limits { mappings: mapping::mappings_for_pads(mappings.len()), shadow_stacks: ground.shadow_stacks };
+    let limits = Limits {
+        mappings: mapping::mappings_for_pads(mappings.len()),
+        shadow_stacks: ground.shadow_stacks,
+        few_addresses: false,
+    };
     let mut planner = Planner::new(limits);
     for (segment, sites) in segments.iter().zip(&sites).filter(|(_, sites)| !sites.is_empty()) {
         let bytes = image.text(segment.start, (segment.end - segment.start) as usize);

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use image::Machine;
+use patch::tactic::Limits;
 use process::{Call, Caller, Entrance, Error as ProcessError, Mapping, Stop, Stopped};
 
 use crate::slots::{self, Growth};
@@ -254,6 +255,15 @@ fn most_mappings() -> usize {
 pub(crate) fn mappings_for_pads(there: usize) -> usize {
     let most = most_mappings();
     (most / 2).min((most - most / 16).saturating_sub(there))
+}
+
+/// What a planner of landing pads may use up in a process that has so many mappings beside them.
+pub(crate) fn limits_for_pads(tid: i32, others: usize) -> Limits {
+    Limits {
+        mappings: mappings_for_pads(others),
+        shadow_stacks: process::has_shadow_stack(tid),
+        few_addresses: process::addresses_left(tid).is_some(),
+    }
 }
 
 /// What of the address space of a process is taken, by address: (start, end, how it may grow).

@@ -20,7 +20,7 @@ fn plan(bytes: &[u8], instructions: &[u64], entered: &[u64], site: Site) -> Plan
     // Where a jump leads of which the bytes behind the increment are the last ones, and little else.
     let free = ADDRESS + 0x6660_0000..ADDRESS + 0x6670_0000;
     let free = std::slice::from_ref(&free);
-    let mut planner = Planner::new(Limits { mappings: 64, shadow_stacks: false });
+    let mut planner = Planner::new(Limits { mappings: 64, shadow_stacks: false, few_addresses: false });
     planner.plan(&code, &Space { free, trampolines }, &[site])
 }
 

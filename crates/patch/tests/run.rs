@@ -242,7 +242,7 @@ fn a_program_computes_the_same_and_is_counted() {
     write(&Write { address: PROGRAM, bytes: bytes.clone() });
     let starts = instructions(&bytes[..length], PROGRAM);
     assert!(starts.len() > 40 && length < 120, "{} instructions, {length} bytes", starts.len());
-    let planner = || Planner::new(Limits { mappings: 1000, shadow_stacks: false });
+    let planner = || Planner::new(Limits { mappings: 1000, shadow_stacks: false, few_addresses: false });
     let mut armed =
         Armed { planner: planner(), roomy: true, bytes: bytes.clone(), instructions: starts.clone() };
     let expected: Vec<u64> = (1..40).map(run).collect();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
-use patch::tactic::{Limits, Write};
+use patch::tactic::Write;
 use process::{Mapping, Module};
 
 use super::area;
@@ -292,10 +292,9 @@ impl Tracer<'_> {
             draft.leave(groups.into_iter().flat_map(|group| group.others), true);
             return draft;
         }
-        let shadow_stacks = process::has_shadow_stack(tid);
         // What was mapped for pads before is theirs already.
         let others = mappings.len().saturating_sub(known.planners.mappings());
-        let limits = Limits { mappings: mapping::mappings_for_pads(others), shadow_stacks };
+        let limits = mapping::limits_for_pads(tid, others);
         let kept = kept(module, &space.code.memory);
         for group in groups {
             let entered = group.text.entered();

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use patch::tactic::{Code, Site, Space};
 
-    const LIMITS: Limits = Limits { mappings: 100, shadow_stacks: false };
+    const LIMITS: Limits = Limits { mappings: 100, shadow_stacks: false, few_addresses: false };
     const START: u64 = 0x7000_0000_0000;
     const BY: u64 = 0x8000;
 

@@ -221,7 +221,7 @@ mod tests {
             flow: Some(flow),
         };
         let space = Space { free: &[], trampolines: 0x50_0000..0x51_0000 };
-        let mut planner = Planner::new(Limits { mappings: 0, shadow_stacks: false });
+        let mut planner = Planner::new(Limits { mappings: 0, shadow_stacks: false, few_addresses: false });
         let plan = planner.plan(&code, &space, &[Site { address: ADDRESS, length: first.len(), jump: true }]);
         let grouped = plan.jumps.iter().find(|jump| jump.tactic == Tactic::Grouped);
         assert_eq!(grouped.is_none(), plan.traps.len() == 1, "{plan:?}");

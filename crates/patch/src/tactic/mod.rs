@@ -132,6 +132,8 @@ pub struct Limits {
     pub mappings: usize,
     /// Whether threads have shadow stacks, with which calls and returns cannot be moved.
     pub shadow_stacks: bool,
+    /// Whether the process may have only so many addresses (RLIMIT_AS): none are mapped that are not needed.
+    pub few_addresses: bool,
 }
 
 /// How a site's jump was made.

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_planned_on_a_moved_planner_is_what_is_planned_there() {
-        let limits = Limits { mappings: 1000, shadow_stacks: false };
+        let limits = Limits { mappings: 1000, shadow_stacks: false, few_addresses: false };
         let (mut here, mut there) = (Planner::new(limits), Planner::new(limits));
         let first = plan(&mut here, START, &[0, 2, 6]);
         let other = plan(&mut there, START + BY, &[0, 2, 6]);
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_trap_is_alone_unless_a_jump_relies_on_it() {
-        let mut planner = Planner::new(Limits { mappings: 1000, shadow_stacks: false });
+        let mut planner = Planner::new(Limits { mappings: 1000, shadow_stacks: false, few_addresses: false });
         plan(&mut planner, START, &[6]);
         assert!(planner.lone_trap(START + 15) == Some(0xc3) && planner.lone_trap(START + 14).is_none());
-        let mut planner = Planner::new(Limits { mappings: 1000, shadow_stacks: false });
+        let mut planner = Planner::new(Limits { mappings: 1000, shadow_stacks: false, few_addresses: false });
         plan(&mut planner, START, &[5, 6]);
         let relied = (0..64).filter(|block| planner.lone_trap(START + 16 * block + 15).is_none()).count();
         assert!(relied > 0, "a jump at the instruction before relies on a breakpoint's byte");

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::luck::Luck;
 use super::pattern::Pattern;
-use super::{PAD_LENGTH, wide};
+use super::{Limits, PAD_LENGTH, wide};
 
 /// The bytes of a page.
 const PAGE: u64 = 4096;
@@ -74,18 +74,20 @@ pub(super) struct Pads {
     more: isize,
     /// How many there may be.
     limit: usize,
+    /// Whether no addresses are mapped to make them fewer.
+    few_addresses: bool,
     /// Whether the limit has been in the way.
     pub(super) short: bool,
 }
 
 impl Pads {
-    pub(super) fn new(limit: usize) -> Pads {
-        Pads { limit, ..Pads::default() }
+    pub(super) fn new(limits: &Limits) -> Pads {
+        Pads { limit: limits.mappings, few_addresses: limits.few_addresses, ..Pads::default() }
     }
 
-    /// How many mappings there may be from now on.
-    pub(super) fn allow(&mut self, limit: usize) {
-        self.limit = limit;
+    /// How many mappings, and addresses, there may be from now on.
+    pub(super) fn allow(&mut self, limits: &Limits) {
+        (self.limit, self.few_addresses) = (limits.mappings, limits.few_addresses);
     }
 
     /// The same pages, without pads.
@@ -160,7 +162,9 @@ impl Pads {
                 page.fresh = false;
             }
         }
-        wide::join_if_many(&mut wanted, &self.room);
+        if !self.few_addresses {
+            wide::join_if_many(&mut wanted, &self.room);
+        }
         let mut map = Vec::new();
         for range in wanted {
             for piece in self.without_mapped(range) {

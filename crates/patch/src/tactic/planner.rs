@@ -81,7 +81,7 @@ impl Planner {
     pub fn new(limits: Limits) -> Planner {
         Planner {
             image: Image::default(),
-            pads: Pads::new(limits.mappings),
+            pads: Pads::new(&limits),
             entries: BTreeMap::new(),
             luck: Luck::new(),
             limits,
@@ -96,7 +96,7 @@ impl Planner {
     /// What may be used up from now on.
     pub fn allow(&mut self, limits: Limits) {
         self.limits = limits;
-        self.pads.allow(limits.mappings);
+        self.pads.allow(&limits);
     }
 
     /// The planner of a process from which all code is gone in which anything was moved: what was mapped for landing pads has room for others.

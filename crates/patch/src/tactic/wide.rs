@@ -30,6 +30,8 @@ pub(super) fn join_if_many(runs: &mut Vec<Range<u64>>, room: &[Range<u64>]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Limits;
+    use super::super::pads::Pads;
     use super::*;
 
     #[test]
@@ -44,5 +46,19 @@ mod tests {
         let mut few: Vec<_> = runs().take(MANY).collect();
         join_if_many(&mut few, &room);
         assert_eq!(few.len(), MANY, "few stay apart");
+    }
+
+    #[test]
+    fn a_process_that_may_have_few_addresses_has_only_those_that_it_needs() {
+        let mapped = |few_addresses| {
+            let mut pads = Pads::new(&Limits { mappings: 1000, shadow_stacks: false, few_addresses });
+            let free = 0x1000_0000..0x4000_0000;
+            pads.begin(std::slice::from_ref(&free));
+            (0..200).for_each(|number| pads.take(0x1000_0000 + number * 0x10_0000));
+            pads.finish().into_iter().map(|run| (run.start, run.end - run.start)).collect::<Vec<_>>()
+        };
+        assert_eq!(mapped(false), [(0x1000_0000, 199 * 0x10_0000 + 0x1000)]);
+        let narrow = mapped(true);
+        assert!(narrow.len() == 200 && narrow.iter().all(|(_, size)| *size == 0x1000));
     }
 }

@@ -112,7 +112,7 @@ impl World {
         let mut entered = targets(&original, layout.address, &instructions);
         entered.retain(|target| instructions.binary_search(target).is_err());
         World {
-            planner: Planner::new(Limits { mappings, shadow_stacks: false }),
+            planner: Planner::new(Limits { mappings, shadow_stacks: false, few_addresses: false }),
             address: layout.address,
             bytes: original.clone(),
             entered,
