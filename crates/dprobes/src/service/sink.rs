@@ -258,7 +258,8 @@ mod tests {
         }
         shared.0.borrow_mut().forget(1, &[]);
         assert!(shared.is_ready(), "the other program's records may be dropped");
-        assert!(shared.record(0, &Record::default()).is_err());
+        let dropped = (0..200_000).any(|_| shared.record(0, &Record::default()).is_err());
+        assert!(dropped, "what was left of the room is taken first");
         // One that comes in vain changes nothing.
         let opened = begin(&mut shared.0.borrow_mut(), &targets, true);
         assert!(shared.is_ready());

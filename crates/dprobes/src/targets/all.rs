@@ -107,11 +107,14 @@ impl Targets {
                 Err(error) => refusal = Some(error),
             }
         }
-        if taken {
-            return Ok(());
-        }
-        self.refused.note(program, record.probe);
-        Err(refusal.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+        if taken { Ok(()) } else { Err(self.refuse(program, record.probe, refusal)) }
+    }
+
+    /// No target has taken a record: why not.
+    #[cold]
+    fn refuse(&mut self, program: usize, probe: u32, refusal: Option<io::Error>) -> io::Error {
+        self.refused.note(program, probe);
+        refusal.unwrap_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Takes a message.

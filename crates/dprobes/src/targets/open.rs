@@ -192,11 +192,13 @@ impl Open {
         tell: &mut impl FnMut(&str),
     ) -> io::Result<()> {
         self.given += 1;
-        let taken = self.sink.record(program as u32, record);
-        if let Err(error) = &taken {
-            self.failure(error).iter().for_each(|text| tell(text));
-        }
-        taken
+        self.sink.record(program as u32, record).inspect_err(|error| self.tell_failure(error, tell))
+    }
+
+    /// Tells of a failure, if it is the first.
+    #[cold]
+    fn tell_failure(&mut self, error: &io::Error, tell: &mut impl FnMut(&str)) {
+        self.failure(error).iter().for_each(|text| tell(text));
     }
 
     /// Takes a count of dropped records, and how many of them are those that no target took.
@@ -222,7 +224,7 @@ impl Open {
     pub(super) fn idle(&mut self, tell: &mut impl FnMut(&str)) {
         self.sink.refresh(tell);
         if let Err(error) = self.failure.take().map_or(Ok(()), Err).and_then(|()| self.sink.idle()) {
-            self.failure(&error).iter().for_each(|text| tell(text));
+            self.tell_failure(&error, tell);
         }
     }
 

@@ -10,6 +10,9 @@ use layout::PAGE;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
+/// Words that are loaded one by one, at most.
+const FEW: usize = 8;
+
 /// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
 pub(crate) struct Shared {
     /// None where nobody else is to have it.
@@ -91,8 +94,8 @@ impl Shared {
         }
     }
 
-    /// Copies bytes out. Nobody may be believed not to write there meanwhile; the bytes are then one or the other. What most records
-    /// log, a word or two, is copied by name, which costs less than a call.
+    /// Copies bytes out. A process may write there meanwhile: each byte is then the old one or the new one. A few words, as most
+    /// records log, are loaded one by one, which costs less than a call.
     #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
         let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size());
@@ -106,6 +109,9 @@ impl Shared {
                 match into.as_chunks_mut::<8>() {
                     ([one], []) if offset.is_multiple_of(8) => *one = word(0),
                     ([one, two], []) if offset.is_multiple_of(8) => (*one, *two) = (word(0), word(1)),
+                    (words, []) if words.len() <= FEW && offset.is_multiple_of(8) => {
+                        (0..).zip(words).for_each(|(number, into)| *into = word(number));
+                    }
                     _ => copy_unseen(from, into.as_mut_ptr(), into.len()),
                 }
             };
