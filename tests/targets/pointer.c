@@ -8,7 +8,9 @@
  *                       GLIBC_TUNABLES=glibc.pthread.rseq=0, or there is nothing to be seen)
  *   pointer storm N     a timer interrupts calls of the function N times; the signal's handler calls it while fs is in other memory, which
  *                       is all zeros and is watched by another thread: as a `struct rseq` it is that of processor 0, in no section. Says on
- *                       standard error how many calls there were; N = 0: until SIGTERM, and says on standard output that it begins
+ *                       standard error how many calls there were; N = 0: until SIGTERM, and says on standard output that it begins.
+ *                       The timer is set anew only after a call, or a handler that takes longer than its period would be all that runs;
+ *                       calls begin 1 to 128 microseconds before it is due, or there would be millions
  * Prints sums and what was changed that must not be: nothing. */
 #define _GNU_SOURCE
 #include <linux/rseq.h>
@@ -22,6 +24,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SIGNATURE = 0x53053053, PROCESSORS = 4, CALLS = 500 };
@@ -104,8 +107,15 @@ static void *watch(void *nothing) {
 
 static void on_end(int signal) { over = 1; }
 
+static long microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static void storm(long most) {
-    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    struct itimerval once = {{0, 0}, {0, 1}}, never = {{0, 0}, {0, 0}};
+    long seen = -1;
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, end = {.sa_handler = on_end};
     cpu_set_t first;
     pthread_t watcher;
@@ -125,8 +135,16 @@ static void storm(long most) {
         for (int k = 0; k < 10; k++) expected[i] = expected[i] * 31 + k;
     }
     if (!most) puts("begins"), fflush(stdout);
-    setitimer(ITIMER_REAL, &often, 0);
-    while (most ? interruptions < most : !over) storm_call();
+    while (most ? interruptions < most : !over) {
+        if (interruptions != seen) {
+            seen = interruptions;
+            once.it_value.tv_usec = 150 + seen * 37 % 50;
+            long due = microseconds() + once.it_value.tv_usec;
+            setitimer(ITIMER_REAL, &once, 0);
+            while (microseconds() < due - (1 << seen % 8)) {}
+        }
+        storm_call();
+    }
     setitimer(ITIMER_REAL, &never, 0);
     ended = 1;
     pthread_join(watcher, 0);
