@@ -35,7 +35,7 @@ pub(crate) fn row(offset: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&row[..SHOWN + count + 1]);
 }
 
-/// The cached beginnings of the header line, from the previous record.
+/// The cached beginning of the header line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     codes: Part<(u32, u32)>,

@@ -105,7 +105,7 @@ impl Text {
 
     /// Appends a record to `text`.
     pub fn append(&mut self, record: &Record, text: &mut Vec<u8>) {
-        // Swapped so that the record is built in the caller's buffer.
+        // Builds the record in the caller's buffer.
         std::mem::swap(&mut self.text, text);
         self.build(record);
         std::mem::swap(&mut self.text, text);

@@ -72,8 +72,8 @@ fn the_seeds_prefixed_string_and_its_two_readings_of_us() {
 
 #[test]
 fn the_seeds_dump() {
-    // The bytes of the paper's first row, twice, since a row has 0x20 of them, and its last row as
-    // it is.
+    // The bytes of the paper's first row, twice, since a row has 0x20 of them; its last row as it
+    // is.
     let half = b"\x21\x22\x23\x24\x25\x26\x27\x28\x20\xc4\xa8\xfe\xae\xef\xff\xbb";
     let data = [half, half, half, half, &half[..6]].concat();
     let bytes =

@@ -1,5 +1,4 @@
-//! Chooses the event class of each record. A class is described in `metadata` before its first
-//! record.
+//! Chooses the event class of each record, and describes classes in `metadata`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,7 +28,7 @@ enum Key {
     /// Records of a probe with the fields of a template, given by its index. Another text for the
     /// same codes makes another class.
     Typed { program: u32, probe: u32, template: usize, short_words: bool, has_rest: bool },
-    /// Records as raw bytes, of probes beyond the greatest number of classes.
+    /// Records as raw bytes, of probes beyond the limit.
     Other,
 }
 
@@ -49,7 +48,7 @@ pub(super) struct Classes {
     own: HashMap<u32, HashMap<(u32, u32), usize>>,
     places: HashMap<(u32, u32), usize>,
     table: Table,
-    /// A cache of classes, indexed by the last digits of the probe's number.
+    /// A cache, indexed by the last digits of the probe's number.
     recent: Vec<Option<Recent>>,
 }
 
@@ -118,7 +117,7 @@ impl Classes {
         self.recent.fill(None);
     }
 
-    /// The index of a template in `templates`; adds it if it is new.
+    /// The index of a template; adds it if it is new.
     fn place(&mut self, template: Template) -> usize {
         let alike = self.alike.entry((template.major, template.minor)).or_default();
         if let Some(&place) = alike.iter().find(|&&place| self.templates[place] == template) {
@@ -218,7 +217,7 @@ impl Classes {
 }
 
 impl Table {
-    /// The class of all probes beyond the greatest number of classes.
+    /// The class of all probes beyond the limit.
     fn other(&mut self) -> io::Result<usize> {
         match self.keys.get(&Key::Other) {
             Some(&class) => Ok(class),
@@ -226,8 +225,8 @@ impl Table {
         }
     }
 
-    /// Describes a class. It is called before the first record of the class is written, so that a
-    /// record never lacks its description, even if the writer is killed.
+    /// Describes a class before its first record is written, so that no record lacks its
+    /// description even if the writer is killed.
     fn describe(&mut self, key: Key, name: &str, items: Items, fields: Fields) -> io::Result<usize> {
         let place = self.classes.len();
         let class = Class::new(place as u16, items, fields);

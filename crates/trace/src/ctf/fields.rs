@@ -166,8 +166,7 @@ fn declare(name: &str, layout: &Layout, names: &mut HashSet<String>, depth: usiz
     }
 }
 
-/// Appends the type of one value. A layout that takes several TSDL declarations is wrapped in a
-/// structure.
+/// Appends the type of one value. What takes several TSDL declarations is wrapped in a structure.
 fn element_type(layout: &Layout, depth: usize, text: &mut String) {
     match layout {
         Layout::Integer { bytes, signed, base } => {

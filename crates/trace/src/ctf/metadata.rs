@@ -55,8 +55,7 @@ impl Clock {
         Clock { offset: offset.unwrap_or(0) }
     }
 
-    /// Converts a time to a clock value. Clamps it to the range from the clock's zero to the
-    /// greatest time that readers support.
+    /// Converts a time to a clock value, clamped to what the clock and readers can represent.
     pub(super) fn at(self, time: u64) -> u64 {
         time.clamp(self.offset, i64::MAX as u64) - self.offset
     }
@@ -167,8 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// The text that a string literal stands for by the rules of C, which TSDL follows; none if it
-    /// is no literal.
+    /// The text of a string literal by the rules of C, as in TSDL; none if it is no literal.
     fn meaning(literal: &str) -> Option<String> {
         let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
         let mut text = Vec::new();

@@ -107,7 +107,6 @@ impl Packet {
         self.is_sorted = true;
     }
 
-    /// Removes all records.
     pub(super) fn clear(&mut self) {
         self.bytes.truncate(HEADER);
         self.starts.clear();

@@ -74,8 +74,8 @@ impl Streams {
         if own.len() < MOST_LATE {
             return self.create(cpu, timestamp);
         }
-        // Too late for all files: it goes to the one whose last record is the earliest, and gets
-        // the time of that record.
+        // Too late for all files: it goes to the one whose last record is the earliest, with that
+        // time.
         let stream = own.iter().copied().min_by_key(|&stream| self.streams[stream].floor).unwrap_or_default();
         Ok(Place { stream, timestamp: self.streams[stream].floor })
     }
@@ -115,12 +115,10 @@ impl Streams {
         if is_full { self.write(place.stream, 0) } else { Ok(()) }
     }
 
-    /// Whether a packet is not written yet.
     pub(super) fn waits(&self) -> bool {
         self.streams.iter().any(|stream| stream.since().is_some())
     }
 
-    /// The number of records in packets that are not written yet.
     pub(super) fn kept(&self) -> u64 {
         self.streams.iter().map(|stream| stream.packet.records()).sum()
     }

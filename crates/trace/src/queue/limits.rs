@@ -1,5 +1,4 @@
-//! The limits of a queue: how much may wait in it, and for how long the tracer waits for its
-//! writer.
+//! The limits of a queue.
 
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ pub struct Limits {
     /// The greatest number of waiting bytes.
     pub bytes: usize,
     /// The greatest number of waiting messages other than records. A writer that leaves more has
-    /// failed: without the dropped messages, it would write what follows wrongly. None: messages
-    /// wait for room, as records do.
+    /// failed: if some were dropped, it would write what follows wrongly. None: messages wait for
+    /// room, as records do.
     pub messages: Option<u64>,
     /// Whether the caller waits while the queue is full. Otherwise the record is dropped and
     /// counted.
@@ -23,13 +22,12 @@ pub struct Limits {
     pub end: Patience,
     /// Whether the writer is a device or a daemon. If so,
     /// [`Queue::is_ready`](super::Queue::is_ready) also gives up a stuck writer, and at the end the
-    /// writer itself reports what it was waiting for.
+    /// writer reports what it waited for.
     pub is_device: bool,
     /// Whether a writer gets no more blocks after its first failure.
     pub fails_once: bool,
-    /// Returns how many times the user has asked for the end. The second time gives the writer up
-    /// while the queue is full; at the end, one more time than the request that caused the end
-    /// does.
+    /// Returns how often the user has asked for the end. The second time gives the writer up while
+    /// the queue is full; at the end, the first time after the one that caused the end does.
     pub asked: fn() -> u32,
 }
 
@@ -49,8 +47,7 @@ impl Patience {
 
 /// How long a pipe of a session may make no progress.
 const PIPE: Duration = Duration::from_secs(3);
-/// How long a session waits for a file. It is longer than for a pipe because a busy disk is only
-/// slow.
+/// How long a session waits for a file: longer than for a pipe, as a busy disk is only slow.
 const DISK: Duration = Duration::from_secs(10);
 
 impl Limits {
@@ -71,8 +68,8 @@ impl Limits {
         }
     }
 
-    /// The limits of a file. The caller waits for it until the user has asked for the end often
-    /// enough. 32 MiB hold what two million records a second write in a fifth of a second.
+    /// The limits of a file. The caller waits until the user has asked for the end often enough. 32
+    /// MiB hold a fifth of a second of two million records a second.
     pub fn file(asked: fn() -> u32) -> Limits {
         Limits {
             records: u64::MAX,

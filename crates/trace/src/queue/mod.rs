@@ -32,7 +32,7 @@ pub use progress::Progress;
 pub(crate) use progress::stuck;
 use shared::Shared;
 
-/// A batch of records and messages, handed to the thread as a whole.
+/// A batch of records and messages for the thread.
 pub trait Block: Default + Send + 'static {
     /// The number of records in it.
     fn records(&self) -> u64;
@@ -99,7 +99,7 @@ pub trait Writer<B>: Send {
 }
 
 /// A bounded queue of blocks in front of a writer. The thread begins with the first block that has
-/// a record. Until then the queue calls the writer directly, so that the process may fork.
+/// a record; until then the queue calls the writer directly, so that the process may fork.
 pub struct Queue<B: Block> {
     /// The block that the caller fills.
     pub block: B,
@@ -148,7 +148,7 @@ impl<B: Block> Queue<B> {
     pub fn make_room(&mut self) -> io::Result<()> {
         self.shared.admit(&self.block, &self.limits)?;
         let handed = self.hand_over();
-        // The writer may have failed in the meantime; then it takes no more.
+        // A writer that has failed in the meantime takes no more.
         handed.and_then(|()| self.shared.takes()).inspect_err(|_| self.shared.state().lost += 1)
     }
 
@@ -184,7 +184,7 @@ impl<B: Block> Queue<B> {
             let thread = Builder::new().name("records".to_owned());
             match thread.spawn(move || shared.run(writer, fails_once)) {
                 Ok(thread) => self.thread = Some(thread),
-                // The writer was moved into the failed spawn and is gone.
+                // The failed spawn dropped the writer.
                 Err(error) => self.shared.never_begins(&error),
             }
         }

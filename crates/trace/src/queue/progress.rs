@@ -1,4 +1,4 @@
-//! What a writer and the threads that wait for it share: progress, and whether it is given up.
+//! The state that a writer shares with the threads that wait for it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! The state that the tracer and the writing thread share, and the thread's loop.
+//! The state that the tracer and the writing thread share.
 
 use std::any::Any;
 use std::io;
@@ -57,7 +57,6 @@ impl<B: Block> Shared<B> {
         self.news.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Checks that the writer takes records.
     pub(super) fn takes(&self) -> io::Result<()> {
         self.state().takes()
     }
@@ -167,7 +166,6 @@ impl<B: Block> Shared<B> {
         self.news.notify_all();
     }
 
-    /// Whether the thread is writing or has blocks waiting.
     pub(super) fn is_busy(&self) -> bool {
         let state = self.state();
         state.in_hand.is_some() || !state.full.is_empty()
@@ -181,8 +179,7 @@ impl<B: Block> Shared<B> {
         self.fail(&mut state, io::Error::new(error.kind(), text));
     }
 
-    /// Notes that all is done without a thread: there was no record. `lost` is what the writer
-    /// lost.
+    /// Notes that all is done without a thread, as there was no record. The writer lost `lost`.
     pub(super) fn never_began(&self, lost: u64) {
         let mut state = self.state();
         (state.ends, state.ended, state.lost_by_writer) = (true, true, lost);

@@ -40,7 +40,7 @@ pub(super) struct State<B> {
     pub(super) in_hand: Option<u64>,
     /// The thread has ended.
     pub(super) ended: bool,
-    /// The thread does not return and is abandoned; the records that it holds are counted as lost.
+    /// The thread does not return and is abandoned; its records are counted as lost.
     pub(super) left_alone: bool,
     /// The current wait for room of a caller that polls `is_ready`.
     pub(super) wait: Option<Wait>,
@@ -166,7 +166,7 @@ impl<B: Block> State<B> {
             || self.waiting.bytes + block.bytes() >= limits.bytes - limits.bytes / SPARE as usize
     }
 
-    /// Drops all waiting blocks and counts their records as lost.
+    /// Drops all waiting blocks. Their records are lost.
     pub(super) fn lose_all(&mut self) {
         for block in self.full.drain(..) {
             self.lost += block.records();

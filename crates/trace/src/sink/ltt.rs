@@ -125,8 +125,7 @@ impl<W: Tail> Sink for Ltt<W> {
         self.data.clear();
         self.data.extend_from_slice(&id(program.number).to_le_bytes());
         self.data.extend_from_slice(&program.word.to_le_bytes());
-        // The format is always HEX, as in the original, which left the format of its data to
-        // others.
+        // Always HEX: the original left the format of its data to others.
         for text in [&program.module, "HEX", &program.name] {
             self.data.extend(text.bytes().filter(|&byte| byte != 0));
             self.data.push(0);
@@ -272,8 +271,7 @@ impl<'a> Events<'a> {
     fn about(&mut self, data: &[u8]) -> Result<Event, Malformed> {
         let unknown = || self.wrong("Data", format!("{} bytes about no event", data.len()));
         let (id, rest) = take(data).ok_or_else(unknown)?;
-        // Not to be confused with a created event, which is longer: its format alone has four
-        // bytes.
+        // A created event is longer: its format alone has four bytes.
         if rest.is_empty() {
             return Ok(Event::Destroyed(id));
         }
@@ -388,8 +386,7 @@ mod tests {
         }
     }
 
-    /// The number of records in a stream and of those that it reports as lost. The stream must be
-    /// whole.
+    /// The records in a stream, and those that it reports as lost. The stream must be whole.
     fn tally(bytes: &[u8]) -> (u64, u64) {
         let (mut records, mut lost) = (0, 0);
         for event in Events::of(bytes) {

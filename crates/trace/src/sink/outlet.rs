@@ -1,5 +1,4 @@
-//! A file that a thread writes without blocking, so that the writer can be given up and still know
-//! how much was written.
+//! A file that a thread writes without blocking: even when given up, it knows how much was written.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,8 +21,8 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Makes an output of a file whose open file description no other process uses. Waits for it
-    /// until `progress` gives it up.
+    /// An outlet for a file whose open file description no other process uses. Waits until given
+    /// up.
     pub fn new(file: File, progress: Progress) -> Outlet {
         // SAFETY: plain calls on a descriptor that `file` owns. If they fail, the file blocks as
         // before.
@@ -36,8 +35,8 @@ impl Outlet {
         Outlet { file, progress, patience: Duration::MAX, is_stuck: false }
     }
 
-    /// The same, but each wait is limited to `patience`. After a wait in vain, `write` fails at
-    /// once until the file takes something.
+    /// The same, but each wait is limited. After a wait in vain, `write` fails at once until the
+    /// file takes something.
     pub fn with_patience(self, patience: Duration) -> Outlet {
         Outlet { patience, ..self }
     }

@@ -28,8 +28,8 @@ impl Pace {
         Some(*first + INTERVAL).filter(|&next| next > now)
     }
 
-    /// Notes that a message was or may have been written: the kernel counts a message before its
-    /// write can fail.
+    /// Notes that a message was, or may have been, written: a message counts even if its write
+    /// fails.
     pub(super) fn wrote(&mut self, now: Instant) {
         if self.written.len() >= BURST {
             self.written.pop_front();

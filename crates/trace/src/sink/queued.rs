@@ -30,8 +30,8 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Puts a queue in front of the sink that `make` returns. The [`Progress`] tells that sink when
-    /// it is given up.
+    /// Puts a queue in front of the sink from `make`; the [`Progress`] tells that sink when it is
+    /// given up.
     ///
     /// # Errors
     /// Those of `make`.

@@ -1,4 +1,4 @@
-//! How the records of a program are shown, and the reloading of changed templates.
+//! The view of a program's records, and the reloading of its templates.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

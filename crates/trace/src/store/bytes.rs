@@ -71,13 +71,11 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: at.min(bytes.len()) }
     }
 
-    /// The position, in bytes.
     #[inline]
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// The number of bytes left.
     #[inline]
     pub(super) fn left(&self) -> usize {
         self.bytes.len() - self.at
@@ -102,7 +100,6 @@ impl<'a> Cursor<'a> {
         Ok(byte)
     }
 
-    /// Reads a number.
     #[inline]
     pub(super) fn number(&mut self, what: &str) -> Result<u64, Wrong> {
         match self.bytes.get(self.at) {
@@ -137,7 +134,6 @@ impl<'a> Cursor<'a> {
         u32::try_from(value).map_err(|_| start.wrong(format!("{what}: {value}, which has more than 32 bits")))
     }
 
-    /// Reads a signed difference.
     #[inline]
     pub(super) fn difference(&mut self, what: &str) -> Result<i64, Wrong> {
         self.number(what).map(unfold)
@@ -162,7 +158,6 @@ impl<'a> Cursor<'a> {
         self.take(length, what)
     }
 
-    /// Reads a text.
     pub(super) fn text(&mut self, what: &str) -> Result<&'a str, Wrong> {
         let start = *self;
         std::str::from_utf8(self.counted(what)?).map_err(|_| start.wrong(format!("{what}: no UTF-8")))

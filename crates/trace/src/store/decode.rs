@@ -48,7 +48,6 @@ pub(super) enum Step {
 }
 
 impl Decoder {
-    /// Begins a block.
     pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), Wrong> {
         let mut cursor = Cursor::new(payload, 0);
         let base = cursor.take(8, "the time that a block counts from")?;

@@ -171,8 +171,7 @@ impl Encoder {
         if self.push_short(program, record) { None } else { self.push_any(program, record) }
     }
 
-    /// Fast path: appends a record with a known thread and point, if all else is short. False:
-    /// nothing was done.
+    /// Fast path for most records. False: it does not apply, and nothing was done.
     #[inline]
     fn push_short(&mut self, program: u32, record: &Record) -> bool {
         let (point_number, thread_number) = (self.recent_point(record), self.recent_thread(record));

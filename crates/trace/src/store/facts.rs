@@ -128,7 +128,7 @@ macro_rules! facts {
             }
         )*
 
-        /// A fact of a store: something besides the records that is needed to understand them.
+        /// A fact of a store.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Fact {

@@ -29,8 +29,7 @@ pub struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     /// Indexes the facts of a store.
     pub fn new(info: &'a Info) -> Lookup<'a> {
-        // A later entry replaces an earlier one with the same key, so reversed order keeps the
-        // first.
+        // Later entries replace earlier ones, so reversed order keeps the first.
         Lookup {
             programs: info.programs.iter().rev().map(|program| (program.number, program)).collect(),
             probes: info.probes.iter().rev().map(|probe| ((probe.program, probe.number), probe)).collect(),

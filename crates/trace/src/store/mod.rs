@@ -1,5 +1,4 @@
-//! The trace store: a file with records and the facts that are needed to read them after the
-//! program has ended.
+//! The trace store: a file with records and the facts that are needed to read them later.
 //!
 //! ```no_run
 //! # use dprobes_trace::{Record, store::*};

@@ -21,9 +21,7 @@ const START: u64 = 4 * LARGEST as u64;
 pub(super) enum Found {
     /// A sound block at this offset, with its payload in memory.
     Block(Header, u64),
-    /// A part that cannot be read.
     Damage(Damage),
-    /// The end of the file.
     End,
 }
 
@@ -34,7 +32,7 @@ struct Open {
     what: String,
 }
 
-/// The expected number of the next block and of its first record.
+/// The expected numbers of the next block and of its first record.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     block: u32,
@@ -240,7 +238,7 @@ impl<S: Read + Seek> Blocks<S> {
         }
     }
 
-    /// Ends the open damage before a sound block or the end of the file. Also reports missing
+    /// Ends the open damage before a sound block or the end of the file, and reports missing
     /// blocks.
     fn close(&mut self, block: Option<(&Header, u64)>) -> Option<Damage> {
         let lost = |header: &Header| {

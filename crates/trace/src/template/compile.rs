@@ -57,8 +57,7 @@ impl Template {
         }
     }
 
-    /// Compiles a template. Without any `fmt`, it shows the data as a dump. Mistakes are added to
-    /// `mistakes`.
+    /// Compiles a template. Without any `fmt`, it shows the data as a dump.
     pub(super) fn read(
         major: u32,
         minor: u32,

@@ -59,7 +59,6 @@ impl fmt::Display for Template {
 }
 
 impl fmt::Display for Field {
-    /// Its name and its type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.kind)
     }

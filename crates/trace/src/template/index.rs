@@ -37,7 +37,7 @@ pub(super) struct Entry {
 pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
-    /// The index file, or the directory without one. If it changes, the index must be read again.
+    /// The index file, or else the directory. If it changes, the index is read again.
     pub(super) from: PathBuf,
 }
 

@@ -7,7 +7,6 @@ use std::str::CharIndices;
 
 use super::problem::Mistake;
 
-/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A keyword, in lower case.
@@ -39,7 +38,6 @@ impl Quoted {
         self.places.extend(bytes.iter().map(|_| place));
     }
 
-    /// Appends another string.
     pub(super) fn append(&mut self, other: Quoted) {
         self.bytes.extend(other.bytes);
         self.places.extend(other.places);

@@ -10,8 +10,7 @@ use super::problem::Mistake;
 /// The greatest size of a template file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Identifies a state of a file: it differs once the file is changed or replaced. None: the file
-/// cannot be accessed.
+/// Identifies a state of a file, to detect changes. None: the file cannot be accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(Option<[i64; 6]>);
 

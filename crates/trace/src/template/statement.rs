@@ -50,7 +50,6 @@ pub(super) fn statements(text: &str, keywords: &[Keyword], mistakes: &mut Vec<Mi
 }
 
 struct Reader<'a> {
-    /// The end of the text.
     end: usize,
     words: &'a [Word],
     keywords: &'a [Keyword],

@@ -72,7 +72,7 @@ impl Template {
 struct Collector<'a> {
     /// The values of all open groups and lists.
     values: Vec<Value<'a>>,
-    /// The index in `values` at which each open group or list begins.
+    /// The index in `values` at which each of them begins.
     starts: Vec<usize>,
     /// How many values were made in all.
     made: usize,

@@ -32,7 +32,6 @@ pub(super) trait Visitor<'a> {
     fn end_group(&mut self, fields: usize);
     /// Begins a repetition, whose elements are groups.
     fn begin_list(&mut self);
-    /// Ends a repetition.
     fn end_list(&mut self, fields: usize);
     /// Whether the visitor has reached its limit, and the walk must end.
     fn is_full(&self) -> bool;
@@ -66,7 +65,6 @@ impl<'a> Data<'a> {
         Data { rest, word }
     }
 
-    /// The number of bytes that are left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
