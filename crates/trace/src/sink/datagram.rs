@@ -20,6 +20,7 @@ pub(super) struct Datagrams {
 impl Datagrams {
     /// Connects to a socket.
     ///
+    /// # Errors
     /// The socket does not exist, or no process has it open.
     pub(super) fn connect(path: PathBuf, progress: Progress) -> io::Result<Datagrams> {
         let mut datagrams = Datagrams { path, socket: None, progress };

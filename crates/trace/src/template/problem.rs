@@ -137,11 +137,11 @@ impl fmt::Display for Problem {
     /// The message with its line, without a newline at the end:
     ///
     /// ```text
-    /// error: no control is called `q`
-    ///  --> malloc.fmt:4:10
+    /// error: this is no control
+    ///  --> malloc.fmt:4:11
     ///   |
     /// 4 | fmt="size %q"
-    ///   |           ^^ one of c d f i p r s u x z expected
+    ///   |           ^^ one of c d f i p r s u x z expected, or %% for the character
     /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = printable::path(&self.file).to_string();
