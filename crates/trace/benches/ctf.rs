@@ -1,5 +1,6 @@
-//! Nanoseconds to write a record to a trace in the Common Trace Format, and the bytes that it takes: two words logged, without a
-//! template and with one; and what babeltrace2 takes to read it, where it is installed.
+//! Measures the nanoseconds to write a record to a CTF trace and the bytes that it takes: two
+//! logged words, with and without a template. Also the time that babeltrace2 takes to read it, if
+//! it is installed.
 //!
 //!     cargo bench -p dprobes-trace --bench ctf
 
@@ -11,7 +12,7 @@ use dprobes_trace::store::About;
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Items, Record};
 
-/// Records of one repetition.
+/// Records of a repetition.
 const RECORDS: u64 = 2_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 record.probe = (number % 100) as u32;
                 record.cpu = (number >> 6 & 3) as u32;
                 record.eip = 0x7f00_1234_0000 + u64::from(record.probe) * 37;
-                // A little disorder, as the engine's output has it.
+                // A little disorder, as in the engine's output.
                 record.time = 1_700_000_000_000_000_000 + (number ^ 0x3f) * 300;
                 record.data[..8].copy_from_slice(&number.to_le_bytes());
                 writer.record(0, &record)?;

@@ -1,5 +1,5 @@
-//! Nanoseconds to write a record to a store and to read it, and the bytes that it takes, for the records of four threads at a hundred
-//! sites with two words logged.
+//! Measures the nanoseconds to write a record to a store and to read it, and the bytes that it
+//! takes: records of four threads at a hundred sites with two logged words.
 //!
 //!     cargo bench -p dprobes-trace --bench store
 
@@ -10,12 +10,12 @@ use std::time::Instant;
 use dprobes_trace::Record;
 use dprobes_trace::store::{About, Filter, Item, Reader, Store};
 
-/// Records of one repetition.
+/// Records of a repetition.
 const RECORDS: u32 = 2_000_000;
-/// Bytes that a record logs.
+/// The logged bytes of a record.
 const DATA: usize = 16;
 
-/// The records, one after the other, in the same memory.
+/// Calls `with` with each record, in the same memory.
 fn each(mut with: impl FnMut(&Record) -> io::Result<()>) -> io::Result<()> {
     let mut record =
         Record { major: 1, pid: 4711, cs: 0x33, ss: 0x2b, word: 8, data: vec![0; DATA], ..Record::default() };

@@ -1,5 +1,5 @@
-//! Nanoseconds to format one record by its template: two words and a string logged, the default items. And the same record as typed
-//! values, as converters take it.
+//! Measures the nanoseconds to format one record by its template (two logged words and a string,
+//! the default items), and to make typed values of it, as converters do.
 //!
 //!     cargo bench -p dprobes-trace --bench template
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use dprobes_trace::template::Templates;
 use dprobes_trace::{Items, Record};
 
-/// Records of one repetition.
+/// Records of a repetition.
 const RECORDS: u32 = 1_000_000;
 
 const TEMPLATES: &str = "major=1 minor=2 desc=\"a request\" fmt=\"size=%8u from=0x%8x name=%ps\"";

@@ -1,5 +1,5 @@
-//! Nanoseconds to write one record as text: two words logged, the default items and the time. What a reader of records can take at
-//! most follows from it.
+//! Measures the nanoseconds to write one record as text: two logged words, the default items and
+//! the time. This bounds how many records a reader can take.
 //!
 //!     cargo bench -p dprobes-trace --bench text
 
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use dprobes_trace::{Form, Items, Record, Text};
 
-/// Records of one repetition.
+/// Records of a repetition.
 const RECORDS: u32 = 2_000_000;
 
 fn main() -> std::io::Result<()> {

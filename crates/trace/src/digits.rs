@@ -1,6 +1,6 @@
-//! Numbers as digits, appended to a text. Records come by the million: no formatting machinery.
+//! Appends numbers as digits to a buffer, without `std::fmt`: there are millions of records.
 
-/// The digits of a byte, for each.
+/// The two hexadecimal digits of each byte value.
 pub(crate) const HEXADECIMAL: [[u8; 2]; 256] = {
     let digits = b"0123456789abcdef";
     let mut table = [[0; 2]; 256];
@@ -12,20 +12,21 @@ pub(crate) const HEXADECIMAL: [[u8; 2]; 256] = {
     table
 };
 
-/// Appends a number.
+/// Appends a number in decimal.
 pub fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends all the digits of a little-endian number of any size.
+/// Appends all hexadecimal digits of a little-endian number of any size.
 pub(crate) fn little_endian(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes.iter().rev() {
         out.extend_from_slice(&HEXADECIMAL[usize::from(byte)]);
     }
 }
 
-/// The digits of four bytes, in their order: each byte is spread over two, its upper half first; then all eight become digits at
-/// once. What is above 9 carries out of its four bits when 6 is added.
+/// The hexadecimal digits of four bytes, in order. Each byte is spread over two, upper half first;
+/// then all eight become digits at once. Adding 6 to a half above 9 carries out of its four bits,
+/// which marks it as a letter.
 pub(crate) fn digits(bytes: [u8; 4]) -> [u8; 8] {
     const LOW: u64 = 0x000f_000f_000f_000f;
     let mut word = u64::from(u32::from_le_bytes(bytes));
@@ -37,7 +38,8 @@ pub(crate) fn digits(bytes: [u8; 4]) -> [u8; 8] {
     (halves + 0x3030_3030_3030_3030 + letters * letter).to_le_bytes()
 }
 
-/// Appends the low `size` bytes of a value, all their digits; more if there are other digits.
+/// Appends all hexadecimal digits of a value of `size` bytes, and more digits if the value does not
+/// fit.
 pub(crate) fn hexadecimal(value: u64, size: usize, out: &mut Vec<u8>) {
     let all = [(value >> 32) as u32, value as u32].map(|half| digits(half.to_be_bytes()));
     let all = all.as_flattened();
@@ -58,7 +60,7 @@ pub fn short(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&all.as_flattened()[16 - count..]);
 }
 
-/// Appends the digits of bytes, two each, in their order.
+/// Appends the two hexadecimal digits of each byte.
 pub fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
     let (words, rest) = bytes.as_chunks();
     for &word in words {
@@ -69,7 +71,7 @@ pub fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A byte as a dump shows it: itself where it has a graphic, else a period.
+/// A byte as a dump shows it: itself if it is printable ASCII, else a period.
 pub(crate) fn graphic(byte: u8) -> u8 {
     if (0x20..0x7f).contains(&byte) { byte } else { b'.' }
 }

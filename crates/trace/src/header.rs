@@ -1,9 +1,9 @@
-//! The header of a record as text, in the order of the template in the paper, section 5.
+//! The record header as text, in the order of the template in the paper, section 5.
 
 use crate::digits::{decimal, hexadecimal, short};
 use crate::{Items, Record};
 
-/// Appends what every line of a record begins with: `DProbes(1,2)`.
+/// Appends the prefix of every line of a record: `DProbes(1,2)`.
 pub(crate) fn codes(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"DProbes(");
     decimal(record.major, out);
@@ -12,7 +12,7 @@ pub(crate) fn codes(record: &Record, out: &mut Vec<u8>) {
     out.push(b')');
 }
 
-/// Appends the header's line, without its end.
+/// Appends the header line without its newline.
 pub(crate) fn header(items: Items, record: &Record, out: &mut Vec<u8>) {
     codes(record, out);
     place(items, record, out);
@@ -39,7 +39,7 @@ pub(crate) fn place(items: Items, record: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what differs from record to record: where it was, and when.
+/// Appends the items that differ from record to record: registers and time.
 pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
     let word = record.word;
     if items.contains(Items::CSEIP) {
@@ -56,7 +56,7 @@ pub(crate) fn rest(items: Items, record: &Record, out: &mut Vec<u8>) {
     }
     if items.contains(Items::TSC) {
         out.extend_from_slice(b" tsc=");
-        // Eight digits for each, whatever the word: later than 2106 the seconds have more.
+        // Eight digits, independent of the word size; after 2106 the seconds need more.
         let width = if record.seconds() > u64::from(u32::MAX) { 8 } else { 4 };
         hexadecimal(record.seconds(), width, out);
         out.push(b':');

@@ -1,20 +1,20 @@
-//! The header items of a record: which are shown.
+//! The set of header items that a record has or shows.
 
 use std::fmt;
 
-/// A set of header items. The flags are those of the record's header (the paper, section 5); major and minor
-/// are always there. [`Items::default`] has none.
+/// A set of header items, with the flags of the record header (the paper, section 5).
+/// [`Items::default`] is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Items(u32);
 
-/// A name that is no header item, or one of another machine's.
+/// The name of no header item, or of one that only another architecture has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownItem(pub String);
 
 impl fmt::Display for UnknownItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items = "PROCNAME, PID, UID, SSESP, CSEIP, TSC, CPU and ALL";
-        // The two that the original had for one machine only.
+        // The original had these two on s390 only.
         match self.0.to_ascii_uppercase().as_str() {
             "PSW" => write!(
                 f,
@@ -65,10 +65,10 @@ impl Items {
     /// Every item.
     pub const ALL: Items = Items(0x07ff);
 
-    /// What a record shows when nothing is asked for: the codes, the processor and the process id.
+    /// The items shown by default: the codes, the processor and the process id.
     pub const DEFAULT: Items = Items(Items::MAJOR.0 | Items::MINOR.0 | Items::CPU.0 | Items::PID.0);
 
-    /// The items that flags of a header name; none if a flag is none of the table's.
+    /// The items of these header flags; none if a flag is unknown.
     pub const fn from_flags(flags: u32) -> Option<Items> {
         if flags & !Items::ALL.0 == 0 { Some(Items(flags)) } else { None }
     }
@@ -89,17 +89,17 @@ impl Items {
         Items(self.0 | items.0)
     }
 
-    /// Those that are in both sets.
+    /// The items in both sets.
     #[must_use]
     pub const fn and(self, items: Items) -> Items {
         Items(self.0 & items.0)
     }
 
-    /// The items named in a list, separated by commas or blanks, in either case; always with the codes and the
-    /// processor.
+    /// Parses a list of item names, separated by commas or blanks, in upper or lower case. The
+    /// result always includes the codes and the processor.
     ///
     /// # Errors
-    /// A name that is no item.
+    /// A name is not a header item.
     pub fn parse(list: &str) -> Result<Items, UnknownItem> {
         let mut items = Items::MAJOR.with(Items::MINOR).with(Items::CPU);
         for name in list.split([',', ' ', '\t']).filter(|name| !name.is_empty()) {

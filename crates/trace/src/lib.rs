@@ -1,13 +1,15 @@
-//! Records: what a probe logged, with what it is known by.
+//! Records: what a probe logged at a hit, with a header. This crate formats, stores, reads and
+//! delivers them.
 //!
-//! A [`Record`] is made when a handler ends and written when the probed instruction has completed. Its header
-//! holds the [`Items`] that were asked for, in the order and with the flags of the table in the paper, section 5.
-//! The text form is the one the original wrote to the kernel log ([`Text`]), or the one that a template gives ([`template`]); the
-//! binary form of the header is in [`raw`]. Whole traces are kept in a [`store`], from which they can be read when the traced
-//! program is gone, or written as a directory in the Common Trace Format ([`ctf`]). Where records go while they are made
-//! is in [`sink`].
+//! A [`Record`] is made when a handler ends and written when the probed instruction has completed.
+//! Its header has the [`Items`] that the user asked for, in the order and with the flags of the
+//! table in the paper, section 5. The text form is the original's kernel log format ([`Text`]), or
+//! what a template describes ([`template`]); [`raw`] is the binary form. A [`store`] keeps a whole
+//! trace in a file; [`ctf`] writes one as a Common Trace Format directory. [`sink`] has the targets
+//! to which records go while they are made.
 //!
-//! "The paper" is, in all of this crate, Richard J. Moore, *A Universal Dynamic Trace for Linux and other Operating Systems* (FREENIX 2001).
+//! In this crate, "the paper" is Richard J. Moore, *A Universal Dynamic Trace for Linux and other
+//! Operating Systems* (FREENIX 2001), and "the original" is the DProbes that it describes.
 
 pub mod ctf;
 pub mod digits;

@@ -1,7 +1,8 @@
-//! What most records' text consists of, built quickly: millions of records a second are written by one thread.
+//! A fast path for the text of most records: one thread writes millions of records a second.
 //!
-//! Records of one probe that follow one another differ in little: the codes, the processor and the process are turned into text when they
-//! change. The digits of four bytes are made in one word, and a row in one piece.
+//! Successive records of one probe differ in little, so the text of the codes, processor and
+//! process is cached and rebuilt only when they change. Hexadecimal digits are made four bytes at a
+//! time, and a row is appended as one piece.
 
 use crate::digits::digits;
 use crate::{Items, Record, header};
@@ -9,10 +10,10 @@ use crate::{Items, Record, header};
 /// Bytes in a row.
 pub(crate) const ROW: usize = 16;
 
-/// Appends a row of at most 16 bytes, whose first is `offset` bytes into the log, and the end of its line:
-/// `  0x00000000 : 10270000 00000000 61620a             : .'......ab.`
+/// Appends a row of at most 16 bytes with its newline; `offset` is the position of the first byte
+/// in the log: `  0x00000000 : 10270000 00000000 61620a             : .'......ab.`
 pub(crate) fn row(offset: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    /// Where the digits of the bytes begin, and where the characters do.
+    /// The columns at which the hexadecimal digits and the characters begin.
     const DIGITS: usize = 15;
     const SHOWN: usize = DIGITS + 38;
     let mut row = *b"  0x00000000 :                                     : 0123456789abcdef\n";
@@ -34,7 +35,7 @@ pub(crate) fn row(offset: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&row[..SHOWN + count + 1]);
 }
 
-/// What the records before have begun with.
+/// The cached beginning of the header line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     codes: Part<(u32, u32)>,
@@ -42,7 +43,7 @@ pub(crate) struct Known {
     name: String,
 }
 
-/// A text, and what it was made of.
+/// A text, and the key from which it was made.
 #[derive(Clone, Debug, Default)]
 struct Part<K> {
     of: Option<K>,
@@ -50,7 +51,7 @@ struct Part<K> {
 }
 
 impl Known {
-    /// Appends what every line begins with: `DProbes(1,2)`.
+    /// Appends the prefix of every line: `DProbes(1,2)`.
     pub(crate) fn codes(&mut self, record: &Record, out: &mut Vec<u8>) {
         let of = (record.major, record.minor);
         if self.codes.of != Some(of) {
@@ -61,7 +62,8 @@ impl Known {
         out.extend_from_slice(&self.codes.text);
     }
 
-    /// Appends the processor, the name, the process and the user, as far as they are wanted, which is always the same.
+    /// Appends the processor, name, process and user, as far as `items` has them. All calls must
+    /// pass the same `items`.
     pub(crate) fn place(&mut self, record: &Record, items: Items, out: &mut Vec<u8>) {
         let of = (record.cpu, record.pid, record.uid);
         let named = items.contains(Items::PROCNAME);

@@ -1,4 +1,5 @@
-//! A record as the bytes that a trace daemon is given: the header of the paper, section 5, then what was logged.
+//! A record as bytes, as a trace daemon gets it: the header of the paper, section 5, then the
+//! logged bytes.
 //!
 //! ```text
 //! flags   4    which of the items below are there; 0x0001 for the first, 0x0002 for the second, and so on
@@ -16,29 +17,30 @@
 //! data         all that follows: what the handler logged
 //! ```
 //!
-//! Items that are not there take no room. Numbers are unsigned and little-endian, as on the machines that are probed. A *word*
-//! has 4 bytes for an i386 program and 8 for an x86-64 one; nothing in the header says which, so whoever hands records on says it
-//! elsewhere. Nor does the header say how long the data is: that is the business of what carries it (`DataSize` of the paper's
+//! Absent items take no room. Numbers are unsigned and little-endian. A *word* has 4 bytes for an
+//! i386 program and 8 for an x86-64 one. The header says neither which of the two it is nor how
+//! long the data is; the container must say both (for the length, `DataSize` of the paper's
 //! `trace_raw`).
 //!
-//! The paper's table has the time as one number of 8 bytes, and the kernel's log shows it as `seconds:microseconds`; both
-//! halves stand here in that order, as the original's `struct timeval` had them.
+//! The paper's table gives the time as one number of 8 bytes, and the kernel log shows it as
+//! `seconds:microseconds`. Here the two halves are written in that order, as in the original's
+//! `struct timeval`.
 
 use std::fmt;
 
 use crate::{Items, Record};
 
-/// The bytes of a header that has every item and an empty name, for words of 8 bytes.
+/// The size in bytes of a header with every item, an empty name and 8-byte words.
 pub const LONGEST_WITHOUT_NAME: usize = 4 + 7 * 4 + 2 * 8 + 8 + 1;
 
-/// Bytes that are no record's.
+/// An error: these bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Where, in bytes from the start of the record.
     pub offset: usize,
-    /// What should stand there.
+    /// What was expected there.
     pub item: &'static str,
-    /// What stands there instead.
+    /// What was found instead.
     pub found: String,
 }
 
@@ -50,9 +52,9 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Appends a record: the header with these items, then what was logged. For words of 4 bytes ([`Record::word`]) the low halves of
-/// the addresses are written, and all other records have words of 8. Of a name that has a NUL in it, what stands before it
-/// is written.
+/// Appends a record: the header with these items, then the logged bytes. If [`Record::word`] is 4,
+/// only the low halves of the addresses are written; otherwise words have 8 bytes. The name is cut
+/// at its first NUL.
 pub fn write(record: &Record, items: Items, out: &mut Vec<u8>) {
     out.reserve(LONGEST_WITHOUT_NAME + record.name.len() + record.data.len());
     header(record, items, out);
@@ -79,7 +81,7 @@ pub fn header(record: &Record, items: Items, out: &mut Vec<u8>) {
     }
     word(items.contains(Items::ESP), record.esp, record.word, out);
     if items.contains(Items::TSC) {
-        // Unsigned, the seconds last until 2106.
+        // As an unsigned number, the seconds last until 2106.
         out.extend_from_slice(&(record.seconds() as u32).to_le_bytes());
         out.extend_from_slice(&record.microseconds().to_le_bytes());
     }
@@ -96,11 +98,12 @@ fn word(wanted: bool, value: u64, word: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a record of a program whose words have `word` bytes: 4, or 8 for anything else. Gives it with the items that its
-/// header has; the others, and what no header has ([`Record::tid`], [`Record::probe`]), are zero or empty.
+/// Reads a record of a program with words of `word` bytes (any value but 4 means 8). Returns it
+/// with the items of its header; all other items, and [`Record::tid`] and [`Record::probe`], are
+/// zero or empty.
 ///
 /// # Errors
-/// The header is cut off, has a flag that is none of the table's, or a second of a million microseconds and more.
+/// The header is cut off, has an unknown flag, or its microseconds are a million or more.
 pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
     let mut rest = Rest { bytes, offset: 0 };
     let flags = rest.half("flags")?;
@@ -149,7 +152,7 @@ pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
     Ok((record, items))
 }
 
-/// What is left of a record.
+/// The unread rest of a record.
 struct Rest<'a> {
     bytes: &'a [u8],
     offset: usize,
@@ -172,7 +175,8 @@ impl Rest<'_> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Text up to a NUL. What is no UTF-8 in it is shown as such: a program may call itself anything.
+    /// Text up to a NUL. Bytes that are not UTF-8 are replaced, since a program may choose any
+    /// name.
     fn name(&mut self) -> Result<String, Malformed> {
         let Some(end) = self.bytes.iter().position(|&byte| byte == 0) else {
             return Err(self.wrong("name", "no NUL ends it".to_owned()));
@@ -214,7 +218,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a listing, in hexadecimal; what follows a `;` in a line is said to the reader.
+    /// The bytes of a hexadecimal listing. In each line, `;` begins a comment.
     fn listing(text: &str) -> Vec<u8> {
         let digits = text.lines().flat_map(|line| line.split(';').next()).flat_map(str::split_whitespace);
         digits.map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal")).collect()

@@ -1,6 +1,7 @@
-//! One record.
+//! One record in memory: header items and logged bytes.
 
-/// What one run of a handler logged, with its header. Items that were not asked for are zero or empty.
+/// What one run of a handler logged, with its header. Items that the user did not ask for are zero
+/// or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The probe's major code, or the one the handler set.
@@ -11,7 +12,7 @@ pub struct Record {
     pub cpu: u32,
     /// The process id.
     pub pid: u32,
-    /// The thread id. No item of the header shows it; it is always there.
+    /// The thread id. It is always set, and no header item shows it.
     pub tid: u32,
     /// The probe's number in its program.
     pub probe: u32,
@@ -25,7 +26,7 @@ pub struct Record {
     pub ss: u32,
     /// The stack pointer.
     pub esp: u64,
-    /// The time of the hit: nanoseconds since 1970.
+    /// The time of the hit, in nanoseconds since 1970.
     pub time: u64,
     /// The thread's name.
     pub name: String,
@@ -36,7 +37,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The seconds of the time of the hit.
+    /// The time of the hit, in whole seconds since 1970.
     pub fn seconds(&self) -> u64 {
         self.time / 1_000_000_000
     }

@@ -1,15 +1,16 @@
-//! A record as the original wrote it to the kernel log.
+//! Writes a record as text in the original's kernel log format.
 //!
 //! ```text
 //! DProbes(1,2) cpu=0 name=ls pid=4711 uid=0 cs=33 eip=00007f0012345678 ss=2b esp=00007ffc00001000 tsc=672f0a10:0003c1b2
 //! DProbes(1,2)  0x00000000 : 10270000 00000000 61620a             : .'......ab.
 //! ```
 //!
-//! The header's items stand in the order of the template in the paper, section 5. Each row shows up to 16 bytes
-//! in groups of four, then the same bytes as characters; an empty log has no row.
+//! The header items are in the order of the template in the paper, section 5. Each row shows up to
+//! 16 bytes in groups of four, then the same bytes as characters. A record without logged bytes has
+//! no row.
 //!
-//! That is the form of 5.0. Before, the bytes stood one after another in one line, without offsets and characters, as
-//! [`Form::Unformatted`] still writes them:
+//! This is the format of version 5.0. Earlier versions wrote the bytes in one line without offsets
+//! and characters, as [`Form::Unformatted`] does:
 //!
 //! ```text
 //! DProbes(1,2) cpu=0 pid=4711
@@ -24,20 +25,20 @@ use crate::quick::{self, Known, ROW};
 use crate::template::{self, Template, Templates};
 use crate::{Items, Record};
 
-/// Bytes in an unformatted line. The kernel's log takes no message of more than 1000 bytes or so.
+/// Bytes in an unformatted line. The kernel log takes messages of about 1000 bytes at most.
 const LINE: usize = 256;
 
 /// How the logged bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Rows of 16, with their offsets and as characters.
+    /// Rows of 16 bytes, with offsets and characters.
     #[default]
     Formatted,
-    /// One after another, in hexadecimal (`--unformatted-output` of dprobes(8)); a line for every 256.
+    /// Plain hexadecimal, 256 bytes a line (`--unformatted-output` of dprobes(8)).
     Unformatted,
 }
 
-/// Writes records as text. Its lines are built in a buffer that is used again: records come by the million.
+/// Writes records as text. It reuses one buffer, because there are millions of records.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     items: Option<Items>,
@@ -48,7 +49,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// A writer that shows these items of a header, and the bytes in this form.
+    /// A writer that shows these header items, and the logged bytes in this form.
     pub fn new(items: Items, form: Form) -> Text {
         Text {
             items: Some(items),
@@ -59,24 +60,24 @@ impl Text {
         }
     }
 
-    /// The same writer, with templates: what they make of a record is written in place of its bytes, and the bytes of a record without
-    /// one as their dump.
+    /// The same writer with templates. A record with a template shows the template's output instead
+    /// of its bytes; any other record shows a dump of its bytes.
     #[must_use]
     pub fn with_templates(self, templates: Templates) -> Text {
         Text { templates: Some(templates), ..self }
     }
 
-    /// Shows these items of a header from now on.
+    /// Changes the header items for the following records.
     pub fn set_items(&mut self, items: Items) {
         self.items = Some(items);
     }
 
-    /// The templates, if there are any: to be refreshed.
+    /// The templates, if any, so that the caller can refresh them.
     pub fn templates(&mut self) -> Option<&mut Templates> {
         self.templates.as_mut()
     }
 
-    /// Writes a record, in one write.
+    /// Writes a record in one write.
     ///
     /// # Errors
     /// Those of the writer.
@@ -86,7 +87,8 @@ impl Text {
         out.write_all(&self.text)
     }
 
-    /// Writes a record by a template, or with its data as a dump, in one write; as if the writer had templates.
+    /// Writes a record in one write by `template`, or as a dump without one. The writer's own
+    /// templates are not used.
     ///
     /// # Errors
     /// Those of the writer.
@@ -101,9 +103,9 @@ impl Text {
         out.write_all(&self.text)
     }
 
-    /// Appends a record to a text.
+    /// Appends a record to `text`.
     pub fn append(&mut self, record: &Record, text: &mut Vec<u8>) {
-        // It is built where it is to be.
+        // Builds the record in the caller's buffer.
         std::mem::swap(&mut self.text, text);
         self.build(record);
         std::mem::swap(&mut self.text, text);
@@ -131,7 +133,7 @@ impl Text {
         }
     }
 
-    /// Appends bytes without any formatting.
+    /// Appends a line of unformatted bytes.
     fn line(&mut self, record: &Record, bytes: &[u8]) {
         self.known.codes(record, &mut self.text);
         self.text.push(b' ');

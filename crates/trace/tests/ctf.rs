@@ -1,5 +1,6 @@
-//! Traces in the Common Trace Format, as babeltrace2 reads them: the same records, the same values, and not a word on its standard
-//! error but of records that were discarded. Where babeltrace2 is not installed, these tests are skipped.
+//! Tests of CTF traces as babeltrace2 reads them: the same records and values, and no messages on
+//! its standard error but those about discarded records. Without babeltrace2 these tests are
+//! skipped.
 
 mod ctf_support;
 
@@ -13,7 +14,7 @@ use dprobes_trace::{Items, Record};
 
 use ctf_support::{START, about, babeltrace, record};
 
-/// What babeltrace2 says of a trace that it has nothing to complain of.
+/// The output of babeltrace2 for a trace; it must not complain.
 #[track_caller]
 fn read(directory: &Path) -> Option<String> {
     let options = ["--clock-seconds", "--names=context,payload,scope", "--fields=all"];
@@ -22,7 +23,7 @@ fn read(directory: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Writes a trace: what was written.
+/// Writes a trace and returns its summary.
 fn write(directory: &Path, fill: impl FnOnce(&mut Writer)) -> Summary {
     let mut writer = Writer::create(directory, &about()).expect("a new directory");
     fill(&mut writer);
@@ -164,7 +165,8 @@ fn a_template_gives_fields_their_names_and_types() {
     assert_eq!(fields, expected);
 }
 
-/// Two texts for the same codes: each record has the names and values of the one that was its program's when it came.
+/// Two templates for the same codes: each record has the names and values of the one that its
+/// program had when the record came.
 #[test]
 fn templates_for_the_same_codes_are_not_confused() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -191,12 +193,12 @@ fn templates_for_the_same_codes_are_not_confused() {
     sink.show(1, &view("one", "word=%8u"));
     sink.show(2, &View::default());
     (0..3).for_each(|program| log(&mut sink, program));
-    // The same numbers of the same sizes, under other names.
+    // Numbers of the same sizes under other names.
     file("zero", "first=%4u second=%4u");
     std::thread::sleep(Duration::from_millis(1100));
     sink.refresh(&mut |told| panic!("{told}"));
     (0..3).for_each(|program| log(&mut sink, program));
-    // A template that was there before is the same class again.
+    // A template that was there before gets the same class again.
     file("zero", "low=%4u high=%4u ");
     file("zero", "low=%4u high=%4u");
     std::thread::sleep(Duration::from_millis(1100));
@@ -259,7 +261,7 @@ fn a_trace_of_which_all_was_discarded_says_so() {
     assert!(text.is_empty() && told.starts_with("WARNING: Tracer discarded 3 events "), "{text}{told}");
 }
 
-/// A writer that is dropped leaves what a killed one leaves.
+/// A dropped writer leaves what a killed one leaves.
 #[test]
 fn what_was_written_before_the_writer_was_killed_is_read() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -286,7 +288,7 @@ fn records_that_come_in_another_order_are_read_in_that_of_time() {
         let mut late = Vec::new();
         for number in 0..count {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Every hundredth comes when all others are there.
+            // Every hundredth record comes after all others.
             match random >> 57 {
                 0 => late.push(number),
                 _ => writer.record(0, &record(number ^ 0x3ff).clone()).expect("there is room"),

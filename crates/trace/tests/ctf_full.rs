@@ -1,5 +1,5 @@
-//! A trace in the Common Trace Format on a disk that is full for a while. The limit that stands for the disk is one of the whole process, so
-//! this is the only test in it.
+//! Tests a CTF trace on a disk that is full for a while. A limit of the whole process stands for
+//! the disk, so this is the only test in its file.
 
 mod ctf_support;
 mod full_disk;
@@ -10,7 +10,8 @@ use dprobes_trace::{Items, Record};
 use ctf_support::{about, babeltrace, record};
 use full_disk::limit_file_size;
 
-/// A disk that is full and gets room again: what could be written is read, and the rest told as discarded.
+/// A disk that is full and gets room again: what could be written is read, and the rest is reported
+/// as discarded.
 #[test]
 fn packets_that_could_not_be_written_are_discarded_records() {
     let scratch = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! A stream of raw events on a disk that is full for a while. The limit that stands for the disk is one of the whole process, so this is the
-//! only test in it.
+//! Tests a stream of raw events on a disk that is full for a while. A limit of the whole process
+//! stands for the disk, so this is the only test in its file. only test in it.
 
 mod full_disk;
 
@@ -27,7 +27,7 @@ fn a_stream_on_a_full_disk_stays_readable() {
             refused += u64::from(sink.record(0, &record).is_err());
         }
     };
-    // No multiple of the size of an event.
+    // Not a multiple of the size of an event.
     limit_file_size(100_001);
     fill(&mut sink, 20_000);
     assert!(sink.idle().is_err());

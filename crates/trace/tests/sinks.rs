@@ -1,4 +1,4 @@
-//! Targets, and what comes out at their other ends: a pseudo-terminal, and sockets of the test's own.
+//! Tests of targets, as their recipients see them: a pseudo-terminal, and sockets of the test.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,9 +30,10 @@ fn view(form: Form) -> View {
     View { items: Items::DEFAULT, form, templates: None }
 }
 
-/// Both ends of a pseudo-terminal: that of the reader, and the path of the line.
+/// A pseudo-terminal: the reader's end, and the path of the line.
 fn terminal() -> (File, PathBuf) {
-    // SAFETY: plain system calls; the file is ours alone, and the name is copied before another call.
+    // SAFETY: plain system calls; the file is ours alone, and the name is copied before another
+    // call.
     unsafe {
         let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
         assert!(master >= 0 && libc::grantpt(master) == 0 && libc::unlockpt(master) == 0);
@@ -43,7 +44,7 @@ fn terminal() -> (File, PathBuf) {
     }
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly `count` bytes.
 fn read(from: &mut File, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     from.read_exact(&mut bytes).expect("they come");
@@ -57,7 +58,7 @@ fn serial(path: &Path) -> Queued {
 #[test]
 fn a_serial_line_has_raw_headers_and_bytes_as_they_are() {
     let (mut reader, path) = terminal();
-    // It stays open: what a terminal without a user has is thrown away.
+    // Kept open: the kernel discards what a terminal without a user holds.
     let line = File::options().read(true).write(true).open(&path).expect("a line");
     let modes = || {
         // SAFETY: the call fills the structure.
@@ -73,7 +74,7 @@ fn a_serial_line_has_raw_headers_and_bytes_as_they_are() {
     sink.show(0, &view(Form::Formatted));
     let mut expected = Vec::new();
     for minor in 0..100 {
-        // Every byte that a terminal may take for a control character.
+        // Every byte value, among them all that a terminal may take for a control character.
         let record = record(minor, &(0..=255).collect::<Vec<u8>>());
         sink.record(0, &record).expect("it is taken");
         raw::write(&record, Items::DEFAULT, &mut expected);
@@ -111,7 +112,7 @@ fn a_line_that_nobody_reads_loses_what_does_not_fit_and_is_given_up() {
     let error = sink.finish().expect_err("it takes nothing");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(begin.elapsed() < Duration::from_secs(60));
-    // A few are in the terminal's own buffer.
+    // A few are in the terminal's buffer.
     assert!((99_000..100_000).contains(&sink.lost()), "{}", sink.lost());
     drop(reader);
 }
@@ -129,7 +130,7 @@ fn a_line_that_is_gone_fails_and_one_that_is_none_is_refused() {
     assert!(error.to_string().contains("no terminal"), "{error}");
 }
 
-/// A socket that takes messages.
+/// A socket that receives messages.
 fn daemon(home: &Path) -> (UnixDatagram, PathBuf) {
     let path = home.join("socket");
     let socket = UnixDatagram::bind(&path).expect("a socket");
@@ -151,7 +152,7 @@ fn a_log_daemon_has_a_message_for_each_line() {
     let open = |progress| KernelLog::open(Some(&path), progress);
     let mut sink = Queued::before(Limits::device(false), open).expect("there is one");
     sink.show(0, &view(Form::Formatted));
-    // More than the socket takes at once: the daemon is slow, and waited for.
+    // More than the socket takes at once, so that the sink must wait for the daemon.
     (0..500).for_each(|minor| sink.record(0, &record(minor, b"abc")).expect("it is taken"));
     sink.idle().expect("nothing is wrong");
     let head = format!("<14>dprobes[{}]: ", std::process::id());

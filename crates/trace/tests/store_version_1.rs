@@ -1,4 +1,5 @@
-//! A store that was written by the first version of the format is read. The file in `data` is one, of a run of two probes with templates.
+//! Tests that a store of format version 1 is read. The file in `data` is one, of a run of two
+//! probes with templates.
 
 use std::io::Cursor;
 
@@ -14,7 +15,7 @@ fn a_store_of_version_1_is_read_to_its_end() {
     let info = reader.info().clone();
     assert_eq!((info.records, info.complete, info.dropped()), (10, true, 0));
     assert_eq!((info.programs.len(), info.probes.len(), info.sites.len(), info.counts.len()), (1, 2, 2, 2));
-    // It does not say whose its templates are: they are for all programs.
+    // Version 1 does not name the programs of templates: they apply to all.
     assert!(info.templates.iter().all(|template| template.program.is_none()));
     let kept = Kept::of(info.templates.iter().map(|stored| {
         let format = stored.format.as_deref();

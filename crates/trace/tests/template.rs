@@ -1,4 +1,5 @@
-//! The formatter, from outside: the examples of the paper, section 6, with their own output; and laws that hold for any template and record.
+//! Tests of the formatter: the examples of the paper, section 6, with its output, and properties
+//! that hold for any template and record.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use dprobes_trace::template::{Field, Kind, Template, TemplateFile, Templates, Va
 use dprobes_trace::{Items, Record};
 use proptest::prelude::*;
 
-/// The only template of a file whose `fmt` is this, as it stands between the quotes.
+/// The only template of a file with this `fmt`, as it is between the quotes.
 #[track_caller]
 fn template(format: &str) -> Template {
     let text = format!("major=1 minor=2 desc=\"\" fmt=\"{format}\"");
@@ -19,7 +20,7 @@ fn record(data: &[u8]) -> Record {
     Record { major: 1, minor: 2, word: 8, data: data.to_vec(), ..Record::default() }
 }
 
-/// What a template makes of some data.
+/// The text that a template makes of some data.
 #[track_caller]
 fn shown(format: &str, data: &[u8]) -> String {
     let mut out = Vec::new();
@@ -35,7 +36,8 @@ fn prefix(token: u8, length: u16) -> Vec<u8> {
 
 #[test]
 fn the_seeds_array_of_structures() {
-    // "The result would be (for a length value of 12 in the prefix)". Its "Function" is "function" in the template.
+    // "The result would be (for a length value of 12 in the prefix)". Its "Function" is "function"
+    // in the template.
     let data = [prefix(0, 12), vec![0, 0, 0, 0, 0, 0, 3, 0, 2, 0, 0, 0]].concat();
     assert_eq!(
         shown(r"%r(function=0x%2x return code=0x%2x\n)", &data),
@@ -45,7 +47,7 @@ fn the_seeds_array_of_structures() {
 
 #[test]
 fn the_seeds_table_of_pointers_to_strings() {
-    // Its pointers have nine digits, which four bytes have not: the first eight of them.
+    // The paper's pointers have nine digits, too many for four bytes: these are the first eight.
     let entry = |pointer: u32, text: &str| {
         [pointer.to_le_bytes().to_vec(), prefix(1, text.len() as u16), text.as_bytes().to_vec()].concat()
     };
@@ -70,7 +72,8 @@ fn the_seeds_prefixed_string_and_its_two_readings_of_us() {
 
 #[test]
 fn the_seeds_dump() {
-    // Its first row's bytes, twice, since a row has 0x20 of them; its last row as it is.
+    // The bytes of the paper's first row, twice, since a row has 0x20 of them; its last row as it
+    // is.
     let half = b"\x21\x22\x23\x24\x25\x26\x27\x28\x20\xc4\xa8\xfe\xae\xef\xff\xbb";
     let data = [half, half, half, half, &half[..6]].concat();
     let bytes =
@@ -79,7 +82,7 @@ fn the_seeds_dump() {
     let end = format!("{:95} *!\"#$%&*", "21 22 23 24 25 26");
     let dump = format!("+00000000 {bytes} *{text}*\n+00000020 {bytes} *{text}*\n+00000040 {end}");
     assert_eq!(shown("%z", &data), dump);
-    // And the characters it shows, of the bytes that they are.
+    // And the characters that it shows for these bytes.
     assert!(shown("%z", b"abcdefgh \xc4\xa8\xfe\xae\xef\xff\xbb").ends_with(" *abcdefgh .......*"));
     // The same without a template, after the header.
     let directory = tempfile::tempdir().expect("room");
@@ -99,7 +102,8 @@ fn the_seeds_literals_and_escapes() {
 
 #[test]
 fn a_string_ends_as_its_token_says() {
-    // Token 1: at its NUL, where the next item begins, or with its length. Token 0: the rest of its length is passed over.
+    // Token 1: ends at its NUL, where the next item begins, or with its length. Token 0: the rest
+    // of its length is skipped.
     assert_eq!(shown("%ps|%s", b"\x01\x08\x00one\0two\0"), "one|two");
     assert_eq!(shown("%ps|%s", b"\x01\x03\x00onetwo\0"), "one|two");
     assert_eq!(shown("%ps|%s", b"\x00\x08\x00one\0xxxxtwo\0"), "one|two");
@@ -314,7 +318,7 @@ fn large_files_and_hostile_records_take_no_longer_than_their_size() {
         "\\\"=,\n".repeat(SIZE / 5),
         "/*".repeat(SIZE / 2),
     ];
-    // Prefixes of one byte each, which make the most of groups in groups.
+    // Prefixes of one byte each, which make the most groups.
     let inner: Vec<u8> = [prefix(0, 1), vec![7]].concat().repeat(8000);
     let record = record(&[prefix(0, inner.len() as u16), inner].concat());
     for (number, text) in files.iter().enumerate() {
@@ -332,7 +336,7 @@ fn large_files_and_hostile_records_take_no_longer_than_their_size() {
     }
 }
 
-/// Parts of templates, right and wrong ones.
+/// Parts of templates, valid and invalid.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-z =,]{0,4}",
@@ -347,7 +351,7 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// Logs, with prefixes in them that are mostly right.
+/// Logged data, with prefixes that are mostly valid.
 fn logs() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..12),

@@ -1,4 +1,5 @@
-//! Directories of templates: which files they name, what is told of them, and how changes are found.
+//! Tests of template directories: which files they name, which problems they report, and how
+//! changes are detected.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ fn write(directory: &Path, name: &str, text: &str) {
     std::fs::write(path, text).expect("room");
 }
 
-/// The codes of the templates that there are, and the problems with their directory's path left out.
+/// The codes of the templates, and the problems without the directory's path.
 fn seen(directory: &Path, templates: &Templates) -> (Vec<(u32, u32)>, Vec<String>) {
     let codes = templates.templates().map(|(_, template)| (template.major, template.minor)).collect();
     let own = format!("{}/", directory.display());
@@ -130,23 +131,23 @@ fn what_has_been_changed_is_read_again() {
     assert_eq!(shown(&templates).as_deref(), Some("changed A"));
     assert!(!templates.refresh().expect("it is there"));
 
-    // A mistake, and its mending.
+    // A mistake, and its correction.
     write(home.path(), "one.fmt", "major=1 minor=1 desc=\"\" fmt=\"%q\"");
     assert!(templates.refresh().expect("it is there"));
     assert_eq!(templates.problems().count(), 1);
     assert!(shown(&templates).is_some_and(|line| line.starts_with("+00000000 41 ")));
-    // By another file that takes its place, as editors do.
+    // A file that replaces another, as editors do.
     write(home.path(), "new", "major=1 minor=1 desc=\"\" fmt=\"%x\"");
     std::fs::rename(home.path().join("new"), home.path().join("one.fmt")).expect("one directory");
     assert!(templates.refresh().expect("it is there"));
     assert_eq!((templates.problems().count(), shown(&templates).as_deref()), (0, Some("41")));
 
-    // A file more, and a file less.
+    // One file more, and one less.
     write(home.path(), "two.fmt", "major=2 minor=1 desc=\"\"");
     assert!(templates.refresh().expect("it is there") && templates.get(2, 1).is_some());
     std::fs::remove_file(home.path().join("two.fmt")).expect("it is there");
     assert!(templates.refresh().expect("it is there") && templates.get(2, 1).is_none());
-    // The directory is gone: what was read stays.
+    // The directory is gone: the templates stay.
     std::fs::remove_dir_all(home.path()).expect("ours");
     assert!(templates.refresh().is_err());
     assert_eq!(shown(&templates).as_deref(), Some("41"));

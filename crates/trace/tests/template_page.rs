@@ -1,8 +1,9 @@
-//! The examples of docs/templates.md: every template, record and text on the page is checked, in the page's order.
+//! Tests the examples of docs/templates.md: every template, record and text on the page, in order.
 //!
-//! A `template` block is a template file; a `record` block has a record in each line, in hexadecimal and quoted characters, for the
-//! template file before it; a `shown` block is what these become; a `fields` block, what the template says of records. A
-//! `wrong` block is a file with mistakes, and a `told` block what is said of them.
+//! A `template` block is a template file. A `record` block has a record in each line, in
+//! hexadecimal and quoted characters, for the template file before it; a `shown` block is the
+//! resulting text. A `fields` block is what the template says of records. A `wrong` block is a file
+//! with mistakes, and a `told` block has the messages about them.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use dprobes_trace::{Items, Record};
 
 const PAGE: &str = include_str!("../../../docs/templates.md");
 
-/// The page's blocks: language, text.
+/// The blocks of the page: language and text.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let mut blocks = Vec::new();
     let mut rest = PAGE;
@@ -24,7 +25,7 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
     blocks
 }
 
-/// A record from its line: `2,2 word 4: 00 "text" 01`.
+/// Parses a record from its line: `2,2 word 4: 00 "text" 01`.
 fn record(line: &str) -> Record {
     let (head, data) = line.split_once(": ").expect("codes, then data");
     let (codes, word) = head.split_once(" word ").unwrap_or((head, "8"));

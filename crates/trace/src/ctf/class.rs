@@ -1,4 +1,4 @@
-//! Event classes: what the records of one probe have in common.
+//! CTF event classes: the description and encoding that the records of one probe share.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::metadata::quoted;
 use crate::template::Value;
 use crate::{Items, Record};
 
-/// The items of a header that an event has as its context, beside the codes and the thread.
+/// The header items in an event's context, besides the codes and the thread id.
 const CONTEXT: &[(Items, &str, &str)] = &[
     (Items::PID, "uint32_t", "_pid"),
     (Items::UID, "uint32_t", "_uid"),
@@ -19,7 +19,7 @@ const CONTEXT: &[(Items, &str, &str)] = &[
 /// An event class.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
-    /// Its number, by which records name it.
+    /// Its id, by which records refer to it.
     pub(super) id: u16,
     items: Items,
     pub(super) fields: Fields,
@@ -30,7 +30,7 @@ impl Class {
         Class { id, items, fields }
     }
 
-    /// Its description.
+    /// Its description in TSDL.
     pub(super) fn describe(&self, name: &str) -> String {
         let mut text = String::from("\nevent {\n");
         let _ = writeln!(text, "\tname = {};\n\tid = {};\n\tstream_id = 0;", quoted(name), self.id);
@@ -44,10 +44,10 @@ impl Class {
         text
     }
 
-    /// Appends a record, as it stands in a packet.
+    /// Appends a record as it is in a packet.
     ///
     /// # Errors
-    /// Its values are not those of the class. What was appended is of no use then.
+    /// The values do not fit the class; then `out` has useless bytes at its end.
     pub(super) fn encode<'a>(
         &self,
         timestamp: u64,

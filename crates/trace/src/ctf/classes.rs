@@ -1,4 +1,4 @@
-//! Which event class a record is of; classes are described when their first record comes.
+//! Chooses the event class of each record, and describes classes in `metadata`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,47 +10,49 @@ use super::packet::Packet;
 use crate::template::{Template, Value};
 use crate::{Items, Record};
 
-/// Event classes, at most, and one for all probes beyond.
+/// The most event classes; all probes beyond share one more.
 const MOST: usize = 1 << 15;
 
-/// A probe, as it was described.
+/// What is known of a probe.
 #[derive(Debug)]
 struct Point {
     name: String,
     items: Items,
 }
 
-/// What the records of an event class have in common.
+/// Identifies an event class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// All bytes of a probe of a program.
+    /// Records of a probe as raw bytes.
     Raw { program: u32, probe: u32 },
-    /// The fields of a template, by its place among all: another text for the same codes is another class.
+    /// Records of a probe with the fields of a template, given by its index. Another text for the
+    /// same codes makes another class.
     Typed { program: u32, probe: u32, template: usize, short_words: bool, has_rest: bool },
-    /// All bytes of probes that are too many.
+    /// Records as raw bytes, of probes beyond the limit.
     Other,
 }
 
-/// Probes whose class is found without looking it up.
+/// The size of the cache of classes.
 const RECENT: usize = 256;
 
 /// The event classes of a trace.
 #[derive(Debug)]
 pub(super) struct Classes {
     points: HashMap<(u32, u32), Point>,
-    /// All templates that there were, each once.
+    /// All templates so far, each once.
     templates: Vec<Template>,
-    /// Where those for these codes are.
+    /// The indexes of the templates with these codes.
     alike: HashMap<(u32, u32), Vec<usize>>,
-    /// Where the template for these codes is, of a program that has one of its own for them, and of all others.
+    /// The index of the template for these codes: in `own`, of programs with templates of their
+    /// own; in `places`, of all others.
     own: HashMap<u32, HashMap<(u32, u32), usize>>,
     places: HashMap<(u32, u32), usize>,
     table: Table,
-    /// By the last digits of the probe's number.
+    /// A cache, indexed by the last digits of the probe's number.
     recent: Vec<Option<Recent>>,
 }
 
-/// Those that have been described.
+/// The classes that have been described.
 #[derive(Debug)]
 struct Table {
     metadata: File,
@@ -58,7 +60,7 @@ struct Table {
     keys: HashMap<Key, usize>,
 }
 
-/// What decides of which class a record is.
+/// What determines the class of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     program: u32,
@@ -77,17 +79,17 @@ impl Kind {
     }
 }
 
-/// The class of a kind of record that has come, and its template.
+/// A cache entry: the class and template of a kind of record.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     kind: Kind,
     template: Option<usize>,
-    /// That of records with nothing behind what the template names.
+    /// The class of records without bytes after the template's fields.
     class: usize,
 }
 
 impl Classes {
-    /// None yet. Their descriptions go to this file.
+    /// No classes yet. `metadata` receives their descriptions.
     pub(super) fn new(metadata: File) -> Classes {
         Classes {
             points: HashMap::new(),
@@ -107,7 +109,7 @@ impl Classes {
         self.recent.fill(None);
     }
 
-    /// Takes all templates of one program, in place of those that it had.
+    /// Sets all templates of a program. They replace the earlier ones.
     pub(super) fn templates_of(&mut self, program: u32, templates: impl Iterator<Item = Template>) {
         let own = templates.map(|template| ((template.major, template.minor), self.place(template)));
         let own = own.collect();
@@ -115,7 +117,7 @@ impl Classes {
         self.recent.fill(None);
     }
 
-    /// The place of a template among all.
+    /// The index of a template; adds it if it is new.
     fn place(&mut self, template: Template) -> usize {
         let alike = self.alike.entry((template.major, template.minor)).or_default();
         if let Some(&place) = alike.iter().find(|&&place| self.templates[place] == template) {
@@ -133,7 +135,7 @@ impl Classes {
     /// Appends a record to a packet.
     ///
     /// # Errors
-    /// Its class could not be described; the packet is as before.
+    /// The class could not be described; the packet is unchanged.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -174,12 +176,12 @@ impl Classes {
         if pushed.is_ok() {
             return Ok(());
         }
-        // It is not as the template says.
+        // The record does not match the template.
         let class = self.class(kind, None, false)?;
         self.push_bytes(class, timestamp, record, packet)
     }
 
-    /// Appends a record with all its bytes.
+    /// Appends a record as raw bytes.
     fn push_bytes(
         &self,
         class: usize,
@@ -193,7 +195,7 @@ impl Classes {
         packet.push(timestamp, encode).map_err(|_| io::ErrorKind::InvalidInput.into())
     }
 
-    /// The class of a kind of record: by its template, or with all bytes.
+    /// The class of a kind of record: with the fields of its template, or as raw bytes.
     fn class(&mut self, kind: Kind, template: Option<usize>, has_rest: bool) -> io::Result<usize> {
         let Classes { points, templates, table, .. } = self;
         let Kind { program, probe, .. } = kind;
@@ -208,14 +210,14 @@ impl Classes {
         let fields = template.map_or_else(Fields::raw, |at| Fields::of(&templates[at], word, has_rest));
         match points.get(&(program, probe)) {
             Some(point) => table.describe(key, &point.name, point.items, fields),
-            // All that its header can have: what it has not is zero or empty.
+            // All header items: those that its records lack are zero or empty.
             None => table.describe(key, &format!("probe:{probe}"), Items::ALL, fields),
         }
     }
 }
 
 impl Table {
-    /// The class of all other probes.
+    /// The class of all probes beyond the limit.
     fn other(&mut self) -> io::Result<usize> {
         match self.keys.get(&Key::Other) {
             Some(&class) => Ok(class),
@@ -223,7 +225,8 @@ impl Table {
         }
     }
 
-    /// Describes a class: before its first record is written, so that whoever is killed leaves no record without.
+    /// Describes a class before its first record is written, so that no record lacks its
+    /// description even if the writer is killed.
     fn describe(&mut self, key: Key, name: &str, items: Items, fields: Fields) -> io::Result<usize> {
         let place = self.classes.len();
         let class = Class::new(place as u16, items, fields);

@@ -1,4 +1,4 @@
-//! What was logged, as the fields of an event: their description, and their bytes.
+//! The fields of an event for the logged data: their description in TSDL, and their encoding.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -6,50 +6,51 @@ use std::fmt::Write;
 use super::metadata::identifier;
 use crate::template::{Field, Kind, Template, Value};
 
-/// A byte that is shown in hexadecimal.
+/// The TSDL type of a byte, shown in hexadecimal.
 const BYTE: &str = "integer { size = 8; align = 8; signed = false; base = 16; }";
-/// A byte of a text.
+/// The TSDL type of a byte of text.
 const CHARACTER: &str = "integer { size = 8; align = 8; signed = false; encoding = UTF8; }";
 
-/// A value that is not of the kind that its field has.
+/// The error of a value that does not fit its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch;
 
-/// How a value is laid out.
+/// The encoding of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Layout {
     /// An integer of 1 to 8 bytes, shown in this base.
     Integer { bytes: usize, signed: bool, base: u8 },
-    /// A number of 4 or 8 bytes.
+    /// A floating point number of 4 or 8 bytes.
     Float(usize),
-    /// Text, and a NUL.
+    /// Text that ends with a NUL.
     Text,
-    /// So many characters.
+    /// A fixed number of characters.
     Characters(usize),
-    /// So many bytes.
+    /// A fixed number of bytes.
     Array(usize),
-    /// How many, in 4 bytes, and the bytes.
+    /// The number of bytes in 4 bytes, then the bytes.
     Bytes,
-    /// How many, in 4 bytes, and the elements.
+    /// The number of elements in 4 bytes, then the elements.
     List(Box<Layout>),
-    /// One value after the other.
+    /// Several values, one after the other.
     Struct(Vec<(String, Layout)>),
 }
 
 /// The fields of an event class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// By name.
+    /// Names and layouts, in order.
     layouts: Vec<(String, Layout)>,
 }
 
 impl Fields {
-    /// Those of records that have no template: all bytes.
+    /// The fields of records without a template: `data`, all bytes.
     pub(super) fn raw() -> Fields {
         Fields { layouts: vec![("data".to_owned(), Layout::Bytes)] }
     }
 
-    /// Those of a template, in programs with words of so many bytes; with or without bytes behind them.
+    /// The fields of a template, in programs with words of `word` bytes. With `has_rest`, a last
+    /// field takes the bytes after them.
     pub(super) fn of(template: &Template, word: usize, has_rest: bool) -> Fields {
         let mut layouts: Vec<_> = template.fields().iter().map(|field| named(field, word)).collect();
         if has_rest {
@@ -62,17 +63,17 @@ impl Fields {
         Fields { layouts }
     }
 
-    /// Their description: a structure.
+    /// Their description in TSDL: a structure.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         structure(&self.layouts, 1, &mut text);
         text
     }
 
-    /// Appends values.
+    /// Appends the encoded values.
     ///
     /// # Errors
-    /// They are not those of the fields. What was appended is of no use then.
+    /// The values do not fit the fields; then `out` has useless bytes at its end.
     pub(super) fn encode<'a>(
         &self,
         values: impl Iterator<Item = Value<'a>>,
@@ -93,7 +94,7 @@ fn named(field: &Field, word: usize) -> (String, Layout) {
     (field.name.clone(), layout(&field.kind, word))
 }
 
-/// How a kind of value is laid out.
+/// The layout of a kind of value.
 fn layout(kind: &Kind, word: usize) -> Layout {
     let integer = |width: &crate::template::Width, signed, base| Layout::Integer {
         bytes: width.bytes(word).clamp(1, 8),
@@ -104,7 +105,7 @@ fn layout(kind: &Kind, word: usize) -> Layout {
         Kind::Unsigned(width) => integer(width, false, 10),
         Kind::Signed(width) => integer(width, true, 10),
         Kind::Hexadecimal(width) => integer(width, false, 16),
-        // Those of 10 bytes are rounded when they are read.
+        // Numbers of 10 bytes are rounded to 8 when they are read.
         Kind::Float(width) => Layout::Float(if width.bytes(word) == 4 { 4 } else { 8 }),
         Kind::Characters(count) => Layout::Characters(usize::from(*count)),
         Kind::Text => Layout::Text,
@@ -115,7 +116,7 @@ fn layout(kind: &Kind, word: usize) -> Layout {
     }
 }
 
-/// Describes a structure, without what follows its brace.
+/// Appends the description of a structure, up to its closing brace.
 fn structure(fields: &[(String, Layout)], depth: usize, text: &mut String) {
     text.push_str("struct {\n");
     let mut names: HashSet<String> = fields.iter().map(|(name, _)| identifier(name)).collect();
@@ -126,7 +127,7 @@ fn structure(fields: &[(String, Layout)], depth: usize, text: &mut String) {
     text.push('}');
 }
 
-/// Declares one field; lengths get names that no other has.
+/// Declares one field. Length fields get names that no other field has.
 fn declare(name: &str, layout: &Layout, names: &mut HashSet<String>, depth: usize, text: &mut String) {
     let mut length = |text: &mut String| {
         let mut length = format!("_{name}_length");
@@ -165,7 +166,7 @@ fn declare(name: &str, layout: &Layout, names: &mut HashSet<String>, depth: usiz
     }
 }
 
-/// The type of one value. One that is several in TSDL is put into a structure.
+/// Appends the type of one value. What takes several TSDL declarations is wrapped in a structure.
 fn element_type(layout: &Layout, depth: usize, text: &mut String) {
     match layout {
         Layout::Integer { bytes, signed, base } => {
@@ -186,7 +187,7 @@ fn indent(depth: usize, text: &mut String) {
     (0..depth).for_each(|_| text.push('\t'));
 }
 
-/// Appends a value.
+/// Appends an encoded value.
 fn encode(layout: &Layout, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Mismatch> {
     match (layout, value) {
         (Layout::Integer { bytes, .. }, Value::Unsigned(number)) => {
@@ -195,7 +196,7 @@ fn encode(layout: &Layout, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), M
         (Layout::Integer { bytes, .. }, Value::Signed(number)) => {
             out.extend_from_slice(&number.to_le_bytes()[..*bytes]);
         }
-        // A number of 4 bytes was widened when it was read: it is the same again.
+        // A number of 4 bytes was widened when it was read; narrowing restores it exactly.
         (Layout::Float(4), Value::Float(number)) => out.extend_from_slice(&(*number as f32).to_le_bytes()),
         (Layout::Float(_), Value::Float(number)) => out.extend_from_slice(&number.to_le_bytes()),
         (Layout::Text, Value::Text(text)) => {

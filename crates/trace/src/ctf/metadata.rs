@@ -1,13 +1,13 @@
-//! The description of a trace in TSDL, the language that CTF 1.8 has for it.
+//! The `metadata` file of a trace, in TSDL, the description language of CTF 1.8.
 
 use std::fmt::Write;
 
 use crate::store::About;
 
-/// What every packet begins with.
+/// The first bytes of every packet.
 pub(super) const MAGIC: u32 = 0xc1fc_1fc1;
 
-/// Unsigned integers as they are named in the description.
+/// The integer types that the description uses.
 const TYPES: &str = "\
 typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
 typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
@@ -16,7 +16,7 @@ typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
 typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := timestamp_t;
 ";
 
-/// The packets and the records of all streams.
+/// The layout of packets and record headers, the same in all streams.
 const STREAM: &str = "\
 stream {
 \tid = 0;
@@ -36,29 +36,31 @@ stream {
 };
 ";
 
-/// The clock of a trace: the kernel's CLOCK_MONOTONIC, where what it shows in 1970 is known; else one that has begun in 1970.
+/// The clock of a trace: the kernel's CLOCK_MONOTONIC if its offset from 1970 is known; else a
+/// clock that begins in 1970.
 ///
-/// Both are the same times. With the first, traces of other tools on the same machine that tell it too can be laid side by side.
+/// Both give the same times. With the former, readers can show the trace next to those of other
+/// tools on the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
-    /// Nanoseconds from 1970 to its zero.
+    /// Nanoseconds from 1970 to the clock's zero.
     offset: u64,
 }
 
 impl Clock {
-    /// The clock of a trace.
+    /// The clock for a trace.
     pub(super) fn of(about: &About) -> Clock {
         let offset =
             u64::try_from(about.monotonic).ok().filter(|&offset| offset <= about.start.min(i64::MAX as u64));
         Clock { offset: offset.unwrap_or(0) }
     }
 
-    /// What it shows at a time: no time before its zero, nor one that readers cannot count.
+    /// Converts a time to a clock value, clamped to what the clock and readers can represent.
     pub(super) fn at(self, time: u64) -> u64 {
         time.clamp(self.offset, i64::MAX as u64) - self.offset
     }
 
-    /// The time at which it shows this.
+    /// Converts a clock value to a time.
     pub(super) fn time(self, shown: u64) -> u64 {
         self.offset + shown
     }
@@ -85,7 +87,7 @@ pub(super) fn preamble(about: &About, clock: Clock, uuid: &[u8; 16]) -> String {
     text
 }
 
-/// What is known of the machine and the tracer.
+/// The `env` block: the machine and the tracer.
 fn environment(about: &About) -> String {
     let mut version = about.version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let (major, minor) = (version.next().unwrap_or(0), version.next().unwrap_or(0));
@@ -114,7 +116,7 @@ fn environment(about: &About) -> String {
     text
 }
 
-/// A UUID as it is written.
+/// A UUID in its usual text form.
 fn hyphenated(uuid: &[u8; 16]) -> String {
     let mut text = String::new();
     for (place, byte) in uuid.iter().enumerate() {
@@ -126,7 +128,7 @@ fn hyphenated(uuid: &[u8; 16]) -> String {
     text
 }
 
-/// A string literal. A NUL, which ends a text for readers, is shown by the sign that Unicode has for it.
+/// A string literal. A NUL would end it for readers and is replaced by U+2400.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -138,7 +140,8 @@ pub(super) fn quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\0' => quoted.push('\u{2400}'),
             _ if printable::is_plain(each) => quoted.push(each),
-            // Three digits for each byte: what follows is not taken for another one.
+            // Three octal digits for each byte, so that a following digit is not read as part of
+            // it.
             _ => {
                 for byte in each.encode_utf8(&mut [0; 4]).bytes() {
                     let _ = write!(quoted, "\\{byte:03o}");
@@ -150,7 +153,8 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A name of a field. CTF has readers take off the underscore, which keeps names and keywords (`string`, `event`) apart.
+/// A field name. CTF readers remove the leading underscore, which distinguishes names from keywords
+/// (`string`, `event`).
 pub(super) fn identifier(name: &str) -> String {
     let plain = name.chars().map(|each| if each.is_ascii_alphanumeric() { each } else { '_' });
     std::iter::once('_').chain(plain).collect()
@@ -162,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// What a string literal means, by the rules of C that TSDL has; nothing if it is none.
+    /// The text of a string literal by the rules of C, as in TSDL; none if it is no literal.
     fn meaning(literal: &str) -> Option<String> {
         let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
         let mut text = Vec::new();

@@ -1,4 +1,5 @@
-//! A trace in the Common Trace Format, version 1.8, for babeltrace2, Trace Compass and whatever else reads it.
+//! Writes a trace in the Common Trace Format (CTF), version 1.8, which babeltrace2, Trace Compass
+//! and others read.
 //!
 //! ```no_run
 //! # use dprobes_trace::{Items, Record, ctf::Writer, store::About};
@@ -12,10 +13,11 @@
 //! # }
 //! ```
 //!
-//! # What is written
+//! # Output
 //!
-//! A directory: `metadata`, which describes the rest in text, and a file for each processor, `cpu_0` and so on. Such a file is a
-//! sequence of packets, each of about 256 KiB or the records of about a second:
+//! A directory with `metadata`, a text that describes the rest, and a file for each processor,
+//! `cpu_0` and so on. Such a file is a sequence of packets, each of about 256 KiB or with the
+//! records of about a second:
 //!
 //! ```text
 //! magic             4    0xc1fc1fc1
@@ -31,7 +33,7 @@
 //! records ...
 //! ```
 //!
-//! and a record is
+//! A record is
 //!
 //! ```text
 //! id                2    the event class: which probe, and what it logs
@@ -40,20 +42,24 @@
 //! fields                 what was logged
 //! ```
 //!
-//! All numbers are little-endian and begin at whole bytes. `class` has the context, `fields` what was logged: values with names and types
-//! where there is a template for the record's codes, else all bytes, `data`.
+//! All numbers are little-endian and byte-aligned. `class` has the context, `fields` the logged
+//! data: values with names and types if there is a template for the record's codes, else all bytes
+//! as `data`.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * Every record is there with all its bytes. One that is not as its template says (a value could not be read, or the data ended) has
-//!   them as `data`; bytes behind those that a template names are `rest`.
-//! * Times never go back in a file. Records that come in another order are sorted in their packet. Those that come when a packet with
-//!   later ones is written already go to another file of the same processor (`cpu_0_1`), so that readers, which merge files by time,
-//!   show all in order. A record's time is changed only if it cannot be put at any place; how often is counted ([`Summary::adjusted`]).
-//! * Whenever the writer is killed, its trace can be read: all packets that were written are there as a whole, and behind them at most an
-//!   empty one (`stream`). What is in no packet yet is lost: less than 256 KiB for each processor, and no more than about a second's records
-//!   if [`Writer::idle`] is called. What was described in `metadata` was so before the first record of its kind.
-//! * The numbers of discarded records add up to those that were told ([`Writer::discarded`]), and those that could not be written.
+//! * Every record has all its bytes. A record that does not match its template (a value could not
+//!   be read, or the data ended) has them as `data`; bytes after the template's fields are `rest`.
+//! * Times never decrease in a file. Records of a packet are sorted. A record that is older than a
+//!   packet that is already written goes to another file of the same processor (`cpu_0_1`); readers
+//!   merge files by time. A record's time is changed only if no file can take it;
+//!   [`Summary::adjusted`] counts these.
+//! * The trace can be read whenever the writer is killed: all written packets are whole, with at
+//!   most an empty one after them (`stream`). Records that are in no packet yet are lost: less than
+//!   256 KiB for each processor, and no more than about a second's if [`Writer::idle`] is called.
+//!   `metadata` describes each class before its first record.
+//! * The counts of discarded records add up to those passed to [`Writer::discarded`] and those that
+//!   could not be written.
 
 mod class;
 mod classes;

@@ -1,14 +1,15 @@
-//! A packet while it is filled.
+//! A packet that is being filled.
 
 use super::metadata::MAGIC;
 
-/// Bytes before the records: the packet's header and its context.
+/// The size of the packet's header and context, before the records.
 pub(super) const HEADER: usize = 4 + 16 + 4 + 6 * 8 + 4;
 
-/// Packets begin and end at multiples of this. So no header is in two pages of memory: the kernel takes it as a whole.
+/// Packets begin and end at multiples of this, so that no header spans two memory pages and the
+/// kernel copies it as a whole.
 pub(super) const ALIGNMENT: usize = 128;
 
-/// What a packet says beside its records.
+/// The content of a packet's header besides times and sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About<'a> {
     pub(super) uuid: &'a [u8; 16],
@@ -18,7 +19,7 @@ pub(super) struct About<'a> {
 }
 
 impl About<'_> {
-    /// The header of a packet with these times, and so many bytes with and without what fills it up.
+    /// The header of a packet with these times, `content` bytes, and `whole` bytes with padding.
     pub(super) fn header(&self, (begin, end): (u64, u64), content: u64, whole: u64) -> [u8; HEADER] {
         let numbers = [begin, end, content * 8, whole * 8, self.number, self.discarded];
         let parts = [&MAGIC.to_le_bytes()[..], self.uuid, &[0; 4]];
@@ -30,15 +31,15 @@ impl About<'_> {
     }
 }
 
-/// Records, with room for the header before them.
+/// Encoded records, after room for the header.
 #[derive(Debug)]
 pub(super) struct Packet {
     bytes: Vec<u8>,
-    /// The time of each record, and where it begins.
+    /// The time of each record and its offset.
     starts: Vec<(u64, u32)>,
-    /// Whether they stand in the order of time.
+    /// Whether the records are sorted by time.
     is_sorted: bool,
-    /// Memory for sorting.
+    /// Scratch memory for sorting.
     sorted: Vec<u8>,
 }
 
@@ -55,12 +56,12 @@ impl Packet {
         self.starts.len() as u64
     }
 
-    /// The time of the first record.
+    /// The least time of a record.
     pub(super) fn begin(&self) -> Option<u64> {
         self.starts.iter().map(|&(time, _)| time).min()
     }
 
-    /// Appends a record. If it cannot be made, the packet is as before.
+    /// Appends a record. If `encode` fails, the packet is unchanged.
     pub(super) fn push<E>(
         &mut self,
         timestamp: u64,
@@ -73,7 +74,8 @@ impl Packet {
         Ok(())
     }
 
-    /// The packet as it is written, and the time of its last record: one without records is of the time `at`.
+    /// Completes the packet. Returns its bytes and the time of its last record; without records,
+    /// that is `at`.
     pub(super) fn close(&mut self, about: About<'_>, at: u64) -> (&[u8], u64) {
         self.sort();
         let begin = self.starts.first().map_or(at, |&(time, _)| time);
@@ -85,7 +87,7 @@ impl Packet {
         (&self.bytes, end)
     }
 
-    /// Puts the records in the order of time; those of the same time stay as they came.
+    /// Sorts the records by time. The sort is stable.
     fn sort(&mut self) {
         if self.is_sorted {
             return;
@@ -105,7 +107,6 @@ impl Packet {
         self.is_sorted = true;
     }
 
-    /// Takes all records out.
     pub(super) fn clear(&mut self) {
         self.bytes.truncate(HEADER);
         self.starts.clear();
@@ -144,7 +145,7 @@ mod tests {
             expected.extend(number.to_le_bytes());
         }
         expected.extend([1, 0, 0, 0]);
-        // In the order of time.
+        // Sorted by time.
         expected.extend([2, 1, 3]);
         expected.resize(128, 0);
         assert_eq!((bytes, end), (&*expected, 5));

@@ -1,15 +1,17 @@
-//! One file of packets.
+//! A file of packets.
 //!
-//! A writer may be killed at any moment, in the midst of a write too, and readers refuse a file that ends within a packet. So the file
-//! always ends with a packet that has room and no record:
+//! A writer may be killed at any moment, even during a write, and readers reject a file that ends
+//! within a packet. So the file always ends with an empty packet, the filler, which covers the
+//! space that was allocated in advance:
 //!
 //! ```text
 //! | packet | packet | filler: its header, and nothing up to the end of the file |
 //! | packet | packet | packet                 | filler                           |
 //! ```
 //!
-//! A new packet takes a part of that room. What follows its header is written first, the next filler's header too: nobody reads what
-//! is there. Then its header is written over that of the old filler, in one piece. At the end the file is cut behind the last packet.
+//! A new packet takes a part of the filler's space. The next filler's header and the new packet's
+//! records are written first, where readers ignore them. Then the new packet's header replaces the
+//! filler's in one write. At the end the file is truncated after the last packet.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +21,7 @@ use std::time::Instant;
 
 use super::packet::{ALIGNMENT, About, HEADER, Packet};
 
-/// Bytes by which a file grows. They take no room on the disk before they are written.
+/// The bytes by which a file grows. They take no space on the disk before they are written.
 const GROWTH: u64 = 4 << 20;
 
 /// A file, and the packet that is being filled.
@@ -27,23 +29,23 @@ const GROWTH: u64 = 4 << 20;
 pub(super) struct Stream {
     file: File,
     cpu: u32,
-    /// Bytes of packets: where the filler begins.
+    /// The offset of the filler: the size of all packets.
     offset: u64,
-    /// Where the file ends.
+    /// The size of the file.
     end: u64,
     pub(super) packet: Packet,
     /// When the first record of this packet came.
     since: Option<Instant>,
-    /// The time of the last record that was written: none before it can follow.
+    /// The time of the last record in the file. Earlier records cannot follow.
     pub(super) floor: u64,
-    /// Packets so far.
+    /// The number of packets so far.
     number: u64,
-    /// Discarded records that this file tells.
+    /// The count of discarded records in the last packet.
     discarded: u64,
 }
 
 impl Stream {
-    /// Makes the file, which must be a new one.
+    /// Creates the file, which must not exist.
     pub(super) fn create(path: &Path, cpu: u32) -> io::Result<Stream> {
         let file = File::create_new(path)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", printable::path(path))))?;
@@ -60,24 +62,26 @@ impl Stream {
         })
     }
 
-    /// Notes that a record has come.
+    /// Notes that a record was added to the packet.
     pub(super) fn touch(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// When the first record of the packet came, if there is one.
+    /// When the first record of the packet came, if it has one.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Writes the packet, and tells with it that so many more records were discarded. One without records is of the time `at`.
+    /// Writes the packet and adds `discarded` to the count in it. Without records, its time is
+    /// `at`.
     ///
     /// # Errors
-    /// It could not be written; the file is as before.
+    /// It could not be written; the file is unchanged for readers.
     pub(super) fn write(&mut self, uuid: &[u8; 16], discarded: u64, at: u64) -> io::Result<()> {
         self.since = None;
         let cpu = self.cpu;
-        // Readers know how many were discarded from the difference to the packet before, and the first one has none.
+        // Readers compute the discarded records from the difference to the packet before, so the
+        // first packet cannot report any.
         if self.number == 0 && discarded > 0 {
             let about = About { uuid, number: 0, discarded: 0, cpu };
             let time = self.packet.begin().unwrap_or(at);
@@ -99,10 +103,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Cuts the filler off. Another packet may follow all the same.
+    /// Removes the filler. More packets may follow.
     ///
     /// # Errors
-    /// It cannot be cut off; the file can be read with it.
+    /// The filler cannot be removed; the file can be read with it.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.file.set_len(self.offset)?;
         self.end = self.offset;
@@ -110,8 +114,8 @@ impl Stream {
     }
 }
 
-/// Puts a packet, whose last record is of the time `last`, where the filler begins: how many bytes that are. If it fails, all is as
-/// before to readers.
+/// Writes a packet, whose last record has the time `last`, in place of the filler. Returns its
+/// size. If it fails, the file is unchanged for readers.
 fn append(
     file: &File,
     end: &mut u64,

@@ -1,4 +1,4 @@
-//! The files of packets: for each processor one, and more where records come late.
+//! The files of packets: one for each processor, and more if records come late.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,18 +7,19 @@ use std::time::Duration;
 use super::packet::Packet;
 use super::stream::Stream;
 
-/// Bytes of a packet, about.
+/// The approximate size of a packet, in bytes.
 const FULL: usize = 256 << 10;
-/// Bytes of the packets of all files, about: with many files, packets are smaller.
+/// The approximate size of the packets of all files, in bytes. With many files, packets are
+/// smaller.
 const MOST_KEPT: usize = 64 << 20;
 /// How long a record waits for its packet to fill.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Files of one processor, at most.
+/// The most files of a processor.
 const MOST_LATE: usize = 16;
-/// Files, at most.
+/// The most files of a trace.
 const MOST: usize = 1 << 13;
 
-/// All files, and what is to be told with their next packets.
+/// All files, and the discarded records that the next packet reports.
 #[derive(Debug)]
 pub(super) struct Streams {
     directory: PathBuf,
@@ -26,19 +27,19 @@ pub(super) struct Streams {
     streams: Vec<Stream>,
     /// The files of each processor, by its number.
     processors: Vec<Vec<usize>>,
-    /// Discarded records that no packet has told yet.
+    /// Discarded records that no packet has reported yet.
     pending: u64,
-    /// Those that were told.
+    /// Discarded records that were reported.
     pub(super) discarded: u64,
     /// Records of packets that could not be written.
     pub(super) lost: u64,
 }
 
-/// The place of a record.
+/// Where a record goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) stream: usize,
-    /// Its time there.
+    /// The record's time in that file.
     pub(super) timestamp: u64,
 }
 
@@ -55,15 +56,15 @@ impl Streams {
         }
     }
 
-    /// Takes a number of discarded records.
+    /// Adds to the discarded records.
     pub(super) fn discard(&mut self, count: u64) {
         self.pending = self.pending.saturating_add(count);
     }
 
-    /// Where a record of a processor and a time goes: to the first file that it does not come too late for.
+    /// Where a record goes: to the first file of its processor that has no later record.
     ///
     /// # Errors
-    /// Another file would be needed, and cannot be made.
+    /// Another file is needed and cannot be created.
     #[inline]
     pub(super) fn place(&mut self, cpu: u32, timestamp: u64) -> io::Result<Place> {
         let own = self.processors.get(cpu as usize).map_or(&[][..], Vec::as_slice);
@@ -73,7 +74,8 @@ impl Streams {
         if own.len() < MOST_LATE {
             return self.create(cpu, timestamp);
         }
-        // It is late by little: that of all files of which the last record is the earliest.
+        // Too late for all files: it goes to the one whose last record is the earliest, with that
+        // time.
         let stream = own.iter().copied().min_by_key(|&stream| self.streams[stream].floor).unwrap_or_default();
         Ok(Place { stream, timestamp: self.streams[stream].floor })
     }
@@ -95,16 +97,16 @@ impl Streams {
         Ok(Place { stream: self.streams.len() - 1, timestamp })
     }
 
-    /// The packet that a file fills.
+    /// The packet that a file is filling.
     #[inline]
     pub(super) fn packet(&mut self, place: Place) -> &mut Packet {
         &mut self.streams[place.stream].packet
     }
 
-    /// Notes that a record was put into a packet, and writes it if it is full.
+    /// Notes that a record was added to a packet. Writes the packet if it is full.
     ///
     /// # Errors
-    /// It could not be written: its records are lost.
+    /// The packet could not be written; its records are lost.
     #[inline]
     pub(super) fn filled(&mut self, place: Place) -> io::Result<()> {
         let stream = &mut self.streams[place.stream];
@@ -113,12 +115,10 @@ impl Streams {
         if is_full { self.write(place.stream, 0) } else { Ok(()) }
     }
 
-    /// Whether a packet is not written yet.
     pub(super) fn waits(&self) -> bool {
         self.streams.iter().any(|stream| stream.since().is_some())
     }
 
-    /// Records of packets that are not written yet.
     pub(super) fn kept(&self) -> u64 {
         self.streams.iter().map(|stream| stream.packet.records()).sum()
     }
@@ -126,15 +126,16 @@ impl Streams {
     /// Writes the packets whose records have waited long enough.
     ///
     /// # Errors
-    /// That of the first that could not be written.
+    /// The first error of a write.
     pub(super) fn idle(&mut self) -> io::Result<()> {
         self.write_those(|stream| stream.since().is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Writes all packets and what is not told yet; `now` is the time of a packet that has nothing else to tell.
+    /// Writes all packets, and the discarded records that are not reported yet. `now` is the time
+    /// of a packet without records.
     ///
     /// # Errors
-    /// That of the first that could not be written.
+    /// The first error of a write.
     pub(super) fn flush(&mut self, now: u64) -> io::Result<()> {
         let written = self.write_those(|stream| stream.since().is_some());
         if self.pending == 0 {
@@ -148,10 +149,10 @@ impl Streams {
         written.and(told)
     }
 
-    /// Brings all files to their end.
+    /// Ends all files.
     ///
     /// # Errors
-    /// That of the first that could not be.
+    /// The first error of a file.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let mut finished = Ok(());
         for stream in &mut self.streams {

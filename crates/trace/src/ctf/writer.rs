@@ -1,4 +1,4 @@
-//! Writing a trace.
+//! Writes a trace in the Common Trace Format.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,43 +12,45 @@ use crate::store::About;
 use crate::template::Template;
 use crate::{Items, Record};
 
-/// Processors that a machine has at most: what Linux can be built for.
+/// The most processors of a machine: the greatest number that Linux can be built for.
 const MOST_PROCESSORS: u32 = 8192;
-/// Bytes of data that a record has at most, and of its name.
+/// The greatest size of a record's data, and of its name, in bytes.
 const MOST_DATA: usize = 1 << 24;
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Records that are in the trace.
+    /// Records in the trace.
     pub records: u64,
-    /// Records that were given to the writer and are not: they could not be written.
+    /// Records that the writer was given and could not write.
     pub lost: u64,
-    /// Discarded records that the trace tells: those that the writer was told, and those that it lost.
+    /// Discarded records that the trace reports: those that the writer was told of, and those that
+    /// it lost.
     pub discarded: u64,
-    /// Records that have another time in the trace than their own: the clock cannot show it, or they came too late for any
-    /// file of their processor.
+    /// Records whose time was changed: the clock cannot show it, or they came too late for all
+    /// files of their processor.
     pub adjusted: u64,
 }
 
-/// A trace that is being written. One that is dropped without [`Writer::finish`] is without the packets that were not full.
+/// A trace that is being written. Dropped without [`Writer::finish`], it lacks the packets that
+/// were not full.
 #[derive(Debug)]
 pub struct Writer {
     clock: Clock,
     classes: Classes,
     streams: Streams,
-    /// Records that were put into packets.
+    /// Records that were added to packets.
     taken: u64,
-    /// Records that were not.
+    /// Records that were refused.
     refused: u64,
     adjusted: u64,
 }
 
 impl Writer {
-    /// Makes a trace in a directory: a new one, or one that is empty.
+    /// Creates a trace in a directory that is new or empty.
     ///
     /// # Errors
-    /// It cannot be made, or is not empty.
+    /// The directory cannot be created or is not empty.
     pub fn create(directory: &Path, about: &About) -> io::Result<Writer> {
         fs::create_dir_all(directory)?;
         if fs::read_dir(directory)?.next().is_some() {
@@ -59,7 +61,7 @@ impl Writer {
         }
         let mut uuid = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut uuid)?;
-        // What RFC 4122 asks of a random one.
+        // The version and variant bits of a random UUID (RFC 4122).
         uuid[6] = uuid[6] & 0x0f | 0x40;
         uuid[8] = uuid[8] & 0x3f | 0x80;
         let clock = Clock::of(about);
@@ -75,29 +77,31 @@ impl Writer {
         })
     }
 
-    /// Takes a template: what it names are the fields of records with its codes, from now on; but not of programs that have one of their own
-    /// for these.
+    /// Adds a template: from now on, records with its codes have its fields, except those of
+    /// programs that have a template of their own for these codes.
     pub fn template(&mut self, template: Template) {
         self.classes.template(template);
     }
 
-    /// Takes all templates of one program, in place of those that it had: what they name are the fields of its records from now on.
+    /// Sets all templates of a program: from now on, its records have their fields. They replace
+    /// the program's earlier ones.
     pub fn templates_of(&mut self, program: u32, templates: impl Iterator<Item = Template>) {
         self.classes.templates_of(program, templates);
     }
 
-    /// Describes a probe, by its program's number and its own: its name, as `libc.so.6:malloc:entry`, and the items that the headers
-    /// of its records have. To be called before the first of them.
+    /// Describes a probe, given by the numbers of its program and its own: its name, as
+    /// `libc.so.6:malloc:entry`, and the header items of its records. Call it before the first of
+    /// them.
     pub fn probe(&mut self, program: u32, probe: u32, name: &str, items: Items) {
         self.classes.probe(program, probe, name, items);
     }
 
-    /// Takes a record of a program, by the program's number.
+    /// Takes a record of a program, given by number.
     ///
     /// # Errors
-    /// It has more than 16 MiB of data, or is of a processor that cannot be (above 8191), or its class could not be described: then
-    /// it is lost. Or the packet that it has filled could not be written: then all records in it are. Lost records are told as
-    /// discarded ones.
+    /// The record is lost: it has more than 16 MiB of data, an impossible processor (above 8191),
+    /// or a class that could not be described. Or a packet that it filled could not be written:
+    /// then all records of the packet are lost. Lost records are reported as discarded.
     #[inline]
     pub fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
         let Writer { clock, classes, streams, .. } = self;
@@ -122,46 +126,46 @@ impl Writer {
         self.streams.discard(1);
     }
 
-    /// Takes a number of records that were discarded before they came here: readers show it with the next packet that is written.
+    /// Adds to the discarded records. The next packet that is written reports them.
     pub fn discarded(&mut self, count: u64) {
         self.streams.discard(count);
     }
 
-    /// Whether something is kept that is not written yet.
+    /// Whether anything is kept that is not written yet.
     pub fn waits(&self) -> bool {
         self.streams.waits()
     }
 
-    /// Records in packets that are not written yet.
+    /// The number of records in packets that are not written yet.
     pub fn kept(&self) -> u64 {
         self.streams.kept()
     }
 
-    /// Writes the packets whose first record came a second ago or longer. To be called now and then.
+    /// Writes the packets whose first record came a second ago or longer. Call it now and then.
     ///
     /// # Errors
-    /// Those of writing; what could not be written is lost.
+    /// A write failed; what could not be written is lost.
     pub fn idle(&mut self) -> io::Result<()> {
         self.streams.idle()
     }
 
-    /// Records that were given to the writer and could not be written.
+    /// The number of records that the writer was given and could not write.
     pub fn lost(&self) -> u64 {
         self.refused + self.streams.lost
     }
 
-    /// Writes what is kept.
+    /// Writes all that is kept and ends the trace.
     ///
     /// # Errors
-    /// Those of writing; what could not be written is lost.
+    /// A write failed; what could not be written is lost.
     pub fn finish(mut self) -> io::Result<Summary> {
         self.end()
     }
 
-    /// The same, for an owner that keeps it: what comes after it begins new packets.
+    /// Like [`Writer::finish`], but keeps the writer: later records begin new packets.
     ///
     /// # Errors
-    /// Those of writing; what could not be written is lost.
+    /// A write failed; what could not be written is lost.
     pub fn end(&mut self) -> io::Result<Summary> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let now = self.clock.at(u64::try_from(now).unwrap_or(u64::MAX));

@@ -1,54 +1,58 @@
-//! How much may wait, and how long it is waited for.
+//! The limits of a queue.
 
 use std::time::Duration;
 
-/// The limits of a queue.
+/// How much may wait in a queue, and what happens when it is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Records that wait, at most.
+    /// The greatest number of waiting records.
     pub records: u64,
-    /// Bytes that wait, at most.
+    /// The greatest number of waiting bytes.
     pub bytes: usize,
-    /// Messages that wait beside records, at most: a writer that leaves so many has failed, since what it were told without them would be
-    /// wrong. None: they wait for room as records do.
+    /// The greatest number of waiting messages other than records. A writer that leaves more has
+    /// failed: if some were dropped, it would write what follows wrongly. None: messages wait for
+    /// room, as records do.
     pub messages: Option<u64>,
-    /// Whether who has a record waits while the queue is full. Else the record is dropped, and counted.
+    /// Whether the caller waits while the queue is full. Otherwise the record is dropped and
+    /// counted.
     pub waits: bool,
-    /// How long a writer is waited for while the queue is full.
+    /// How long the caller waits for the writer while the queue is full.
     pub full: Patience,
-    /// How long it is waited for at the end.
+    /// How long the caller waits for the writer at the end.
     pub end: Patience,
-    /// Whether it is given up, too, when it is only asked whether the queue is ready; and whether it tells itself at the end what it has
-    /// waited for.
+    /// Whether the writer is a device or a daemon. If so,
+    /// [`Queue::is_ready`](super::Queue::is_ready) also gives up a stuck writer, and at the end the
+    /// writer reports what it waited for.
     pub is_device: bool,
-    /// Whether a writer that has failed is given nothing any more.
+    /// Whether a writer gets no more blocks after its first failure.
     pub fails_once: bool,
-    /// How many times the user has asked for the end. While the queue is full, the second time gives the writer up; at the end, the first
-    /// time that is not the reason for the end.
+    /// Returns how often the user has asked for the end. The second time gives the writer up while
+    /// the queue is full; at the end, the first time after the one that caused the end does.
     pub asked: fn() -> u32,
 }
 
-/// How long a writer is waited for.
+/// How long the tracer waits for a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// How long it may take nothing.
+    /// The longest time without any progress.
     pub stuck: Duration,
-    /// How long it may take to do what is waited for.
+    /// The longest time in all.
     pub longest: Duration,
 }
 
 impl Patience {
-    /// It is waited for for ever.
+    /// No limit.
     const FOR_EVER: Patience = Patience { stuck: Duration::MAX, longest: Duration::MAX };
 }
 
-/// How long a pipe of a session may take nothing.
+/// How long a pipe of a session may make no progress.
 const PIPE: Duration = Duration::from_secs(3);
-/// How long a session waits for a file at once: a disk that is busy is only slow.
+/// How long a session waits for a file: longer than for a pipe, as a busy disk is only slow.
 const DISK: Duration = Duration::from_secs(10);
 
 impl Limits {
-    /// Those of a device, or a daemon, with a line for each record: what does not fit is dropped, or waited for with `lossless`.
+    /// The limits of a device or a daemon that gets each record as a line. When the queue is full,
+    /// records are dropped, or wait with `lossless`.
     pub fn device(lossless: bool) -> Limits {
         let seconds = Duration::from_secs;
         Limits {
@@ -64,8 +68,8 @@ impl Limits {
         }
     }
 
-    /// Those of a file that is waited for until the user has asked for the end so often. 32 MiB are a fifth of a second of two million
-    /// records a second.
+    /// The limits of a file. The caller waits until the user has asked for the end often enough. 32
+    /// MiB hold a fifth of a second of two million records a second.
     pub fn file(asked: fn() -> u32) -> Limits {
         Limits {
             records: u64::MAX,
@@ -80,7 +84,7 @@ impl Limits {
         }
     }
 
-    /// Those of a file of a session, which has more to do than to wait for one reader.
+    /// The limits of a file of a session, which must not wait long for one reader.
     pub fn shared_file(asked: fn() -> u32, is_on_disk: bool) -> Limits {
         let patience = Patience { stuck: if is_on_disk { DISK } else { PIPE }, longest: DISK };
         Limits { full: patience, end: patience, ..Limits::file(asked) }

@@ -1,14 +1,15 @@
-//! Blocks of records on their way to a thread that writes them.
+//! A bounded queue that hands blocks of records to a thread that writes them.
 //!
 //! ```text
 //! tracer: record -> block -> [ full blocks ] -> thread: Writer -> file, device, daemon
 //!           empty blocks <-----------------------+
 //! ```
 //!
-//! What is written to may be slow: a busy disk, a pipe that is read slowly or not at all, a serial line. The tracer must not wait
-//! for it, since programs wait for the tracer. So a target that may be slow is a [`Writer`] behind a [`Queue`]. The two share whole
-//! blocks, not single records, and use the memory of a block again. [`Limits`] says how much may wait, what happens when the queue is
-//! full, and how long a writer may take nothing before it is given up.
+//! The output may be slow: a busy disk, a pipe whose reader is slow or stopped, a serial line. The
+//! tracer must not wait for it, because traced programs wait for the tracer. So a target that may
+//! be slow is a [`Writer`] behind a [`Queue`]. They exchange whole blocks, not single records, and
+//! reuse the memory of the blocks. [`Limits`] says how much may wait, what happens when the queue
+//! is full, and how long a writer may make no progress before it is given up.
 //!
 //! Every record that was put into a block is either written or counted as lost ([`Queue::lost`]).
 
@@ -31,26 +32,26 @@ pub use progress::Progress;
 pub(crate) use progress::stuck;
 use shared::Shared;
 
-/// What is handed to the thread at once.
+/// A batch of records and messages for the thread.
 pub trait Block: Default + Send + 'static {
-    /// Records in it.
+    /// The number of records in it.
     fn records(&self) -> u64;
 
-    /// Messages in it that are no records.
+    /// The number of messages in it that are not records.
     fn messages(&self) -> u64 {
         0
     }
 
-    /// The memory that it takes, about.
+    /// The approximate memory in bytes that it takes.
     fn bytes(&self) -> usize;
 
-    /// Makes it empty. It keeps its memory.
+    /// Empties it but keeps its memory.
     fn clear(&mut self);
 }
 
-/// Writes blocks, in a thread of its own once there is a record.
+/// Writes blocks. It runs in its own thread from the first record on.
 pub trait Writer<B>: Send {
-    /// Writes a block, or keeps what is in it for a while.
+    /// Writes a block, or keeps its content to write later.
     ///
     /// # Errors
     /// Something could not be written.
@@ -61,7 +62,8 @@ pub trait Writer<B>: Send {
         false
     }
 
-    /// Called several times a second while there is no block: writes what it has kept long enough. What else is to be told goes to `tell`.
+    /// Called several times a second while no block is waiting: writes what has been kept long
+    /// enough. Messages for the user go to `tell`.
     ///
     /// # Errors
     /// Something could not be written.
@@ -69,22 +71,22 @@ pub trait Writer<B>: Send {
         Ok(())
     }
 
-    /// Whether something is kept.
+    /// Whether it keeps anything that is not written yet.
     fn waits(&self) -> bool {
         false
     }
 
-    /// Records that are kept.
+    /// The number of records that it keeps.
     fn kept(&self) -> u64 {
         0
     }
 
-    /// Whether it can take no records until it has written those that it keeps.
+    /// Whether it takes no records until it has written those that it keeps.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Writes all that is kept: nothing follows.
+    /// Writes all that it keeps. No call follows.
     ///
     /// # Errors
     /// Something could not be written.
@@ -92,22 +94,22 @@ pub trait Writer<B>: Send {
         Ok(())
     }
 
-    /// Records that it was given and could not write.
+    /// The number of records that it got and could not write.
     fn lost(&self) -> u64;
 }
 
-/// A bounded queue of blocks before a writer. The thread begins with the first block that has a record: until then the writer is called
-/// directly, so that a process may fork.
+/// A bounded queue of blocks in front of a writer. The thread begins with the first block that has
+/// a record; until then the queue calls the writer directly, so that the process may fork.
 pub struct Queue<B: Block> {
-    /// The block that is being filled.
+    /// The block that the caller fills.
     pub block: B,
-    /// The writer, until its thread has it.
+    /// The writer, until it is moved to its thread.
     writer: Option<Box<dyn Writer<B>>>,
-    /// Records that the block may have, because of those that wait.
+    /// How many records the block may have, given how many are waiting.
     room: u64,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared<B>>,
-    /// What holds when the queue is full, and how long it is waited for.
+    /// What happens when the queue is full, and how long the caller waits.
     pub(crate) limits: Limits,
 }
 
@@ -118,7 +120,7 @@ impl<B: Block> fmt::Debug for Queue<B> {
 }
 
 impl<B: Block> Queue<B> {
-    /// A queue before a writer, which is told by `progress` when it is given up.
+    /// Puts a queue in front of a writer. `progress` tells the writer when it is given up.
     pub fn new(writer: impl Writer<B> + 'static, limits: Limits, progress: Progress) -> Queue<B> {
         Queue {
             block: B::default(),
@@ -130,35 +132,37 @@ impl<B: Block> Queue<B> {
         }
     }
 
-    /// Whether there is no place for a record in the block: the queue would have too many, or the writer takes none just now. To be asked before
-    /// each record: if so, [`Queue::make_room`] makes room, or says why there is none.
+    /// Whether the block has no room for a record: the queue would exceed its limit, or the writer
+    /// takes none at present. Check this before each record; if true, call [`Queue::make_room`].
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.records() >= self.room || self.shared.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Makes room for a record: hands the block over, which is full, and waits if the queue is full and has to be waited for.
+    /// Makes room for a record: hands over the full block, and waits for room in the queue if the
+    /// limits say so.
     ///
     /// # Errors
-    /// The queue is full, or the writer takes no record: the record is counted as lost.
+    /// The queue is full, or the writer takes no records. The record is counted as lost.
     #[cold]
     pub fn make_room(&mut self) -> io::Result<()> {
         self.shared.admit(&self.block, &self.limits)?;
         let handed = self.hand_over();
-        // What has failed meanwhile takes no more.
+        // A writer that has failed in the meantime takes no more.
         handed.and_then(|()| self.shared.takes()).inspect_err(|_| self.shared.state().lost += 1)
     }
 
-    /// Checks that there is room for one more message that is no record.
+    /// Makes room for one more message that is not a record. `is_full` says whether the block is
+    /// full.
     ///
     /// # Errors
-    /// Nobody takes it any more.
+    /// The writer takes nothing any more.
     pub fn make_room_for_message(&mut self, is_full: bool) -> io::Result<()> {
         self.shared.admit_message(self.block.messages(), &self.limits)?;
         if is_full { self.hand_over() } else { Ok(()) }
     }
 
-    /// Hands the block over, and waits if the queue is full and has to be waited for.
+    /// Hands over the block, and waits for room in the queue if the limits say so.
     ///
     /// # Errors
     /// The writer has failed: the records of the block are lost.
@@ -180,7 +184,7 @@ impl<B: Block> Queue<B> {
             let thread = Builder::new().name("records".to_owned());
             match thread.spawn(move || shared.run(writer, fails_once)) {
                 Ok(thread) => self.thread = Some(thread),
-                // The writer is gone.
+                // The failed spawn dropped the writer.
                 Err(error) => self.shared.never_begins(&error),
             }
         }
@@ -191,7 +195,8 @@ impl<B: Block> Queue<B> {
         Ok(())
     }
 
-    /// Hands a block of a device over that is not full, if the thread has nothing to do: its records are to come out at once.
+    /// For a device: hands over the block although it is not full if the thread is idle, so that
+    /// records come out at once.
     ///
     /// # Errors
     /// The writer has failed: the records of the block are lost.
@@ -200,27 +205,28 @@ impl<B: Block> Queue<B> {
         if self.limits.is_device && !self.is_busy() { self.hand_over() } else { Ok(()) }
     }
 
-    /// Whether records can be taken without a loss and without a wait: an eighth of what the queue holds.
+    /// Whether the caller can add records without loss and without waiting: an eighth of the queue
+    /// is free.
     pub fn is_ready(&self) -> bool {
         !self.limits.waits || self.shared.is_ready(&self.block, &self.limits)
     }
 
-    /// Whether the thread has enough to do.
+    /// Whether the thread is writing or has blocks waiting.
     pub fn is_busy(&self) -> bool {
         self.shared.is_busy()
     }
 
-    /// Whether something is to be handed over before long.
+    /// Whether the queue has anything to hand over before long.
     pub fn waits(&self) -> bool {
         self.block.records() > 0
             || self.block.bytes() > 0
             || self.writer.as_ref().is_some_and(|writer| writer.waits())
     }
 
-    /// Hands over what there is, unless the thread has enough to do and nobody waits for what it writes.
+    /// Hands over the block if the thread is idle; for a device, also if the queue has room.
     ///
     /// # Errors
-    /// What went wrong since this was last called.
+    /// What went wrong since the last call.
     pub fn idle(&mut self) -> io::Result<()> {
         let is_wanted =
             !self.is_busy() || (self.limits.is_device && self.shared.is_ready(&self.block, &self.limits));
@@ -234,25 +240,25 @@ impl<B: Block> Queue<B> {
         self.failure().and(handed)
     }
 
-    /// What went wrong, until it is told.
+    /// The failure that was not reported yet.
     fn failure(&self) -> io::Result<()> {
         self.shared.state().failure.take().map_or(Ok(()), Err)
     }
 
-    /// What there is to tell, since this was last called.
+    /// The messages for the user since the last call.
     pub fn notes(&self) -> Vec<String> {
         self.shared.state().notes.take()
     }
 
-    /// Whether a device whose queue is full is waited for, from now on. A file always is.
+    /// Sets whether the caller waits when the queue of a device is full. For a file it always does.
     pub fn set_lossless(&mut self, lossless: bool) {
         self.limits.waits = lossless || !self.limits.is_device;
     }
 
-    /// Waits until all is written, as long as the limits say. Nothing is taken any more.
+    /// Ends the queue: waits until all is written, within the limits. Nothing is taken afterwards.
     ///
     /// # Errors
-    /// Something could not be written, which was not told yet; or the writer was given up.
+    /// Something could not be written and was not reported yet, or the writer was given up.
     pub fn finish(&mut self) -> io::Result<()> {
         let handed = self.hand_over();
         if let Some(mut writer) = self.writer.take() {
@@ -267,7 +273,8 @@ impl<B: Block> Queue<B> {
         self.failure().and(handed)
     }
 
-    /// Records that were put in, or were to be, and are not written. After [`Queue::finish`] all others are.
+    /// The number of records that were offered and not written. After [`Queue::finish`], all others
+    /// are written.
     pub fn lost(&self) -> u64 {
         let state = self.shared.state();
         state.lost + self.writer.as_ref().map_or(state.lost_by_writer, |writer| writer.lost())
@@ -276,7 +283,8 @@ impl<B: Block> Queue<B> {
 
 impl<B: Block> Drop for Queue<B> {
     fn drop(&mut self) {
-        // A file that was begun in vain is not completed: its maker may be a process that has forked, and that has it, too.
+        // Without a record, a file is not finished: the process may have forked, and both copies
+        // have the file.
         if self.thread.is_some() || self.limits.is_device {
             let _ = self.finish();
         }

@@ -1,4 +1,4 @@
-//! What a writer and those who wait for it know of each other.
+//! The state that a writer shares with the threads that wait for it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The pause between two looks whether the writer is given up.
+/// The interval at which a waiting writer checks whether it is given up.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How far a writer is, and whether it is given up. Until it is, it waits for its device for ever.
+/// The progress of a writer, and whether it is given up. Until then it waits for its device without
+/// limit.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Goes up whenever something is written.
+    /// Incremented whenever something is written.
     steps: AtomicU64,
-    /// Records of the block that is being written that are written, or counted as lost.
+    /// Records of the current block that are written or counted as lost.
     done: AtomicU64,
-    /// The writer waits by its own will.
+    /// The writer waits on purpose.
     rests: AtomicBool,
     given_up: AtomicBool,
 }
@@ -34,7 +35,8 @@ impl Progress {
         self.0.steps.load(Ordering::Relaxed)
     }
 
-    /// Notes that a record of the block is written, or counted as lost, and nothing is kept.
+    /// Notes that a record of the block is written or counted as lost. The writer keeps no part of
+    /// it.
     pub fn record_done(&self) {
         self.step();
         self.0.done.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +46,7 @@ impl Progress {
         self.0.done.load(Ordering::Relaxed)
     }
 
-    /// A block begins.
+    /// Notes that the writer begins a block.
     pub(super) fn begin(&self) {
         self.step();
         self.0.done.store(0, Ordering::Relaxed);
@@ -54,25 +56,26 @@ impl Progress {
         self.0.rests.load(Ordering::Relaxed)
     }
 
-    /// Gives the writer up: it comes back from what it waits for.
+    /// Gives the writer up: it returns from what it waits for.
     pub(super) fn give_up(&self) {
         self.0.given_up.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the writer is to give up.
+    /// Whether the writer is given up.
     pub fn is_given_up(&self) -> bool {
         self.0.given_up.load(Ordering::SeqCst)
     }
 
-    /// Waits until something may be written to a file.
+    /// Waits until a file is writable.
     ///
     /// # Errors
-    /// The writer is given up, or the time is over.
+    /// The writer is given up, or `patience` is over.
     pub fn wait_for(&self, file: BorrowedFd<'_>, patience: Duration) -> io::Result<()> {
         let mut wanted = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         let begin = Instant::now();
         loop {
-            // SAFETY: `wanted` is one valid structure, and its file is open as long as it is borrowed.
+            // SAFETY: `wanted` is one valid structure, and its file is open as long as it is
+            // borrowed.
             let ready = unsafe { libc::poll(&raw mut wanted, 1, PAUSE.as_millis() as i32) };
             if ready > 0 {
                 return Ok(());
@@ -83,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Waits until a moment, by the writer's own will.
+    /// Waits until a moment, on purpose: for example, to keep to a rate limit.
     ///
     /// # Errors
     /// The writer is given up.
@@ -104,7 +107,7 @@ impl Progress {
     }
 }
 
-/// The error of a writer whose device takes nothing.
+/// The error of a writer whose device makes no progress.
 pub(crate) fn stuck() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more")
 }

@@ -1,4 +1,4 @@
-//! What the tracer and the thread share.
+//! The state that the tracer and the writing thread share.
 
 use std::any::Any;
 use std::io;
@@ -12,28 +12,28 @@ use super::progress::stuck;
 use super::state::{Size, State, Wait};
 use super::{Block, Limits, Progress, Writer};
 
-/// Blocks whose memory is kept.
+/// The most empty blocks that are kept for reuse.
 const KEPT: usize = 16;
-/// How long a writer has nothing to do before it is called for its other business.
+/// The interval at which a thread without blocks calls [`Writer::idle`].
 const IDLE: Duration = Duration::from_millis(200);
-/// The pause between two looks whether to give up.
+/// The interval at which a waiting tracer checks whether to give up.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long the thread may take to come back once its writer is given up: a disk may keep it longer.
+/// How long the thread may take to return after its writer is given up; a disk may take longer.
 const LAST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Shared<B> {
     state: Mutex<State<B>>,
-    /// Something has changed.
+    /// Signalled at every change of the state.
     news: Condvar,
     progress: Progress,
-    /// Whether the writer takes no records: to be seen at each record.
+    /// Whether the writer takes no records. An atomic, because it is read for each record.
     pub(super) is_closed: AtomicBool,
 }
 
-/// Calls a writer, which may panic: the outer error is that.
+/// Calls a writer. The outer error is a panic.
 fn guarded(call: impl FnOnce() -> io::Result<()>) -> Result<io::Result<()>, io::Error> {
-    // What it leaves half done is its own: it is given nothing any more, and asked only to end.
+    // Unwind safe: after a panic the writer gets no more blocks; only `finish` is called.
     catch_unwind(AssertUnwindSafe(call)).map_err(|reason: Box<dyn Any + Send>| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
         let text = text.or(reason.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
@@ -41,7 +41,7 @@ fn guarded(call: impl FnOnce() -> io::Result<()>) -> Result<io::Result<()>, io::
     })
 }
 
-/// What the tracer does.
+/// The tracer's side.
 impl<B: Block> Shared<B> {
     pub(super) fn new(progress: Progress) -> Shared<B> {
         let is_closed = AtomicBool::new(false);
@@ -49,7 +49,7 @@ impl<B: Block> Shared<B> {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State<B>> {
-        // Nothing that may panic is called while it is held.
+        // Poisoning is ignored: nothing that may panic is called with the lock held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,12 +57,12 @@ impl<B: Block> Shared<B> {
         self.news.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Checks that records are taken.
     pub(super) fn takes(&self) -> io::Result<()> {
         self.state().takes()
     }
 
-    /// Checks that there is a place for a record behind this block, or that it is worth waiting for one; else it is counted.
+    /// Checks that there is room for a record after this block, or that the caller may wait for
+    /// room. If not, counts the record as lost.
     pub(super) fn admit(&self, block: &B, limits: &Limits) -> io::Result<()> {
         let mut state = self.state();
         let room = match !limits.waits && state.is_full(block, limits) {
@@ -72,7 +72,8 @@ impl<B: Block> Shared<B> {
         state.takes().and(room).inspect_err(|_| state.lost += 1)
     }
 
-    /// Checks that messages are taken. A writer that has left too many has failed, which is told later.
+    /// Checks that the writer takes messages. If too many wait already, the writer has failed,
+    /// which is reported later.
     pub(super) fn admit_message(&self, in_block: u64, limits: &Limits) -> io::Result<()> {
         let mut state = self.state();
         if state.failed.is_some() || state.ends {
@@ -86,7 +87,8 @@ impl<B: Block> Shared<B> {
         Ok(())
     }
 
-    /// Puts a block among those to be written, and an empty one in its place; gives how many records that may have.
+    /// Queues a block and puts an empty one in its place. Returns how many records the empty one
+    /// may have.
     pub(super) fn push(&self, block: &mut B, limits: &Limits) -> io::Result<u64> {
         let mut state = self.state();
         if state.failed.is_some() || state.ends {
@@ -101,14 +103,14 @@ impl<B: Block> Shared<B> {
         Ok(limits.records.saturating_sub(state.waiting.records))
     }
 
-    /// Waits while the queue is full. A writer that is given up then has failed.
+    /// Waits while the queue is full. A writer that is given up here has failed.
     pub(super) fn wait_for_room(&self, block: &B, limits: &Limits) {
         let mut wait = Wait::new(&self.progress);
         let mut state = self.state();
-        // A block that is larger than the queue is written alone.
+        // A block that is larger than the queue is queued once nothing else waits.
         while state.waiting.bytes > 0 && state.is_full(block, limits) && state.failed.is_none() {
             let is_over = wait.is_over(limits.full, &self.progress, true);
-            // The first signal asks for the end; the second one wants it at once.
+            // The first signal asks for the end; the second one asks for it at once.
             if is_over || (limits.asked)() >= 2 {
                 self.give_up_when_full(state, limits);
                 return;
@@ -117,7 +119,7 @@ impl<B: Block> Shared<B> {
         }
     }
 
-    /// Whether nobody needs to wait, for a while.
+    /// Whether a caller can add some records without waiting.
     pub(super) fn is_ready(&self, block: &B, limits: &Limits) -> bool {
         let mut state = self.state();
         if !state.is_nearly_full(block, limits) || state.takes().is_err() {
@@ -153,7 +155,7 @@ impl<B: Block> Shared<B> {
         }
     }
 
-    /// The writer is given nothing any more. What waits for it is lost.
+    /// Marks the writer as failed: it gets no more blocks, and all waiting records are lost.
     fn fail(&self, state: &mut State<B>, error: io::Error) {
         if state.failed.is_none() {
             state.failed = Some((error.kind(), error.to_string()));
@@ -164,13 +166,12 @@ impl<B: Block> Shared<B> {
         self.news.notify_all();
     }
 
-    /// Whether the thread has something to do.
     pub(super) fn is_busy(&self) -> bool {
         let state = self.state();
         state.in_hand.is_some() || !state.full.is_empty()
     }
 
-    /// There is no thread: it could not be begun.
+    /// Notes that the thread could not be started.
     pub(super) fn never_begins(&self, error: &io::Error) {
         let mut state = self.state();
         state.ended = true;
@@ -178,16 +179,16 @@ impl<B: Block> Shared<B> {
         self.fail(&mut state, io::Error::new(error.kind(), text));
     }
 
-    /// There was no record, and no thread; all is done. The writer has lost so many.
+    /// Notes that all is done without a thread, as there was no record. The writer lost `lost`.
     pub(super) fn never_began(&self, lost: u64) {
         let mut state = self.state();
         (state.ends, state.ended, state.lost_by_writer) = (true, true, lost);
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until the thread has ended. False: it does not come back, and is left alone.
+    /// Waits until the thread has ended. False: it does not return and is abandoned.
     pub(super) fn end(&self, limits: &Limits) -> bool {
-        // One signal may have asked for this end already.
+        // One signal may have caused this end.
         let asked = (limits.asked)().min(1);
         let mut wait = Wait::new(&self.progress);
         let mut given_up = None;
@@ -217,9 +218,10 @@ impl<B: Block> Shared<B> {
     }
 }
 
-/// What the thread does.
+/// The thread's side.
 impl<B: Block> Shared<B> {
-    /// Gives blocks to the writer until there will be no more. With `fails_once` it has failed for good when it has failed.
+    /// Gives blocks to the writer until the queue ends. With `fails_once`, the first failure is
+    /// final.
     pub(super) fn run(&self, mut writer: Box<dyn Writer<B>>, fails_once: bool) {
         let writer = &mut *writer;
         let mut state = self.state();
@@ -257,7 +259,7 @@ impl<B: Block> Shared<B> {
         self.came_back(writer, finished, fails_once).ended = true;
     }
 
-    /// Calls the writer for its other business, and waits for news.
+    /// Calls [`Writer::idle`], then waits for a change of the state.
     fn rest<'a>(
         &'a self,
         writer: &mut dyn Writer<B>,
@@ -281,7 +283,7 @@ impl<B: Block> Shared<B> {
         }
     }
 
-    /// The thread has come back from the writer.
+    /// Updates the state after the thread has returned from the writer.
     fn came_back(
         &self,
         writer: &dyn Writer<B>,

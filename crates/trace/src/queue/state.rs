@@ -1,4 +1,4 @@
-//! What is known of a queue: what waits, what was lost, and why.
+//! The state of a queue: what waits, what was lost, and why.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,46 +7,46 @@ use std::time::Instant;
 
 use super::{Block, Limits, Patience, Progress};
 
-/// Notes that wait to be told, at most.
+/// The most messages for the user that are kept.
 pub(super) const MOST_NOTES: usize = 64;
 
-/// One of so many parts of a queue is for those who have asked whether it is ready.
+/// The last 1/8 of a queue is reserved for callers that have asked whether it is ready.
 const SPARE: u64 = 8;
 
-/// The state of a queue, as the tracer and the thread share it.
+/// The state of a queue that the tracer and the thread share.
 #[derive(Debug)]
 pub(super) struct State<B> {
-    /// Blocks to be written, the oldest first.
+    /// Blocks to be written, oldest first.
     pub(super) full: VecDeque<B>,
-    /// Blocks whose memory can be used again.
+    /// Empty blocks for reuse.
     pub(super) empty: Vec<B>,
-    /// What is in the full blocks, and in the one that is being written.
+    /// The size of the full blocks and of the one that is being written.
     pub(super) waiting: Size,
     /// Records that were not given to the writer.
     pub(super) lost: u64,
     /// Records that the writer has lost.
     pub(super) lost_by_writer: u64,
-    /// What went wrong first, or for good, until it is told.
+    /// The first failure, or the final one, until it is reported.
     pub(super) failure: Option<io::Error>,
-    /// Why the writer takes no records just now.
+    /// Why the writer takes no records at present.
     pub(super) refusal: Option<(io::ErrorKind, String)>,
-    /// Why it is given nothing any more.
+    /// Why the writer has failed for good.
     pub(super) failed: Option<(io::ErrorKind, String)>,
-    /// What there is to tell beside.
+    /// Messages for the user.
     pub(super) notes: Notes,
-    /// No more will come.
+    /// No more blocks will come.
     pub(super) ends: bool,
-    /// The records that the thread has with it, while it is with the writer.
+    /// While the thread is inside the writer: the number of records that it holds.
     pub(super) in_hand: Option<u64>,
-    /// The thread has nothing more to do.
+    /// The thread has ended.
     pub(super) ended: bool,
-    /// The thread does not come back: what it has with it is counted.
+    /// The thread does not return and is abandoned; its records are counted as lost.
     pub(super) left_alone: bool,
-    /// The wait for room of those who only ask.
+    /// The current wait for room of a caller that polls `is_ready`.
     pub(super) wait: Option<Wait>,
 }
 
-/// How much there is.
+/// An amount of queued data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) records: u64,
@@ -72,7 +72,7 @@ impl Size {
     }
 }
 
-/// What there is to tell, the first of it.
+/// The first messages for the user, and a count of the others.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     texts: Vec<String>,
@@ -100,7 +100,7 @@ impl Notes {
 #[derive(Debug)]
 pub(super) struct Wait {
     begin: Instant,
-    /// The writer's steps when they were last looked at, and when they had last changed.
+    /// The writer's step count at the last check, and when it last changed.
     steps: u64,
     moved: Instant,
 }
@@ -111,7 +111,7 @@ impl Wait {
         Wait { begin: now, steps: progress.steps(), moved: now }
     }
 
-    /// Whether it is over. With `may_rest`, a writer that waits by its own will is not stuck.
+    /// Whether the wait is over. With `may_rest`, a writer that waits on purpose is not stuck.
     pub(super) fn is_over(&mut self, patience: Patience, progress: &Progress, may_rest: bool) -> bool {
         let before = mem::replace(&mut self.steps, progress.steps());
         if before != self.steps || (may_rest && progress.rests()) {
@@ -121,7 +121,7 @@ impl Wait {
     }
 }
 
-// Not derived: that would ask it of blocks, too.
+// Not derived, because that would need `B: Default`.
 impl<B> Default for State<B> {
     fn default() -> State<B> {
         State {
@@ -144,7 +144,7 @@ impl<B> Default for State<B> {
 }
 
 impl<B: Block> State<B> {
-    /// Checks that records are still taken.
+    /// Checks that the writer still takes records.
     pub(super) fn takes(&self) -> io::Result<()> {
         match (self.failed.as_ref().or(self.refusal.as_ref()), self.ends) {
             (Some((kind, text)), _) => Err(io::Error::new(*kind, text.clone())),
@@ -153,20 +153,20 @@ impl<B: Block> State<B> {
         }
     }
 
-    /// Whether there is no room for a record behind this block.
+    /// Whether there is no room for a record after this block.
     pub(super) fn is_full(&self, block: &B, limits: &Limits) -> bool {
         self.waiting.records + block.records() >= limits.records
             || self.waiting.bytes + block.bytes() >= limits.bytes
     }
 
-    /// Whether there is soon no room. Who asks first puts some more records in before asking again, and must not have to wait for their room:
-    /// the tracer looks after threads that wait.
+    /// Whether there is soon no room. A caller that asks this adds some more records before it asks
+    /// again, and must not have to wait for their room: the tracer has waiting threads to serve.
     pub(super) fn is_nearly_full(&self, block: &B, limits: &Limits) -> bool {
         self.waiting.records + block.records() >= limits.records - limits.records / SPARE
             || self.waiting.bytes + block.bytes() >= limits.bytes - limits.bytes / SPARE as usize
     }
 
-    /// What waits is lost.
+    /// Drops all waiting blocks. Their records are lost.
     pub(super) fn lose_all(&mut self) {
         for block in self.full.drain(..) {
             self.lost += block.records();
@@ -174,7 +174,7 @@ impl<B: Block> State<B> {
         }
     }
 
-    /// The thread does not come back from the writer.
+    /// Abandons a thread that does not return from the writer.
     pub(super) fn leave_alone(&mut self, done: u64) {
         self.left_alone = true;
         self.lost += self.in_hand.take().unwrap_or_default().saturating_sub(done);

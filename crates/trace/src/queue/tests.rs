@@ -1,4 +1,4 @@
-//! A queue of blocks before writers that are slow, fail, hang, or are given up.
+//! Tests of a queue whose writers are slow, fail, hang, or are given up.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::state::{MOST_NOTES, Notes};
 use super::*;
 
-/// Records that are their numbers.
+/// Records that are plain numbers.
 #[derive(Debug, Default)]
 struct Numbers(Vec<u64>);
 
@@ -25,19 +25,19 @@ impl Block for Numbers {
     }
 }
 
-/// Records of a block.
+/// The most records of a block.
 const FULL: usize = 10;
-/// Bytes that wait, at most.
+/// The most waiting bytes.
 const MOST: usize = 100 * 8;
 
-/// What a writer of these tests does, and what it has got.
+/// What a writer of these tests does, and what it got.
 #[derive(Debug, Default)]
 struct Told {
     /// Whether it may write.
     allowed: AtomicBool,
     /// The record at which it fails, and whether it is given up meanwhile.
     fails_at: AtomicU64,
-    /// Whether it does not even come back when it is given up.
+    /// Whether it does not return even when it is given up.
     hangs: AtomicBool,
     written: Mutex<Vec<u64>>,
     /// The memory of the blocks.
@@ -92,7 +92,7 @@ fn put(queue: &mut Queue<Numbers>, number: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of a session that is waited for a short while.
+/// The limits of a file of a session, with a short patience.
 fn impatient() -> Limits {
     let short = Duration::from_millis(200);
     let patience = Patience { stuck: short, longest: 10 * short };
@@ -181,7 +181,8 @@ fn a_writer_that_takes_nothing_is_given_up_at_the_end() {
     assert!(queue.is_ready(), "nobody waits for it");
 }
 
-/// The tracer asks once for many records. If it waited for the room of one, nobody would look after the threads of programs.
+/// The tracer asks once for many records. If it waited for room for one, no thread of a program
+/// would be served.
 #[test]
 fn who_asks_first_puts_an_eighth_in_without_a_wait() {
     let (mut queue, _told) = queue(impatient());
@@ -213,7 +214,7 @@ fn a_writer_that_hangs_is_left_alone_and_what_it_has_is_counted() {
     drop(queue);
 }
 
-/// A writer that fails once is asked again, or given nothing any more.
+/// A writer that has failed is called again, or with `fails_once` never.
 #[test]
 fn a_failure_is_told_once_and_what_is_lost_is_counted() {
     for fails_once in [false, true] {
@@ -223,7 +224,7 @@ fn a_failure_is_told_once_and_what_is_lost_is_counted() {
         let mut refused = 0;
         for number in 0..50 {
             refused += u64::from(put(&mut queue, number).is_err());
-            // Whatever is in a block is written before the next one.
+            // A block is written as a whole before the next one.
             while queue.is_busy() {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,4 +1,4 @@
-//! A trace in the Common Trace Format as a target.
+//! A target that writes a trace in the Common Trace Format.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,13 +11,13 @@ use crate::store::{About, Fact, Loss, point_name};
 use crate::template::Templates;
 use crate::{Items, Record};
 
-/// A trace that is being written.
+/// A CTF trace that is being written.
 #[derive(Debug)]
 pub struct CtfSink {
     writer: Writer,
-    /// The modules of the programs, and the items of their records.
+    /// The module and the header items of each program.
     programs: HashMap<u32, (String, Items)>,
-    /// The templates of the programs.
+    /// The templates of each program.
     templates: HashMap<u32, (Templates, Looks)>,
 }
 
@@ -81,7 +81,7 @@ impl Sink for CtfSink {
     }
 
     fn loss(&mut self, loss: &Loss, refused: u64) -> io::Result<()> {
-        // The trace knows already of what it could not take itself.
+        // The writer already counts the records that it refused itself.
         self.writer.discarded(loss.dropped.saturating_sub(refused));
         Ok(())
     }

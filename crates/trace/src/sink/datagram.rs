@@ -1,4 +1,4 @@
-//! Messages to a daemon's socket, one datagram each.
+//! Sends messages to the socket of a daemon, one datagram each.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::queue::Progress;
 
-/// A socket that somebody else has.
+/// A connection to the datagram socket of another process.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     path: PathBuf,
-    /// None while there is nobody at the other end.
+    /// None while no process listens at the other end.
     socket: Option<UnixDatagram>,
     progress: Progress,
 }
@@ -21,7 +21,7 @@ impl Datagrams {
     /// Connects to a socket.
     ///
     /// # Errors
-    /// There is none, or nobody has it open.
+    /// The socket does not exist, or no process has it open.
     pub(super) fn connect(path: PathBuf, progress: Progress) -> io::Result<Datagrams> {
         let mut datagrams = Datagrams { path, socket: None, progress };
         datagrams.again()?;
@@ -36,10 +36,11 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends a message. A daemon that is slow is waited for; one that has begun anew is found again.
+    /// Sends a message. Waits for a slow daemon, and reconnects to one that was restarted.
     ///
     /// # Errors
-    /// There is nobody to take it, or it is larger than the kernel lets a message be, or it is given up.
+    /// No process listens, the message is larger than the kernel allows, or this target is given
+    /// up.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let mut is_new = false;
         loop {

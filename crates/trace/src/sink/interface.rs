@@ -1,4 +1,4 @@
-//! What every target is to those that have records.
+//! The interface of a target.
 
 use std::io;
 
@@ -6,12 +6,13 @@ use super::View;
 use crate::Record;
 use crate::store::{Fact, Loss};
 
-/// Takes records.
+/// A target: takes records.
 pub trait Sink {
-    /// Says how the records of a program are shown, before the first of them.
+    /// Sets how the records of a program are shown. Called before the first of them.
     fn show(&mut self, _program: u32, _view: &View) {}
 
-    /// Takes what is known beside the records: programs and their probes, before their records; and all else for sinks that keep it.
+    /// Takes a fact about the trace. Programs and probes come before their records; other facts
+    /// come only if [`Sink::keeps_facts`].
     ///
     /// # Errors
     /// It could not be written.
@@ -19,7 +20,7 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Whether all facts are of use here. Those of programs and probes are to every sink.
+    /// Whether the sink wants all facts. Every sink gets those about programs and probes.
     fn keeps_facts(&self) -> bool {
         false
     }
@@ -27,10 +28,12 @@ pub trait Sink {
     /// Takes a record of a program.
     ///
     /// # Errors
-    /// It is lost, or the sink is too slow for it, or what was kept with it could not be written.
+    /// The record is lost, the sink is too slow for it, or records kept earlier could not be
+    /// written.
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()>;
 
-    /// Takes a number of records that were lost before they came to any sink; `refused` of them are those that no sink took.
+    /// Takes a count of records that were lost before they reached any sink, or that no sink took:
+    /// `refused` of them are the latter.
     ///
     /// # Errors
     /// It could not be written.
@@ -38,40 +41,42 @@ pub trait Sink {
         Ok(())
     }
 
-    /// No record of this program will come any more.
+    /// Notes that no more records of this program will come.
     ///
     /// # Errors
-    /// What ends it could not be written.
+    /// The end of the program could not be written.
     fn forget(&mut self, _program: u32) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether a record can be taken now without a loss and without a wait. While a sink is not ready, records stay where they come
-    /// from: those that may be lost are dropped there when there is no room, and the programs of all others wait. A sink that rather
-    /// drops them itself is always ready.
+    /// Whether the sink can take a record now without loss and without waiting. While a sink is not
+    /// ready, records stay in their rings: when these are full, records are dropped there, or with
+    /// lossless tracing the programs wait. A sink that prefers to drop records itself is always
+    /// ready.
     fn is_ready(&mut self) -> bool {
         true
     }
 
-    /// Whether what has no room is to be waited for from now on, where it would be dropped.
+    /// Sets whether a record without room waits from now on instead of being dropped.
     fn set_lossless(&mut self, _lossless: bool) {}
 
-    /// Whether something is kept that is to be written before long.
+    /// Whether the sink keeps anything that is to be written before long.
     fn waits(&self) -> bool {
         false
     }
 
-    /// Records that are kept, of a sink that keeps some.
+    /// The number of records that are kept, for a sink that keeps some.
     fn kept(&self) -> Option<u64> {
         None
     }
 
-    /// Whether what is kept must be written before there is room for a record: writing has failed, and is tried again.
+    /// Whether kept records must be written before there is room for another: writing has failed
+    /// and is tried again.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Called now and then: writes what has waited long enough.
+    /// Called now and then: writes what was kept long enough.
     ///
     /// # Errors
     /// Something could not be written, now or since the last call.
@@ -79,17 +84,17 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Reads templates again that have been changed; what is wrong with them is told.
+    /// Reads changed templates again. Mistakes in them go to `tell`.
     fn refresh(&mut self, _tell: &mut dyn FnMut(&str)) {}
 
-    /// Comes to an end, with all that is kept: nothing follows.
+    /// Writes all that is kept and ends. No call follows.
     ///
     /// # Errors
-    /// What was kept could not be written.
+    /// Kept records could not be written.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Records that it was given and did not bring to their place.
+    /// The number of records that the sink was given and did not deliver.
     fn lost(&self) -> u64;
 }

@@ -1,7 +1,9 @@
-//! The journal, as the original's EVL: records as structured fields, by journald's own protocol.
+//! The systemd journal as a target (the original's EVL): sends records as structured fields in
+//! journald's native protocol.
 //!
-//! A datagram is a list of fields: `NAME=value` and a newline or, where the value has newlines or is no text, the name, a newline, the
-//! length in 8 bytes, little-endian, the value, and a newline.
+//! A datagram is a list of fields: `NAME=value` and a newline. If the value has newlines or is not
+//! text, a field is the name, a newline, the length of the value in 8 bytes little-endian, the
+//! value, and a newline.
 //!
 //! ```text
 //! MESSAGE              the lines of the kernel's log, or what a template makes of the record
@@ -28,11 +30,11 @@ use crate::store::{Fact, point_name};
 use crate::template::Value;
 use crate::{Items, Record};
 
-/// journald's socket.
+/// journald's native socket.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// The identity of a record among the journal's messages.
+/// The message id of all records of dprobes.
 const MESSAGE_ID: &str = "6d1f8c2b5f0e4c0fa4d07e0b3c9a51d7";
-/// Bytes of a field's name, at most: what journald takes.
+/// The greatest length of a field name that journald takes, in bytes.
 const MOST_NAME: usize = 64;
 
 /// Sends records to the journal.
@@ -40,27 +42,27 @@ const MOST_NAME: usize = 64;
 pub struct Journal {
     socket: Datagrams,
     programs: HashMap<u32, Program>,
-    /// The names of points.
+    /// The names of the probepoints, by program and probe.
     points: HashMap<(u32, u32), String>,
     message: Vec<u8>,
     text: Vec<u8>,
     lost: u64,
 }
 
-/// A program, as far as it is known.
+/// What is known of a program.
 #[derive(Debug, Default)]
 struct Program {
     module: String,
-    /// The items of its records.
+    /// The header items of its records.
     items: Option<Items>,
     live: Option<Live>,
 }
 
 impl Journal {
-    /// Connects to journald, at its own socket or that at a path.
+    /// Connects to journald's socket, or to the one at `path`.
     ///
     /// # Errors
-    /// There is no journald.
+    /// No process listens at the socket.
     pub fn open(path: Option<&Path>, progress: Progress) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
         let socket = Datagrams::connect(PathBuf::from(path), progress).map_err(|error| {
@@ -115,7 +117,7 @@ impl Journal {
             field("DPROBES_POINT", point.as_bytes(), message);
         }
         field("DPROBES_DATA", &record.data, message);
-        // Those that the text was made with.
+        // The same templates as for the text.
         let template = live.templates().and_then(|templates| templates.get(record.major, record.minor));
         if let Some(template) = template {
             for (own, value) in template.fields().iter().zip(template.values(record)) {
@@ -126,7 +128,7 @@ impl Journal {
     }
 }
 
-/// A value as a field's.
+/// The bytes of a field's value.
 fn shown(value: &Value<'_>) -> Vec<u8> {
     match value {
         Value::Unsigned(number) => number.to_string().into_bytes(),
@@ -143,11 +145,11 @@ fn shown(value: &Value<'_>) -> Vec<u8> {
 }
 
 fn number_field(name: &str, value: u64, message: &mut Vec<u8>) {
-    // A vector takes everything.
+    // Writing to a vector does not fail.
     let _ = writeln!(message, "DPROBES_{name}={value}");
 }
 
-/// Appends a field.
+/// Appends a field in journald's format.
 fn field(name: &str, value: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(name.as_bytes());
     let is_text =

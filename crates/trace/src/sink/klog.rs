@@ -1,4 +1,4 @@
-//! The kernel's log, for those who may write it, and the system's log for the others.
+//! The kernel log as a target or, for users that may not write it, the system log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,17 +13,18 @@ use super::{Sink, View};
 use crate::Record;
 use crate::queue::Progress;
 
-/// The kernel's log.
+/// The kernel log.
 const DEVICE: &str = "/dev/kmsg";
-/// The system's log: a syslog daemon's, or journald's in the same form.
+/// The system log: the socket of a syslog daemon, or journald's in the same protocol.
 const SOCKETS: [&str; 2] = ["/dev/log", "/run/systemd/journal/dev-log"];
-/// What says whether the kernel limits messages.
+/// The setting that says whether the kernel limits messages.
 const LIMIT: &str = "/proc/sys/kernel/printk_devkmsg";
 
-/// Bytes of a message. The kernel refuses one of about 1000 or more, and its prefix and newline come to it.
+/// The greatest length of a message, in bytes. The kernel refuses about 1000 or more, including the
+/// prefix and the newline.
 const MOST: usize = 960;
 
-/// Writes records to a log: each line is a message of its own, of priority "informational".
+/// Writes records to a log. Each line is a message of priority "informational".
 #[derive(Debug)]
 pub struct KernelLog {
     log: Log,
@@ -41,10 +42,11 @@ enum Log {
 }
 
 impl KernelLog {
-    /// Opens a log: that at a path, a device or a socket; or the kernel's or, where the user may not write that, the system's.
+    /// Opens the log at `path` (a device or a socket). Without a path, opens the kernel log or,
+    /// where the user may not write it, the system log.
     ///
     /// # Errors
-    /// There is none that could be written, or the kernel throws away what is written to it.
+    /// No log can be written, or the kernel discards what is written to it.
     pub fn open(path: Option<&Path>, progress: Progress) -> io::Result<KernelLog> {
         let log = match path {
             Some(path) if path.metadata()?.file_type().is_socket() => daemon(path.to_owned(), &progress)?,
@@ -71,12 +73,12 @@ impl KernelLog {
         })
     }
 
-    /// Whether it is the kernel's log that would be opened, and the kernel limits what it takes.
+    /// Whether `open` would open the kernel log and the kernel limits what it takes.
     pub fn is_limited(path: Option<&Path>) -> bool {
         matches!(device(path.unwrap_or(Path::new(DEVICE))), Ok(Log::Device(_, Some(_))))
     }
 
-    /// Sends a line.
+    /// Sends a line as one message.
     fn send(&mut self, line: &[u8]) -> io::Result<()> {
         self.message.clear();
         match &mut self.log {
@@ -90,7 +92,7 @@ impl KernelLog {
                         io::Error::new(error.kind(), text)
                     })?;
                 }
-                // <6>: informational. The kernel takes one message in one write.
+                // <6>: priority informational. The kernel takes one message per write.
                 self.message.extend_from_slice(b"<6>");
                 self.message.extend_from_slice(line);
                 self.message.push(b'\n');
@@ -99,7 +101,7 @@ impl KernelLog {
                 written
             }
             Log::Daemon(datagrams) => {
-                // 14: of a user's process, informational.
+                // 14: facility user, priority informational.
                 write!(self.message, "<14>dprobes[{}]: ", std::process::id())?;
                 self.message.extend_from_slice(line);
                 datagrams.send(&self.message)
@@ -111,7 +113,7 @@ impl KernelLog {
 fn device(path: &Path) -> io::Result<Log> {
     let file = OpenOptions::new().write(true).open(path)?;
     let metadata = file.metadata()?;
-    // The kernel's log has this number, wherever it stands.
+    // The device number of the kernel log, whatever its path.
     let is_kernels = metadata.file_type().is_char_device() && metadata.rdev() == libc::makedev(1, 11);
     if !is_kernels {
         return Ok(Log::Device(file, None));
@@ -120,10 +122,11 @@ fn device(path: &Path) -> io::Result<Log> {
     Ok(Log::Device(file, pace))
 }
 
-/// The pace that the kernel keeps, by what its setting says: its default where that cannot be read.
+/// The rate limit of the kernel according to its setting; the kernel's default if the setting
+/// cannot be read.
 ///
 /// # Errors
-/// It throws all away.
+/// The kernel discards all messages.
 fn pace(setting: io::Result<String>) -> io::Result<Option<Pace>> {
     match setting.as_deref().map(str::trim) {
         Ok("on") => Ok(None),
@@ -167,11 +170,11 @@ impl Sink for KernelLog {
     }
 }
 
-/// The lines of some text, but for empty ones; what is longer than a message may be is several. A character stays whole.
+/// The non-empty lines of a text. Lines longer than a message are split between characters.
 fn messages(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').flat_map(|mut line| {
         std::iter::from_fn(move || {
-            // Of a character, all bytes but the first begin with the bits 10.
+            // In UTF-8, all bytes of a character but the first begin with the bits 10.
             let goes_on = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
             let most = MOST.min(line.len());
             let end = (most.saturating_sub(3)..=most).rev().find(|&at| !goes_on(at)).unwrap_or(most);
@@ -206,7 +209,7 @@ mod tests {
         assert_eq!(parts.concat(), text.replace('\n', "").as_bytes());
         let odd = format!("a{}", "é".repeat(MOST));
         assert!(messages(odd.as_bytes()).all(|part| part.len() <= MOST && std::str::from_utf8(part).is_ok()));
-        // What is no text is cut too, and nothing of it lost.
+        // Bytes that are not UTF-8 are split too, and none is lost.
         let bytes = [0x80u8; 2 * MOST];
         assert_eq!(messages(&bytes).map(<[u8]>::len).sum::<usize>(), 2 * MOST);
         assert!(messages(&[0x80]).eq([&[0x80u8][..]]));

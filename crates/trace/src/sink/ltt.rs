@@ -1,7 +1,9 @@
-//! The raw event stream of the paper, section 5, as a file: what the original handed to the Linux Trace Toolkit.
+//! The raw event stream of the paper, section 5, as a file: what the original handed to the Linux
+//! Trace Toolkit. [`Ltt`] writes it, [`Events`] reads it.
 //!
-//! The paper has an interface of three calls (create an event for a module, log one, destroy it) and `struct trace_raw` for what is logged.
-//! A stream is these calls in their order; all numbers have 4 bytes and are little-endian:
+//! The paper has three calls (create an event for a module, log one, destroy it), and
+//! `struct trace_raw` for what is logged. A stream is these calls in their order. All numbers have
+//! 4 bytes and are little-endian:
 //!
 //! ```text
 //! id         4    which event: a number that was created; 0: what follows is about events
@@ -17,8 +19,8 @@
 //! id 4, lost 8                                 so many records of this event were lost before
 //! ```
 //!
-//! The paper leaves open how a daemon keeps what is created; this is ours. An id that is created again is another event from there on, so that
-//! streams can be laid end to end.
+//! The paper does not say how a daemon stores created events; this format is ours. When an id is
+//! created again, it is a different event from there on, so streams can be concatenated.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,32 +33,32 @@ use crate::raw::{self, Malformed};
 use crate::store::{Fact, Loss};
 use crate::{Items, Record};
 
-/// The id of what is about events.
+/// The id of entries about events.
 const ABOUT: u32 = 0;
-/// Bytes of an event, at most.
+/// The greatest size of an event's data, in bytes.
 const MOST: u32 = 1 << 24;
-/// Bytes that are kept before they are written.
+/// How many bytes are kept before they are written.
 const KEPT: usize = 1 << 16;
 
-/// A stream that is being written. What stands there is whole events: of one that was written in part, that part is taken back; where it cannot
-/// be (a pipe has it already), the rest comes before anything else.
+/// A stream that is being written. It consists of whole events: a partly written event is removed
+/// again. Where that is not possible (a pipe), its rest is written before anything else.
 #[derive(Debug)]
 pub struct Ltt<W: Tail = File> {
     out: W,
-    /// The items of the headers of each program's records.
+    /// The header items of each program's records.
     shows: Vec<(u32, Items)>,
     /// Events that are not written yet.
     kept: Vec<u8>,
-    /// Where each of them ends, and whether it is a record.
+    /// For each of these events: its end in `kept`, and whether it is a record.
     ends: Vec<(usize, bool)>,
-    /// Records that were lost and of which the stream does not tell yet, by program.
+    /// By program: how many records were lost that the stream does not mention yet.
     missing: BTreeMap<u32, u64>,
     data: Vec<u8>,
     lost: u64,
 }
 
 impl<W: Tail> Ltt<W> {
-    /// A stream that goes on at the end of `out`.
+    /// A stream that continues at the end of `out`.
     pub fn new(out: W) -> Ltt<W> {
         Ltt {
             out,
@@ -69,7 +71,7 @@ impl<W: Tail> Ltt<W> {
         }
     }
 
-    /// Keeps an event with the data that was put together.
+    /// Keeps an event whose data is in `self.data`.
     fn keep(&mut self, id: u32) {
         self.kept.extend_from_slice(&id.to_le_bytes());
         self.kept.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
@@ -77,7 +79,7 @@ impl<W: Tail> Ltt<W> {
         self.ends.push((self.kept.len(), id != ABOUT));
     }
 
-    /// Tells of the records that were lost so far.
+    /// Adds events for the records that were lost so far.
     fn tell_missing(&mut self) {
         for (program, lost) in mem::take(&mut self.missing) {
             self.data.clear();
@@ -96,7 +98,7 @@ impl<W: Tail> Ltt<W> {
         *missing = missing.saturating_add(lost);
     }
 
-    /// Writes what is kept. What is not written stays kept.
+    /// Writes what is kept. Events that could not be written stay kept.
     fn write(&mut self) -> io::Result<()> {
         let (count, gone, result) = write_records(&mut self.out, &self.kept, &self.ends, |&(end, _)| end);
         self.kept.drain(..gone);
@@ -106,7 +108,7 @@ impl<W: Tail> Ltt<W> {
     }
 }
 
-/// The event of a program.
+/// The event id of a program.
 fn id(program: u32) -> u32 {
     program.wrapping_add(1).max(1)
 }
@@ -119,11 +121,11 @@ impl<W: Tail> Sink for Ltt<W> {
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {
         let Fact::Program(program) = fact else { return Ok(()) };
-        // It is kept whatever comes: without it, no record of the program can be read.
+        // Kept even if there is no room: without it, the program's records cannot be read.
         self.data.clear();
         self.data.extend_from_slice(&id(program.number).to_le_bytes());
         self.data.extend_from_slice(&program.word.to_le_bytes());
-        // As the original, which left the format of its data to others.
+        // Always HEX: the original left the format of its data to others.
         for text in [&program.module, "HEX", &program.name] {
             self.data.extend(text.bytes().filter(|&byte| byte != 0));
             self.data.push(0);
@@ -150,7 +152,7 @@ impl<W: Tail> Sink for Ltt<W> {
     }
 
     fn loss(&mut self, loss: &Loss, refused: u64) -> io::Result<()> {
-        // Those that were refused here are known already.
+        // This stream already counts the records that it refused itself.
         let lost = loss.dropped.saturating_sub(refused);
         if lost > 0 {
             self.misses(loss.program, lost);
@@ -175,7 +177,7 @@ impl<W: Tail> Sink for Ltt<W> {
         Some(self.records_kept())
     }
 
-    /// No room on the disk, or nobody who reads the pipe.
+    /// Writing has failed: the disk is full, or nobody reads the pipe.
     fn is_full(&self) -> bool {
         self.kept.len() >= KEPT
     }
@@ -202,41 +204,41 @@ impl<W: Tail> Sink for Ltt<W> {
     }
 }
 
-/// What stands in a stream.
+/// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An event was created.
     Created {
         /// Its id.
         id: u32,
-        /// The bytes of a word in the headers of its records, of a program that is for one kind of machine.
+        /// The bytes of a word in the headers of its records: 4 or 8.
         word: u32,
-        /// The module that its program is for.
+        /// The module that the program probes.
         module: String,
-        /// What its data is: `HEX`.
+        /// The format of its data: `HEX`.
         format: String,
-        /// Where its program came from.
+        /// The file that its program came from.
         description: String,
     },
     /// An event was destroyed.
     Destroyed(u32),
-    /// So many records of an event were lost.
+    /// So many records of this event were lost.
     Lost(u32, u64),
     /// A record of an event, with the items of its header.
     Record(u32, Record, Items),
 }
 
-/// Reads a stream.
+/// Reads the entries of a stream.
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
     bytes: &'a [u8],
     offset: usize,
-    /// The bytes of a word, by id.
+    /// The bytes of a word of each event, by id.
     words: Vec<(u32, u32)>,
 }
 
 impl<'a> Events<'a> {
-    /// The events of a stream.
+    /// Reads a stream from its first byte.
     pub fn of(bytes: &'a [u8]) -> Events<'a> {
         Events { bytes, offset: 0, words: Vec::new() }
     }
@@ -269,7 +271,7 @@ impl<'a> Events<'a> {
     fn about(&mut self, data: &[u8]) -> Result<Event, Malformed> {
         let unknown = || self.wrong("Data", format!("{} bytes about no event", data.len()));
         let (id, rest) = take(data).ok_or_else(unknown)?;
-        // What is created has more: its format alone has four.
+        // A created event is longer: its format alone has four bytes.
         if rest.is_empty() {
             return Ok(Event::Destroyed(id));
         }
@@ -289,7 +291,7 @@ impl<'a> Events<'a> {
 impl Iterator for Events<'_> {
     type Item = Result<Event, Malformed>;
 
-    /// The next event; after an error there is none, as nothing says where another begins.
+    /// The next entry. An error ends the iteration, as nothing says where another entry begins.
     fn next(&mut self) -> Option<Result<Event, Malformed>> {
         if self.offset >= self.bytes.len() {
             return None;
@@ -302,7 +304,7 @@ impl Iterator for Events<'_> {
     }
 }
 
-/// Takes a number.
+/// Splits off a number.
 fn take(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u32::from_le_bytes(*number), rest))
@@ -357,7 +359,7 @@ mod tests {
         }
     }
 
-    /// A place with little room, which may be a pipe.
+    /// An output with little room, which may be a pipe.
     struct Narrow {
         bytes: Vec<u8>,
         room: usize,
@@ -384,7 +386,7 @@ mod tests {
         }
     }
 
-    /// The records of a stream, and those that it says were lost; the stream is whole.
+    /// The records in a stream, and those that it reports as lost. The stream must be whole.
     fn tally(bytes: &[u8]) -> (u64, u64) {
         let (mut records, mut lost) = (0, 0);
         for event in Events::of(bytes) {
@@ -405,7 +407,7 @@ mod tests {
             ltt.show(0, &View::default());
             let (mut refused, mut failed) = (0, 0);
             for number in 0..10_000u64 {
-                // What comes to it is no multiple of an event.
+                // The room that is added is no multiple of an event's size.
                 ltt.out.room += if number % 1000 < 500 { 23 } else { 3 };
                 let record = Record { data: number.to_le_bytes().to_vec(), ..Record::default() };
                 refused += u64::from(ltt.record(0, &record).is_err());

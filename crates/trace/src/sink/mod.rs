@@ -1,8 +1,9 @@
-//! Where records go: targets.
+//! Targets: where records go.
 //!
-//! A [`Sink`] takes the records of any number of programs, and what is known of these. [`Target`] is how one is named on a command line;
-//! `text`, `store`, `ctf`, `ltt`, `klog`, `serial` and `journal` are what there is. Each is alone: what goes wrong with one is no other's
-//! business. All that may be slow is written by a thread behind a [`crate::queue`]:
+//! A [`Sink`] takes the records of any number of programs and the facts about them. [`Target`] is
+//! the name of one on a command line. The sinks are `text`, `store`, `ctf`, `ltt`, `klog`, `serial`
+//! and `journal`; a failure of one does not affect the others. All that may be slow is written by a
+//! thread behind a [`crate::queue`]:
 //!
 //! ```text
 //! tracer -> text, store: made here -> blocks of bytes   -> thread: file

@@ -1,4 +1,4 @@
-//! A file that a thread writes: whoever gives it up knows what was written.
+//! A file that a thread writes without blocking: even when given up, it knows how much was written.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,21 +8,24 @@ use std::time::Duration;
 use super::Tail;
 use crate::queue::{Progress, stuck};
 
-/// A file that does not block where there is no room in a pipe or a terminal: then it is waited for.
+/// A file in non-blocking mode. Where a pipe or a terminal has no room, `write` waits for it.
 #[derive(Debug)]
 pub struct Outlet {
     file: File,
     progress: Progress,
     /// How long it may take nothing.
     patience: Duration,
-    /// Whether it has been waited for in vain since it took something: then it is not waited for again.
+    /// Whether the last wait was in vain and nothing was taken since. Then `write` does not wait
+    /// again.
     is_stuck: bool,
 }
 
 impl Outlet {
-    /// For a file that nobody else has opened with it, which is waited for until it is given up.
+    /// An outlet for a file whose open file description no other process uses. Waits until given
+    /// up.
     pub fn new(file: File, progress: Progress) -> Outlet {
-        // SAFETY: plain calls on a descriptor that `file` owns; what they fail on blocks as before.
+        // SAFETY: plain calls on a descriptor that `file` owns. If they fail, the file blocks as
+        // before.
         unsafe {
             let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
             if flags >= 0 {
@@ -32,14 +35,15 @@ impl Outlet {
         Outlet { file, progress, patience: Duration::MAX, is_stuck: false }
     }
 
-    /// The same, for one that is waited for no longer than so long, until it takes something again.
+    /// The same, but each wait is limited. After a wait in vain, `write` fails at once until the
+    /// file takes something.
     pub fn with_patience(self, patience: Duration) -> Outlet {
         Outlet { patience, ..self }
     }
 }
 
 impl Write for Outlet {
-    /// Once it is given up, nothing is written any more.
+    /// Fails once the output is given up.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             if self.progress.is_given_up() {
@@ -83,10 +87,10 @@ mod tests {
 
     use super::*;
 
-    /// How long the files of these tests are waited for.
+    /// How long these tests wait for their files.
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    /// A pipe that is full, and how much it holds.
+    /// A full pipe, and how many bytes it holds.
     fn full() -> (io::PipeReader, Outlet, usize) {
         let (reader, writer) = io::pipe().expect("a pipe");
         let file = File::from(OwnedFd::from(writer));

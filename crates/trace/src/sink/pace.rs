@@ -1,33 +1,35 @@
-//! The kernel's limit of what a process may write to its log.
+//! The kernel's rate limit for messages that a process writes to its log.
 //!
-//! Unless `kernel.printk_devkmsg` is `on`, the kernel takes ten messages in five seconds from each open file of /dev/kmsg, and throws away
-//! all others without an error: its DEFAULT_RATELIMIT_BURST and DEFAULT_RATELIMIT_INTERVAL. Its interval begins with whatever message
-//! comes first after the last one, and nobody is told when. So what is kept here holds for every interval: of any eleven messages, the last comes
-//! more than an interval after the first.
+//! Unless `kernel.printk_devkmsg` is `on`, the kernel takes ten messages in five seconds from each
+//! open file of /dev/kmsg and discards all others without an error (its DEFAULT_RATELIMIT_BURST and
+//! DEFAULT_RATELIMIT_INTERVAL). An interval begins with the first message after the previous
+//! interval, and the writer cannot see when. So [`Pace`] ensures for every interval that of any
+//! eleven messages, the last comes more than an interval after the first.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Messages in an interval.
+/// The most messages in an interval.
 const BURST: usize = 10;
-/// The interval, and a little more: the kernel's clock is not ours.
+/// The interval, and a little more because the kernel's clock differs from ours.
 const INTERVAL: Duration = Duration::from_millis(5100);
 
-/// What may be written now.
+/// Limits the rate of messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// When the last messages had been written, the oldest first.
+    /// When the last messages were written, oldest first.
     written: VecDeque<Instant>,
 }
 
 impl Pace {
-    /// When the next message may be written; none: now.
+    /// When the next message may be written. None: now.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let first = self.written.get(self.written.len().checked_sub(BURST)?)?;
         Some(*first + INTERVAL).filter(|&next| next > now)
     }
 
-    /// Notes that one has been written, or may have been: the kernel counts before it fails.
+    /// Notes that a message was, or may have been, written: a message counts even if its write
+    /// fails.
     pub(super) fn wrote(&mut self, now: Instant) {
         if self.written.len() >= BURST {
             self.written.pop_front();
@@ -40,7 +42,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// What the kernel does with messages at these times: how many it throws away.
+    /// Simulates the kernel: how many messages at these times it discards.
     fn thrown_away(times: &[Instant]) -> usize {
         let kernels = Duration::from_secs(5);
         let (mut begin, mut used, mut thrown) = (None, 0, 0);
@@ -70,7 +72,8 @@ mod tests {
 
     #[test]
     fn the_kernel_throws_nothing_away_however_its_intervals_lie() {
-        // The pauses between what is to be logged, in milliseconds; among them one that ends just after the kernel's interval and before ours.
+        // The pauses between messages, in milliseconds. One of them ends just after the kernel's
+        // interval and before ours.
         for pauses in [&[0][..], &[5050, 0, 0, 0, 0, 0, 0, 0, 0, 150, 0], &[700], &[0, 0, 0, 0, 5099], &[511]]
         {
             let (mut pace, mut now) = (Pace::default(), Instant::now());
@@ -81,7 +84,7 @@ mod tests {
                     now = next;
                 }
                 times.push(now);
-                // Writing takes a while.
+                // The time that writing takes.
                 now += Duration::from_millis(3);
                 pace.wrote(now);
             }

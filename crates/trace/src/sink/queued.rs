@@ -1,4 +1,4 @@
-//! A sink behind a queue: a thread gives it what it is given here, in the same order.
+//! A sink behind a queue: a thread passes on records and messages to it, in the same order.
 
 #[cfg(test)]
 mod tests;
@@ -12,28 +12,29 @@ use crate::Record;
 use crate::queue::{Block, Limits, Progress, Queue, Writer};
 use crate::store::{Fact, Loss};
 
-/// Records and messages of a block, at most.
+/// The most records and messages of a block.
 const MOST: usize = 256;
-/// Bytes from which on a block is full.
+/// The size in bytes from which on a block is full.
 const FULL: usize = 1 << 17;
-/// Bytes of a record's memory that are kept for another.
+/// The most bytes of a record's memory that are kept for reuse.
 const KEPT: usize = 1 << 10;
-/// The memory of a message, about.
+/// The approximate memory of a message, in bytes.
 const MESSAGE: usize = 128;
 
 /// A sink whose records wait in a queue.
 #[derive(Debug)]
 pub struct Queued {
     queue: Queue<Messages>,
-    /// Records that were refused here, of which the sink does not know yet, by program.
+    /// By program: how many records were refused here that the sink was not told of yet.
     missing: BTreeMap<u32, u64>,
 }
 
 impl Queued {
-    /// Puts a queue before a sink, which is made with what tells it that it is given up.
+    /// Puts a queue in front of the sink from `make`; the [`Progress`] tells that sink when it is
+    /// given up.
     ///
     /// # Errors
-    /// The sink cannot be made.
+    /// Those of `make`.
     pub fn before<S: Sink + Send + 'static>(
         limits: Limits,
         make: impl FnOnce(Progress) -> io::Result<S>,
@@ -50,11 +51,11 @@ impl Queued {
         Ok(())
     }
 
-    /// Tells the sink of the records that were refused here.
+    /// Tells the sink how many records were refused here.
     fn tell_missing(&mut self) {
         for (program, dropped) in mem::take(&mut self.missing) {
             let loss = Loss { program, dropped, ..Loss::default() };
-            // Whoever takes no messages any more takes no records either.
+            // Ignored: a queue that takes no messages any more takes no records either.
             let _ = self.message(Message::Loss(loss, 0));
         }
     }
@@ -120,13 +121,13 @@ impl Sink for Queued {
     }
 }
 
-/// Records and messages, in their order.
+/// A block: records and messages, in order.
 #[derive(Debug, Default)]
 struct Messages {
-    /// The first `count` are records of this block, the others memory for more.
+    /// The first `count` are the records of this block, the others are memory for reuse.
     records: Vec<(u32, Record)>,
     count: usize,
-    /// The other messages, each with the number of records before it.
+    /// The other messages, each with the number of records that precede it.
     others: Vec<(usize, Message)>,
     bytes: usize,
 }
@@ -188,7 +189,7 @@ impl Block for Messages {
     }
 }
 
-/// The sink, as the thread has it.
+/// The sink, as owned by the thread.
 struct Thread {
     sink: Box<dyn Sink + Send>,
     progress: Progress,
@@ -209,7 +210,8 @@ impl Thread {
 }
 
 impl Writer<Messages> for Thread {
-    /// What goes wrong is told once for the block; what follows is given to the sink all the same.
+    /// Returns only the first error of the block; the rest of the block goes to the sink all the
+    /// same.
     fn write(&mut self, block: &mut Messages) -> io::Result<()> {
         let keeps = self.sink.kept().is_some();
         let mut others = block.others.iter().peekable();

@@ -1,8 +1,10 @@
-//! A terminal line, as the original's COM1 and COM2: another machine reads what this one, which may be about to die, has to say.
+//! A serial line as a target, as the original's COM1 and COM2: another machine receives the
+//! records, which survive if this one crashes.
 //!
-//! A record is its raw header ([`raw`]), the logged bytes, CR and LF. Nothing says how long the bytes are: whoever reads it knows
-//! the program. Where text is asked for (`--unformatted-output`, templates), it is the lines of the kernel's log, each ended by CR and LF; that is
-//! what the paper, section 5, describes.
+//! A record is its raw header ([`raw`]), the logged bytes, CR and LF. Nothing says how many bytes
+//! were logged; the reader must know the program. If text is asked for (`--unformatted-output`,
+//! templates), the output is the lines of the kernel log, each ended by CR and LF. That is what the
+//! paper, section 5, describes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -17,14 +19,15 @@ use super::{Sink, View};
 use crate::queue::Progress;
 use crate::{Items, Record, raw};
 
-/// The end of a record.
+/// The end of a record or line.
 const END: &[u8] = b"\r\n";
 
-/// A terminal line. While it is open, it passes all bytes as they are; then it is as it was. Its speed stays what it is.
+/// A serial line. While it is open, it is in raw mode; afterwards its settings are restored. Its
+/// speed is not changed.
 #[derive(Debug)]
 pub struct Serial {
     file: File,
-    /// How it was before.
+    /// The settings to restore.
     before: libc::termios,
     shows: Vec<(u32, Shows)>,
     bytes: Vec<u8>,
@@ -45,7 +48,7 @@ impl Serial {
     /// # Errors
     /// It cannot be opened, or is no terminal.
     pub fn open(path: &Path, progress: Progress) -> io::Result<Serial> {
-        // It does not wait for a carrier, and does not become the terminal of this process.
+        // Does not wait for a carrier, and does not make the line the controlling terminal.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
         if !file.is_terminal() {
@@ -79,7 +82,7 @@ impl Serial {
         Ok(())
     }
 
-    /// Bytes that the kernel has and the line has not taken.
+    /// The number of bytes that the kernel has not sent yet.
     fn left(&self) -> i32 {
         let mut left = 0;
         // SAFETY: the call writes one number.
@@ -90,7 +93,7 @@ impl Serial {
     }
 }
 
-// nix forgets flags of a line that it has no name for, which the line would not get back.
+// libc is used because nix drops flags that it has no name for, and they could not be restored.
 fn attributes(file: &File) -> io::Result<libc::termios> {
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: the call fills the structure if it succeeds.
@@ -155,7 +158,7 @@ impl Sink for Serial {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // What is still on its way is to go as it was written.
+        // Restored only after the last bytes are sent, since it would affect them.
         let mut left = self.left();
         while left > 0 && !self.progress.is_given_up() {
             std::thread::sleep(Duration::from_millis(10));
@@ -164,7 +167,7 @@ impl Sink for Serial {
                 self.progress.step();
             }
         }
-        // A line that is gone needs none; no record is lost by that.
+        // Ignored: a line that is gone has no settings, and no record is lost.
         let _ = set_attributes(&self.file, &self.before);
         Ok(())
     }

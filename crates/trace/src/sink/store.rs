@@ -8,7 +8,7 @@ use crate::Record;
 use crate::queue::{Limits, Progress, Queue};
 use crate::store::{About, Batch, Blocks, Fact, Filling, Loss};
 
-/// A store that is being filled: records are encoded here, and a thread writes the blocks.
+/// A store that is being written: records are encoded here, and a thread writes the blocks.
 #[derive(Debug)]
 pub struct StoreSink {
     filling: Filling,
@@ -19,7 +19,7 @@ impl StoreSink {
     /// Begins a store in an empty file.
     ///
     /// # Errors
-    /// Those of writing its first block.
+    /// The first block could not be written.
     pub fn begin(file: File, about: &About, limits: Limits) -> io::Result<StoreSink> {
         let progress = Progress::default();
         let blocks = Blocks::begin(Outlet::new(file, progress.clone()), about)?;

@@ -1,16 +1,17 @@
-//! What was written last, and is to be taken back: a record of which a part stands at the end of a file.
+//! Writing whole records to an output that may take only a part of them.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Takes bytes, and gives the last of them back, if it can.
+/// An output that can remove the bytes that it took last, if it supports that.
 pub trait Tail: Write {
-    /// Takes away the last bytes that were written: so many. False: they stay there.
+    /// Removes the last `bytes` bytes. False: they cannot be removed.
     fn take_back(&mut self, bytes: u64) -> bool;
 }
 
 impl Tail for File {
-    /// Only of a regular file that ends where this one was written last: what others have written is theirs.
+    /// Only for a regular file that ends where this one has written last: it does not remove what
+    /// others have written.
     fn take_back(&mut self, bytes: u64) -> bool {
         let Some(end) = self.stream_position().ok().and_then(|at| Some((at, at.checked_sub(bytes)?))) else {
             return false;
@@ -28,8 +29,9 @@ impl Tail for Vec<u8> {
     }
 }
 
-/// Writes records that stand one after another, each up to its end. Gives how many of them are there as a whole, how many bytes are
-/// gone, and why not all. Of a record that was written in part, that part is taken back, if it can be.
+/// Writes records that follow one another in `bytes`; `end` gives where each ends. Returns how many
+/// records were written as a whole, how many bytes the output has, and why it is not all. A partly
+/// written record is removed again if possible.
 pub(super) fn write_records<E>(
     out: &mut impl Tail,
     bytes: &[u8],

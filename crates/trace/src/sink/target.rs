@@ -1,23 +1,24 @@
-//! Targets as they are named: `--log-target serial:/dev/ttyS0,ctf:trace`.
+//! Names of targets on the command line: `--log-target serial:/dev/ttyS0,ctf:trace`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The file of `ltt` where none is named.
+/// The default file of `ltt`.
 const STREAM: &str = "dprobes.ltt";
 
-/// Where records are to go.
+/// Where records go, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Standard error, as text.
     Terminal,
-    /// The kernel's log; the system's for who may not write the kernel's, or what is there at a path: a device or a socket.
+    /// The kernel log, or the system log for users that may not write the kernel's; or the device
+    /// or socket at a path.
     KernelLog(Option<PathBuf>),
-    /// A terminal line.
+    /// A serial line.
     Serial(PathBuf),
-    /// A stream of raw events.
+    /// A file with a stream of raw events.
     Ltt(PathBuf),
-    /// The journal, at its own socket or that at a path.
+    /// The journal, at journald's socket or at the one at a path.
     Journal(Option<PathBuf>),
     /// A directory in the Common Trace Format.
     Ctf(PathBuf),
@@ -27,7 +28,7 @@ pub enum Target {
     Store(PathBuf),
 }
 
-/// What is no target.
+/// The error for a text that names no target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTarget(String);
 
@@ -40,14 +41,14 @@ impl fmt::Display for UnknownTarget {
 impl std::error::Error for UnknownTarget {}
 
 impl Target {
-    /// All targets, as they are written.
+    /// The names of all targets, for messages.
     pub const ALL: &'static str =
         "KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt, stderr";
 
-    /// Reads a target; its name may be in capitals.
+    /// Parses a target. Its name may be in capitals.
     ///
     /// # Errors
-    /// It is none, or what it needs is missing.
+    /// The name is unknown, or a path is missing or not allowed.
     pub fn parse(text: &str) -> Result<Target, UnknownTarget> {
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name, Some(rest)),
@@ -71,7 +72,7 @@ impl Target {
             "com1" | "com2" | "stderr" if rest.is_some() => {
                 return Err(UnknownTarget(format!("`{name}` is complete without what follows it")));
             }
-            // Where a PC has them.
+            // The names of these ports on a PC under Linux.
             "com1" => Target::Serial(PathBuf::from("/dev/ttyS0")),
             "com2" => Target::Serial(PathBuf::from("/dev/ttyS1")),
             "stderr" => Target::Terminal,
@@ -80,7 +81,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The path that it has.
+    /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Target::Terminal => None,
@@ -93,7 +94,7 @@ impl Target {
         }
     }
 
-    /// The same target with another path, if it has one.
+    /// The same target with another path; unchanged if it has no path.
     #[must_use]
     pub fn with_path(self, path: PathBuf) -> Target {
         match self {
@@ -108,18 +109,18 @@ impl Target {
         }
     }
 
-    /// Whether it holds all there is of a record, whatever items are shown elsewhere.
+    /// Whether it keeps all items of a record, whatever items are shown elsewhere.
     pub fn holds_all(&self) -> bool {
         matches!(self, Target::Store(_) | Target::Ctf(_) | Target::Journal(_))
     }
 
-    /// Whether it makes a file of which there must be none before.
+    /// Whether it makes a new file or directory that must not exist before.
     pub fn is_made(&self) -> bool {
         matches!(self, Target::Store(_) | Target::Ctf(_))
     }
 }
 
-/// What may stand behind the colon.
+/// An example of what follows the colon.
 fn example(name: &str) -> &'static str {
     match name {
         "serial" => "/dev/ttyS0",

@@ -1,4 +1,4 @@
-//! Text, in files and on standard error.
+//! Text as a target: files and standard error.
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,10 @@ use super::{Outlet, Sink, Texts, View};
 use crate::Record;
 use crate::queue::{Block, Limits, Progress, Queue, Writer};
 
-/// Bytes of a block.
+/// The size of a block in bytes.
 const FULL: usize = 1 << 18;
 
-/// A file of text. A thread writes what was made here.
+/// A text file. Records are formatted here, and a thread writes them.
 #[derive(Debug)]
 pub struct TextFile {
     queue: Queue<Text>,
@@ -22,7 +22,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// A file that nobody else has opened with it.
+    /// Makes a target of a file whose open file description no other process uses.
     pub fn new(file: File, limits: Limits) -> TextFile {
         let progress = Progress::default();
         let thread = Thread { out: Outlet::new(file, progress.clone()), lost: 0 };
@@ -38,7 +38,7 @@ impl Sink for TextFile {
 
     fn forget(&mut self, program: u32) -> io::Result<()> {
         self.texts.forget(program);
-        // Not waited for: there may be other programs, and the end waits for all.
+        // Does not wait: there may be other programs, and `finish` waits for all.
         self.queue.idle()
     }
 
@@ -78,11 +78,11 @@ impl Sink for TextFile {
     }
 }
 
-/// Records, one after another.
+/// A block: the text of records, one after another.
 #[derive(Debug)]
 struct Text {
     bytes: Vec<u8>,
-    /// Where each record ends.
+    /// The end of each record in `bytes`.
     ends: Vec<u32>,
 }
 
@@ -124,7 +124,7 @@ impl Writer<Text> for Thread {
     }
 }
 
-/// Standard error, where each record is written at once.
+/// Standard error. Each record is written at once.
 #[derive(Debug, Default)]
 pub struct Terminal {
     texts: Texts,

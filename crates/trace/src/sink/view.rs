@@ -1,4 +1,4 @@
-//! How the records of a program are shown.
+//! The view of a program's records, and the reloading of its templates.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,44 +7,44 @@ use std::time::{Duration, Instant};
 use crate::template::Templates;
 use crate::{Form, Items, Record, Text};
 
-/// How long templates are used before it is looked whether they have been changed.
+/// The interval at which templates are checked for changes.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// How the records of a program are shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The items of a header.
+    /// The header items.
     pub items: Items,
-    /// The form of the bytes.
+    /// The form of the logged bytes.
     pub form: Form,
-    /// The templates, where there are some.
+    /// The templates, if any.
     pub templates: Option<Templates>,
 }
 
 impl View {
-    /// Whether text is asked for where a target has bytes, too.
+    /// Whether text is asked for, for a target that otherwise writes bytes.
     pub(super) fn is_text(&self) -> bool {
         self.form == Form::Unformatted || self.templates.is_some()
     }
 }
 
-/// When templates are looked at again.
+/// When templates were last checked for changes.
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// When it was looked last whether they have been changed.
+    /// The time of the last check.
     last: Instant,
-    /// Whether it was told that they are gone.
+    /// Whether the last check failed, which is reported only once.
     gone: bool,
 }
 
 impl Looks {
-    /// They have just been read.
+    /// The templates have just been read.
     pub(super) fn new() -> Looks {
         Looks { last: Instant::now(), gone: false }
     }
 
-    /// Reads templates again that have been changed, unless it was looked for that a moment ago: whether they were. What is wrong with
-    /// them then is told.
+    /// Reads templates again if they have changed, unless they were checked a moment ago. Returns
+    /// whether they were read. Mistakes in them go to `tell`.
     pub(super) fn refresh(&mut self, templates: &mut Templates, tell: &mut dyn FnMut(&str)) -> bool {
         if self.last.elapsed() < REFRESH {
             return false;
@@ -64,7 +64,7 @@ impl Looks {
     }
 }
 
-/// Records as text, while they are made: templates that are changed meanwhile are read again.
+/// Formats records as text; its templates are reloaded when they change.
 #[derive(Debug)]
 pub struct Live {
     text: Box<Text>,
@@ -72,7 +72,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Text as it is asked for.
+    /// A formatter for this view.
     pub fn new(view: View) -> Live {
         let text = Text::new(view.items, view.form);
         let text = match view.templates {
@@ -95,12 +95,13 @@ impl Live {
         self.text.append(record, to);
     }
 
-    /// The templates as they are now, where there are some.
+    /// The current templates, if any.
     pub fn templates(&mut self) -> Option<&Templates> {
         self.text.templates().map(|templates| &*templates)
     }
 
-    /// Reads templates again that have been changed, unless it was looked for that a moment ago. What is wrong with them then is told.
+    /// Reads templates again if they have changed, unless they were checked a moment ago. Mistakes
+    /// in them go to `tell`.
     pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
         if let Some(templates) = self.text.templates() {
             self.looks.refresh(templates, tell);
@@ -108,7 +109,7 @@ impl Live {
     }
 }
 
-/// What there is to say of templates that have mistakes.
+/// A warning about templates that have mistakes, if there are any.
 pub fn complaint(templates: &Templates) -> Option<String> {
     let problems: Vec<String> = templates.problems().map(ToString::to_string).collect();
     (!problems.is_empty()).then(|| {
@@ -116,22 +117,23 @@ pub fn complaint(templates: &Templates) -> Option<String> {
     })
 }
 
-/// The texts of all programs of a sink, by their numbers. They are few, and each record looks for its own.
+/// The formatters of all programs of a sink, by program number. They are few, and each record looks
+/// up its own.
 #[derive(Debug, Default)]
 pub struct Texts(BTreeMap<u32, Live>);
 
 impl Texts {
-    /// Says how the records of a program are shown.
+    /// Sets how the records of a program are shown.
     pub fn show(&mut self, program: u32, view: &View) {
         self.0.insert(program, Live::new(view.clone()));
     }
 
-    /// No record of this program will come any more.
+    /// Drops the formatter of a program.
     pub fn forget(&mut self, program: u32) {
         self.0.remove(&program);
     }
 
-    /// That of a program: as all are shown, if nothing else was said.
+    /// The formatter of a program; the default one if [`Texts::show`] was not called for it.
     pub fn of(&mut self, program: u32) -> &mut Live {
         self.0.entry(program).or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }))
     }

@@ -1,30 +1,31 @@
-//! A block: 64 bytes that say what follows, and a payload.
+//! A block of a store: a header of 64 bytes, and a payload.
 
 use super::bytes::Wrong;
 
-/// The bytes that every block begins with. As in PNG, the first is no text, so that no text is taken for a store.
+/// The first bytes of every block. As in PNG, the first byte is not ASCII, so that no text is taken
+/// for a store.
 pub const MARK: [u8; 4] = *b"\x89DPT";
-/// The version of the format that is written.
+/// The format version that is written.
 pub const VERSION: u16 = 2;
-/// The oldest version that is read. It has templates without the program that they belong to.
+/// The oldest format version that is read. Its templates do not name their program.
 const OLDEST: u16 = 1;
-/// Bytes of a block's header.
+/// The size of a block's header, in bytes.
 pub(super) const HEADER: usize = 64;
-/// Bytes that a payload has at most.
+/// The greatest size of a payload, in bytes.
 pub(super) const LARGEST: usize = 1 << 20;
-/// A block is written once its payload has as many.
+/// The payload size from which on a block is written.
 pub(super) const FULL: usize = 1 << 18;
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// What is needed to understand records: programs, probes, modules, and so on.
     Facts = 1,
     /// Records.
     Records = 2,
-    /// Where the blocks are.
+    /// The positions of the blocks.
     Index = 3,
-    /// The last block: where the index is.
+    /// The last block: the position of the index.
     End = 4,
 }
 
@@ -82,7 +83,7 @@ impl Header {
         bytes
     }
 
-    /// Understands the header of a block.
+    /// Parses the header of a block.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Header, Wrong> {
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|place| bytes[at + place]));
         let whole = |at: usize| u64::from_le_bytes(std::array::from_fn(|place| bytes[at + place]));
@@ -125,18 +126,18 @@ impl Header {
         })
     }
 
-    /// Bytes of the whole block.
+    /// The size of the whole block, in bytes.
     pub(super) fn size(&self) -> u64 {
         HEADER as u64 + u64::from(self.length)
     }
 
-    /// The number of the record after its last.
+    /// The number of the first record after this block.
     pub(super) fn after(&self) -> u64 {
         self.first.saturating_add(self.records.into())
     }
 }
 
-/// Whether a file that begins with these bytes is a store, sound or not.
+/// Whether a file that begins with these bytes is a store, damaged or not.
 pub fn is_store(start: &[u8]) -> bool {
     start.starts_with(&MARK)
 }

@@ -1,22 +1,22 @@
-//! Numbers and texts as they stand in blocks: as few bytes as a number needs.
+//! Encoding of numbers and texts in blocks, with as few bytes as a number needs.
 //!
-//! A *number* has seven bits in each byte, the lowest first; the highest bit of a byte says that another follows (LEB128). A
-//! *difference* is signed, and written as a number after folding: 0, -1, 1, -2 become 0, 1, 2, 3. A *text* is a number, and that
-//! many bytes of UTF-8.
+//! A *number* has seven bits in each byte, the lowest first; the highest bit of a byte says that
+//! another byte follows (LEB128). A *difference* is signed, and folded into a number: 0, -1, 1, -2
+//! become 0, 1, 2, 3. A *text* is a number, and that many bytes of UTF-8.
 
 /// The most bytes that a number takes.
 pub(super) const LONGEST: usize = 10;
 
-/// Bytes of a payload that are not what they should be.
+/// The error of a payload that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// Where, in bytes from the start of the payload.
+    /// The position of the error, in bytes from the start of the payload.
     pub(super) at: usize,
-    /// What should be there, and what is.
+    /// What was expected, and what was found.
     pub(super) what: String,
 }
 
-/// Writes a number at the start of `into`, which has room for [`LONGEST`] bytes, and says how many it took.
+/// Writes a number at the start of `into`. Returns how many bytes it took.
 #[inline]
 pub(super) fn put_number(into: &mut [u8; LONGEST], mut value: u64) -> usize {
     let mut at = 0;
@@ -40,25 +40,25 @@ pub(super) fn push_number(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// Folds a difference into a number.
+/// Folds a signed difference into a number.
 #[inline]
 pub(super) fn fold(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// The difference that was folded.
+/// Unfolds a number into a signed difference.
 #[inline]
 pub(super) fn unfold(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Appends bytes after their count.
+/// Appends a number of bytes, then the bytes.
 pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     push_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// A payload, and the place in it.
+/// A read position in a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -66,24 +66,22 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A payload, from `at` on.
+    /// Begins at byte `at` of a payload.
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Cursor<'a> {
         Cursor { bytes, at: at.min(bytes.len()) }
     }
 
-    /// Where it is.
     #[inline]
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Bytes left.
     #[inline]
     pub(super) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// An error here.
+    /// An error at this position.
     #[cold]
     pub(super) fn wrong(&self, what: impl Into<String>) -> Wrong {
         Wrong { at: self.at, what: what.into() }
@@ -102,7 +100,6 @@ impl<'a> Cursor<'a> {
         Ok(byte)
     }
 
-    /// A number.
     #[inline]
     pub(super) fn number(&mut self, what: &str) -> Result<u64, Wrong> {
         match self.bytes.get(self.at) {
@@ -121,7 +118,7 @@ impl<'a> Cursor<'a> {
             let byte = self.byte(what)?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                // Of the tenth byte, one bit is left.
+                // A 64-bit number has one bit in the tenth byte.
                 let fits = shift < 63 || byte <= 1;
                 return if fits { Ok(value) } else { Err(start.wrong(format!("{what}: more than 64 bits"))) };
             }
@@ -129,7 +126,7 @@ impl<'a> Cursor<'a> {
         Err(start.wrong(format!("{what}: more than 64 bits")))
     }
 
-    /// A number of at most 32 bits.
+    /// Reads a number of at most 32 bits.
     #[inline]
     pub(super) fn half(&mut self, what: &str) -> Result<u32, Wrong> {
         let start = *self;
@@ -137,13 +134,12 @@ impl<'a> Cursor<'a> {
         u32::try_from(value).map_err(|_| start.wrong(format!("{what}: {value}, which has more than 32 bits")))
     }
 
-    /// A difference.
     #[inline]
     pub(super) fn difference(&mut self, what: &str) -> Result<i64, Wrong> {
         self.number(what).map(unfold)
     }
 
-    /// The next `length` bytes.
+    /// Reads `length` bytes.
     #[inline]
     pub(super) fn take(&mut self, length: u64, what: &str) -> Result<&'a [u8], Wrong> {
         let rest = &self.bytes[self.at..];
@@ -156,13 +152,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes after their count.
+    /// Reads a number of bytes, then the bytes.
     pub(super) fn counted(&mut self, what: &str) -> Result<&'a [u8], Wrong> {
         let length = self.number(what)?;
         self.take(length, what)
     }
 
-    /// A text.
     pub(super) fn text(&mut self, what: &str) -> Result<&'a str, Wrong> {
         let start = *self;
         std::str::from_utf8(self.counted(what)?).map_err(|_| start.wrong(format!("{what}: no UTF-8")))

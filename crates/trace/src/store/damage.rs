@@ -1,32 +1,32 @@
-//! What can be wrong with a store.
+//! Errors and damage of a store.
 
 use std::fmt;
 use std::io;
 
-/// Why a file is not read at all.
+/// Why a file cannot be read as a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// It cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is no store, or nothing of one is left in it.
+    /// It is not a store, or nothing of a store is left in it.
     #[error("it is no trace store: {0}")]
     NotAStore(String),
 }
 
-/// A part of a store that cannot be read. What comes after it is read again.
+/// A part of a store that cannot be read. The reader continues after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it is, in bytes from the start of the file.
+    /// The position of the damage, in bytes from the start of the file.
     pub offset: u64,
     /// What is wrong there.
     pub what: String,
-    /// Bytes that were passed over.
+    /// How many bytes were skipped.
     pub skipped: u64,
-    /// Blocks that are lost; none if nothing that follows tells.
+    /// How many blocks are lost; none if it is unknown.
     pub blocks: Option<u64>,
-    /// Records that are lost; none if nothing that follows tells.
+    /// How many records are lost; none if it is unknown.
     pub records: Option<u64>,
 }
 

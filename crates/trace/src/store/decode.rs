@@ -1,14 +1,14 @@
-//! Records on their way out of a block ([`super::encode`] has the layout).
+//! Decodes the records of a block (for the layout see [`super::encode`]).
 
 use super::bytes::{Cursor, Wrong};
 use super::encode::{Point, Thread, shape};
 use super::filter::Filter;
 use crate::Record;
 
-/// Bytes that a word may have; 0 in records that never had one.
+/// The possible sizes of a word; 0 in records without one.
 const WORDS: [u32; 3] = [0, 4, 8];
 
-/// A point of the block.
+/// A point of the block, and the data length of its last record.
 #[derive(Clone, Copy, Debug)]
 struct KnownPoint {
     point: Point,
@@ -16,7 +16,7 @@ struct KnownPoint {
     wanted: bool,
 }
 
-/// A thread of the block.
+/// A thread of the block, and the values of its last record.
 #[derive(Clone, Debug)]
 struct KnownThread {
     thread: Thread,
@@ -25,30 +25,29 @@ struct KnownThread {
     wanted: bool,
 }
 
-/// The place in the records of one block.
+/// The read position in the records of one block.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     at: usize,
     last: u64,
-    /// Records that were read.
+    /// How many records were read.
     pub(super) count: u32,
     points: Vec<KnownPoint>,
     threads: Vec<KnownThread>,
-    /// The thread whose name the record has.
+    /// The thread whose ids and name the caller's record holds.
     named: Option<usize>,
 }
 
-/// What became of reading a record.
+/// The result of reading a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is there, of this program.
+    /// A record of this program was read.
     Record(u32),
-    /// It is not wanted.
+    /// The record is not wanted and was skipped.
     Passed,
 }
 
 impl Decoder {
-    /// Begins with a block.
     pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), Wrong> {
         let mut cursor = Cursor::new(payload, 0);
         let base = cursor.take(8, "the time that a block counts from")?;
@@ -61,12 +60,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether all of a payload was read.
+    /// Whether the whole payload was read.
     pub(super) fn is_at_end(&self, payload: &[u8]) -> bool {
         self.at >= payload.len()
     }
 
-    /// Reads the next record, if it is wanted.
+    /// Reads the next record into `record`, unless the filter rejects it.
     pub(super) fn next(
         &mut self,
         payload: &[u8],
@@ -128,7 +127,7 @@ impl Decoder {
     }
 }
 
-/// The number of something that the block has.
+/// Reads the number of a point or thread that the block already has.
 #[inline]
 fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, Wrong> {
     let start = *cursor;

@@ -1,4 +1,4 @@
-//! Records on their way into a block.
+//! Encodes records into a block.
 //!
 //! ```text
 //! block   base 8, then records      the time that the first one counts from, little-endian
@@ -14,18 +14,19 @@
 //! thread  pid, tid, uid: numbers, name: a text
 //! ```
 //!
-//! The bits of the shape: 1, the point is new; 2, the thread is new; 4, there is a cpu; 8, there is a length. Points and threads are
-//! numbered from 0 on in the order in which they come, in each block anew: a block needs no other to be understood. What is
-//! before the first record of a thread or point is zero.
+//! The bits of the shape: 1, the point is new; 2, the thread is new; 4, there is a cpu; 8, there is
+//! a length. Points and threads are numbered from 0 on in the order in which they appear, anew in
+//! each block, so that a block can be decoded alone. The values before the first record of a thread
+//! or point are zero.
 //!
-//! The numbers are those of [`super::bytes`].
+//! Numbers and differences are encoded as in [`super::bytes`].
 
 use std::collections::HashMap;
 
 use super::bytes::{LONGEST, fold, push_bytes, push_number, put_number};
 use crate::Record;
 
-/// Bits of a shape.
+/// The bits of a record's shape.
 pub(super) mod shape {
     /// The point is new.
     pub(in crate::store) const POINT: u8 = 1;
@@ -35,11 +36,11 @@ pub(super) mod shape {
     pub(in crate::store) const CPU: u8 = 4;
     /// There is a length.
     pub(in crate::store) const LENGTH: u8 = 8;
-    /// All that are known.
+    /// All known bits.
     pub(in crate::store) const ALL: u8 = POINT | THREAD | CPU | LENGTH;
 }
 
-/// What the records of one place have in common.
+/// What the records of one probe at one place have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Point {
     pub(super) program: u32,
@@ -66,7 +67,8 @@ impl Point {
         }
     }
 
-    /// Whether it is that of a record. All of it is looked at without a branch: mostly it is.
+    /// Whether it is the point of a record. It mostly is, so all fields are compared without a
+    /// branch.
     #[inline]
     fn is_of(&self, program: u32, record: &Record) -> bool {
         let halves = (self.program ^ program)
@@ -90,7 +92,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Whether it is that of a record.
+    /// Whether it is the thread of a record.
     #[inline]
     fn is_of(&self, record: &Record) -> bool {
         (self.tid ^ record.tid) | (self.pid ^ record.pid) | (self.uid ^ record.uid) == 0
@@ -98,14 +100,14 @@ impl Thread {
     }
 }
 
-/// A point that the block has, and what its last record was like.
+/// A point of the block, and the data length of its last record.
 #[derive(Debug)]
 struct KnownPoint {
     point: Point,
     length: usize,
 }
 
-/// A thread that the block has, and what its last record was like.
+/// A thread of the block, and the values of its last record.
 #[derive(Debug)]
 struct KnownThread {
     thread: Thread,
@@ -113,17 +115,17 @@ struct KnownThread {
     esp: u64,
 }
 
-/// Numbers that were found last, by a few bits of what they stand for.
+/// The size of the caches of point and thread numbers.
 const RECENT: usize = 256;
 
-/// The records of one block.
+/// Encodes the records of one block.
 #[derive(Debug)]
 pub(super) struct Encoder {
     /// The payload.
     pub(super) bytes: Vec<u8>,
-    /// Records in it.
+    /// The number of records in it.
     pub(super) count: u32,
-    /// The least time, and the greatest.
+    /// The least and the greatest time of a record.
     pub(super) least: u64,
     pub(super) greatest: u64,
     last: u64,
@@ -163,13 +165,13 @@ impl Encoder {
         self.thread_numbers.clear();
     }
 
-    /// Appends a record. Gives its thread, if the block did not have it.
+    /// Appends a record. Returns its thread if it is new in the block.
     #[inline]
     pub(super) fn push(&mut self, program: u32, record: &Record) -> Option<&Thread> {
         if self.push_short(program, record) { None } else { self.push_any(program, record) }
     }
 
-    /// Appends a record that is like most. `false`: it is not, and nothing was done.
+    /// Fast path for most records. False: it does not apply, and nothing was done.
     #[inline]
     fn push_short(&mut self, program: u32, record: &Record) -> bool {
         let (point_number, thread_number) = (self.recent_point(record), self.recent_thread(record));
@@ -188,7 +190,7 @@ impl Encoder {
         true
     }
 
-    /// Notes the time of a record that is appended.
+    /// Updates times and count for a record that is appended.
     #[inline]
     fn passes(&mut self, time: u64) {
         self.least = self.least.min(time);
@@ -197,7 +199,7 @@ impl Encoder {
         self.count += 1;
     }
 
-    /// Appends any record, with all of its numbers. Gives its thread, if the block did not have it.
+    /// Appends any record. Returns its thread if it is new in the block.
     #[inline(never)]
     fn push_any(&mut self, program: u32, record: &Record) -> Option<&Thread> {
         if self.count == 0 {
@@ -262,19 +264,19 @@ impl Encoder {
         new_thread.then(|| &self.threads[thread_number as usize].thread)
     }
 
-    /// The number that a record's point may have: it was found last of those like it.
+    /// The cached number of a record's point. It may be that of another point.
     #[inline]
     fn recent_point(&self, record: &Record) -> u32 {
         self.recent_points[recent(record)]
     }
 
-    /// The number that a record's thread may have, likewise.
+    /// The cached number of a record's thread. It may be that of another thread.
     #[inline]
     fn recent_thread(&self, record: &Record) -> u32 {
         self.recent_threads[record.tid as usize % RECENT]
     }
 
-    /// The number of a record's point, and whether it is new.
+    /// The number of a record's point, and whether the point is new in the block.
     fn point(&mut self, point: &Point, record: &Record) -> (u32, bool) {
         let recent = &mut self.recent_points[recent(record)];
         if self.points.get(*recent as usize).is_some_and(|known| known.point == *point) {
@@ -289,7 +291,7 @@ impl Encoder {
         (number, number == next)
     }
 
-    /// The number of a record's thread, and whether it is new.
+    /// The number of a record's thread, and whether the thread is new in the block.
     fn thread(&mut self, record: &Record) -> (u32, bool) {
         let recent = &mut self.recent_threads[record.tid as usize % RECENT];
         if self.threads.get(*recent as usize).is_some_and(|known| known.thread.is_of(record)) {
@@ -306,15 +308,16 @@ impl Encoder {
     }
 }
 
-/// Where the number of a record's point is that was found last.
+/// The index of a record's point in the cache.
 #[inline]
 fn recent(record: &Record) -> usize {
     let mixed = (record.eip ^ u64::from(record.probe) << 5 ^ u64::from(record.minor)) as usize;
     (mixed ^ mixed >> 8) % RECENT
 }
 
-/// The numbers of a record like most: its thread and point are known, it is on the same processor and as long as the one before, and soon after it.
-/// All of them together are 8 bytes at most, which are computed without a branch.
+/// The encoded numbers of a record of the fast path: known thread and point, same processor, same
+/// data length, and little time after the record before. They take at most 8 bytes in all and are
+/// computed without a branch.
 #[derive(Clone, Copy)]
 struct Short {
     bytes: u64,
@@ -322,22 +325,23 @@ struct Short {
 }
 
 impl Short {
-    /// Numbers less than this take up to three bytes, ...
+    /// Numbers less than this take at most three bytes,
     const THREE: u64 = 1 << 21;
-    /// ... up to two, ...
+    /// less than this, at most two,
     const TWO: u64 = 1 << 14;
-    /// ... and one.
+    /// and less than this, one.
     const ONE: u32 = 1 << 7;
-    /// Bytes of all of them, and of two words, at most.
+    /// Room for the numbers and for two words of data, in bytes.
     const ROOM: usize = 8 + 2 * 8;
 
-    /// `None`: they take more.
+    /// None: they take more than 8 bytes.
     #[inline(always)]
     fn of(passed: u64, point: u32, thread: u32, step: u64) -> Option<Short> {
         if passed >= Short::THREE || step >= Short::TWO || (point | thread) >= Short::ONE {
             return None;
         }
-        // The shape is 0, in the lowest byte. Behind it are seven bits in each byte, and the eighth where another one follows.
+        // The lowest byte is the shape, 0. Each further byte has seven bits of a number; its eighth
+        // bit is set if another byte of that number follows.
         let groups = |number: u64| number & 0x7f | (number & 0x3f80) << 1 | (number & 0x1f_c000) << 2;
         let more = |number: u64| u64::from(number >= 1 << 7) << 7 | u64::from(number >= Short::TWO) << 15;
         let size = |number: u64| 1 + usize::from(number >= 1 << 7) + usize::from(number >= Short::TWO);
@@ -346,7 +350,8 @@ impl Short {
         Some(Short { bytes, size: 1 + size(passed) + 2 + size(step) })
     }
 
-    /// Appends them, and what was logged: mostly a word or two, for which there is room behind the numbers.
+    /// Appends the numbers and the data. Data of one or two words, the usual case, goes into the
+    /// room behind the numbers.
     #[inline(always)]
     fn push(self, out: &mut Vec<u8>, data: &[u8]) {
         let end = out.len() + self.size;
@@ -355,7 +360,8 @@ impl Short {
         if let Some(numbers) = room.first_chunk_mut() {
             *numbers = self.bytes.to_le_bytes();
         }
-        // By name: a loop over as many as there are becomes a call, which costs more than they do.
+        // Each length has its own arm: a loop over the words becomes a call, which costs more than
+        // the copies.
         match (data.as_chunks::<8>(), room[self.size..].as_chunks_mut::<8>().0) {
             (([], []), _) => out.truncate(end),
             (([word], []), [place, ..]) => {
@@ -374,14 +380,14 @@ impl Short {
     }
 }
 
-/// The numbers of a record, which are written where they stay: room for all is made first, and what is too much taken off.
+/// Writes the numbers of a record in place: reserves room for all, then cuts off what is unused.
 struct Head {
-    /// Where the next is to be.
+    /// The position of the next number.
     at: usize,
 }
 
 impl Head {
-    /// A shape and six numbers.
+    /// The size of a shape and six numbers, at most.
     const SIZE: usize = 1 + 6 * LONGEST;
 
     #[inline]
@@ -409,8 +415,9 @@ impl Head {
     }
 }
 
-/// Whether two names are the same. A process's has 15 bytes at most: these are compared here, as numbers that may overlap, since a call costs
-/// more. (And one that is given no bytes, at an address where nothing is, takes some processors longer than all the rest.)
+/// Whether two names are equal. A process name has at most 15 bytes. Names of up to 16 are compared
+/// here as integers that may overlap, since a call costs more. (A call to compare zero bytes at a
+/// dangling address takes longer than all the rest on some processors.)
 #[inline]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     fn ends<const N: usize>(one: &[u8], other: &[u8]) -> bool {

@@ -1,8 +1,9 @@
-//! What a store says beside its records: all that is needed to understand them when the program is gone.
+//! The facts of a store: what is needed besides the records to understand them after the program
+//! has ended.
 //!
-//! A block of facts is a list of entries: tag, length, body. Tag and length are numbers. The body has the fields of the fact in the
-//! order in which they stand here. A reader passes over entries whose tag it does not know, and over what follows the fields that it
-//! knows: later versions may add both.
+//! A block of facts is a list of entries: tag, length, body. Tag and length are numbers. The body
+//! has the fields of the fact in the order in which this file declares them. A reader skips entries
+//! with an unknown tag, and bytes after the known fields: later versions may add both.
 
 use super::bytes::{Cursor, Wrong, fold, push_bytes, push_number};
 use crate::Items;
@@ -11,7 +12,7 @@ use crate::Items;
 trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn get(from: &mut Cursor<'_>, what: &str) -> Result<Self, Wrong>;
-    /// Bytes of memory beside its own.
+    /// The heap memory that it uses, in bytes.
     fn heap(&self) -> usize {
         0
     }
@@ -77,7 +78,8 @@ impl<T: Field> Field for Option<T> {
     fn get(from: &mut Cursor<'_>, what: &str) -> Result<Option<T>, Wrong> {
         let start = *from;
         if from.left() == 0 {
-            // An earlier version did not have it. What is added to a fact stands at its end, and may be missing.
+            // Later versions add fields at the end of a fact; those of an earlier version lack
+            // them.
             return Ok(None);
         }
         match from.number(what)? {
@@ -98,7 +100,7 @@ impl<T: Field> Field for Vec<T> {
     }
     fn get(from: &mut Cursor<'_>, what: &str) -> Result<Vec<T>, Wrong> {
         let count = from.number(what)?;
-        // Each takes a byte at least.
+        // Each value takes at least a byte.
         if count > from.left() as u64 {
             return Err(from.wrong(format!("{what}: {count} of them in {} bytes", from.left())));
         }
@@ -109,7 +111,7 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// Makes the types of facts, from one table: tag, name, fields.
+/// Defines the fact types from a table: tag, name, fields.
 macro_rules! facts {
     ($($(#[$about:meta])* $tag:literal $name:ident { $($(#[$detail:meta])* $field:ident: $type:ty,)* })*) => {
         $(
@@ -126,7 +128,7 @@ macro_rules! facts {
             }
         )*
 
-        /// One of the things that a store says beside its records.
+        /// A fact of a store.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Fact {
@@ -134,7 +136,7 @@ macro_rules! facts {
         }
 
         impl Fact {
-            /// Appends its tag and its fields.
+            /// Appends its fields. Returns its tag.
             fn put(&self, out: &mut Vec<u8>) -> u32 {
                 match self {
                     $(Fact::$name(fact) => {
@@ -144,7 +146,7 @@ macro_rules! facts {
                 }
             }
 
-            /// Understands the fields of a fact; none if its tag is not known.
+            /// Parses the fields of a fact; none if the tag is unknown.
             fn get(tag: u32, from: &mut Cursor<'_>) -> Result<Option<Fact>, Wrong> {
                 Ok(Some(match tag {
                     $($tag => Fact::$name($name {
@@ -154,7 +156,7 @@ macro_rules! facts {
                 }))
             }
 
-            /// About how many bytes of memory it takes.
+            /// The approximate memory that it uses, in bytes.
             pub(super) fn memory(&self) -> usize {
                 size_of::<Fact>() + match self {
                     $(Fact::$name(fact) => 0 $(+ fact.$field.heap())*,)*
@@ -169,17 +171,18 @@ facts! {
     1 About {
         /// The version of dprobes that wrote it.
         version: String,
-        /// The name of the machine.
+        /// The host name.
         host: String,
         /// The kernel: name and release, `Linux 6.12.0`.
         kernel: String,
-        /// The kind of machine, `x86_64`; its byte order, little-endian, is that of the logged data.
+        /// The architecture, `x86_64`. The logged data has its byte order, little-endian.
         machine: String,
-        /// Processors that the machine may have; those of records are below.
+        /// How many processors the machine may have; records have lower numbers.
         processors: u32,
-        /// When it began: nanoseconds since 1970.
+        /// When the trace began, in nanoseconds since 1970.
         start: u64,
-        /// What has to be added to CLOCK_MONOTONIC to get the times of records, as it was when the trace began: nanoseconds.
+        /// The difference between CLOCK_MONOTONIC and the times of records when the trace began, in
+        /// nanoseconds: to be added to the former.
         monotonic: i64,
         /// The process that wrote it.
         pid: u32,
@@ -189,19 +192,20 @@ facts! {
 
     /// A probe program.
     2 Program {
-        /// Its number; records name it.
+        /// Its number, by which records refer to it.
         number: u32,
-        /// Where its text came from, or how it was given.
+        /// The file of its source, or how it was given.
         name: String,
-        /// The module's name, as the program gives it.
+        /// The module's name, as written in the program.
         module: String,
         /// Its major code.
         major: u32,
-        /// Its own number (`id =`).
+        /// Its id, as written in the program (`id =`).
         id: u32,
-        /// Bytes of a word of the machine that it was compiled for first, 4 or 8. Each record says its own.
+        /// The size of a word on the machine that it was compiled for first: 4 or 8 bytes. Each
+        /// record has its own.
         word: u32,
-        /// The header items of its records. Those that are not among them are zero or empty in all its records.
+        /// The header items of its records. All other items are zero or empty in its records.
         items: Items,
     }
 
@@ -209,9 +213,9 @@ facts! {
     3 Probe {
         /// The program's number.
         program: u32,
-        /// Its own number in the program, from 0 on; records name it.
+        /// Its number in the program, from 0 on, by which records refer to it.
         number: u32,
-        /// Where it is, as the program writes it.
+        /// Its location, as written in the program.
         point: String,
         /// Its minor code.
         minor: u32,
@@ -223,7 +227,7 @@ facts! {
 
     /// A file that probes were placed in.
     4 Module {
-        /// Its number; sites name it.
+        /// Its number, by which sites refer to it.
         number: u32,
         /// Its path.
         path: String,
@@ -231,33 +235,33 @@ facts! {
         build_id: String,
     }
 
-    /// One instruction at which a probe was placed, in one process and those that were copied from it.
+    /// A probed instruction, in one process and in those that were forked from it.
     5 Site {
-        /// The time at which it was armed: nanoseconds since 1970.
+        /// When it was armed, in nanoseconds since 1970.
         time: u64,
         /// The program's number.
         program: u32,
-        /// The probe's number in it.
+        /// The probe's number in the program.
         probe: u32,
-        /// The process.
+        /// The process id.
         pid: u32,
         /// The module's number.
         module: u32,
-        /// Its address in the process, which the records' `eip` shows.
+        /// Its address in the process; `eip` of the records.
         address: u64,
         /// Its offset in the module's file.
         offset: u64,
-        /// The function that it is in, and how far, as `main+0x4`; empty if that is not known.
+        /// The function and the offset in it, as `main+0x4`; empty if unknown.
         symbol: String,
-        /// What makes it fire: `jump` or `trap`.
+        /// How the site is armed: `jump` or `trap`.
         engine: String,
-        /// How the jump was made to fit; empty if it is none.
+        /// The tactic that made the jump fit; empty if there is no jump.
         tactic: String,
     }
 
-    /// A thread that has logged, or has another name now.
+    /// A thread that logged a record, or whose name has changed.
     6 Thread {
-        /// The time of the record that showed it: nanoseconds since 1970.
+        /// The time of the first such record, in nanoseconds since 1970.
         time: u64,
         /// The process id.
         pid: u32,
@@ -265,95 +269,99 @@ facts! {
         tid: u32,
         /// The user id.
         uid: u32,
-        /// Its name; empty where names were not asked for.
+        /// Its name; empty if the program's items have no names.
         name: String,
     }
 
-    /// Records that were dropped.
+    /// A number of records of a probe that were dropped.
     7 Loss {
-        /// When it was known: nanoseconds since 1970. They were dropped before, and after the loss of the same probe that was told
-        /// before.
+        /// When the loss was noticed, in nanoseconds since 1970. The records were dropped between
+        /// the probe's previous loss and this time.
         time: u64,
         /// The program's number.
         program: u32,
-        /// The probe's number in it.
+        /// The probe's number in the program.
         probe: u32,
         /// How many.
         dropped: u64,
     }
 
-    /// What was counted at a probepoint, told at the end. `hits = runs + ignored + missed`.
+    /// The final counts of a probepoint, written at the end. `hits = runs + ignored + missed`.
     8 Counts {
         /// The program's number.
         program: u32,
-        /// The probe's number in it.
+        /// The probe's number in the program.
         probe: u32,
-        /// Times it was reached.
+        /// How often the probepoint was reached.
         hits: u64,
-        /// Times its handler ran.
+        /// How often the handler ran.
         runs: u64,
-        /// Hits passed over by `ignore`.
+        /// Hits that `ignore` skipped.
         ignored: u64,
         /// Hits at which the handler could not run.
         missed: u64,
-        /// Records handed out.
+        /// Records that were delivered.
         logged: u64,
-        /// Records dropped, all in all.
+        /// Records that were dropped in all.
         dropped: u64,
-        /// What has become of it: `armed`, `waiting`, `disabled`, `removed` or `refused`.
+        /// The final state: `armed`, `waiting`, `disabled`, `removed` or `refused`.
         state: String,
     }
 
-    /// The values of variables, told at the end.
+    /// The final values of variables, written at the end.
     9 Variables {
-        /// The program whose local variables they are; none: they are the global ones.
+        /// The program whose local variables these are; none for the global variables.
         program: Option<u32>,
-        /// The values, from the first on.
+        /// The values, from the first variable on.
         values: Vec<u64>,
     }
 
     /// A message to the user.
     10 Note {
-        /// When it was told: nanoseconds since 1970.
+        /// When it was shown, in nanoseconds since 1970.
         time: u64,
         /// The message.
         text: String,
     }
 
-    /// How records of a program with these codes are shown (the paper, section 6).
+    /// The template for records with these codes (the paper, section 6).
     11 Template {
         /// The major code.
         major: u32,
         /// The minor code.
         minor: u32,
-        /// What the event is.
+        /// A description of the event.
         description: String,
-        /// All `fmt` of the template, one after the other; none where it has none.
+        /// All `fmt` texts of the template, concatenated; none if it has none.
         format: Option<String>,
-        /// The number of the program whose records are meant. None: those of all programs that have no template of their own with
-        /// these codes. That is how version 1 of the format has all templates.
+        /// The number of the program to whose records it applies. None: it applies to all programs
+        /// without a template of their own for these codes, as all templates do in version 1 of the
+        /// format.
         program: Option<u32>,
     }
 
-    /// Which line of which source an instruction is of; told at the end, for the sites of which it is known.
+    /// The source line of a probed instruction, written at the end if it is known.
     12 Source {
         /// The module's number.
         module: u32,
         /// The instruction's offset in the module's file.
         offset: u64,
-        /// The path of the source.
+        /// The path of the source file.
         file: String,
         /// The line, from 1 on.
         line: u32,
     }
 
-    /// Between which two moments records were lost, for want of room or since they could not be written. Of which probes they were, [`Loss`] says.
+    /// A time span in which records were lost, because there was no room or because they could not
+    /// be written. [`Loss`] says to which probes they belonged.
     13 Gap {
-        /// None of them is of before this time: nanoseconds since 1970. 0: nothing is known of that.
+        /// The earliest time at which one may have been lost, in nanoseconds since 1970. 0:
+        /// unknown.
         from: u64,
-        /// None of them is of after this time.
+        /// The latest time at which one may have been lost.
         to: u64,
-        /// The process that had no room for them; 0: it had, and they were lost later, or they are of several.
+        /// The process that had no room for them. 0: they were lost later, or belong to several
+        /// processes.
         pid: u32,
         /// How many.
         dropped: u64,
@@ -361,7 +369,7 @@ facts! {
 }
 
 impl Fact {
-    /// Appends the fact as an entry. `body` is memory to be used meanwhile.
+    /// Appends the fact as an entry. `body` is scratch memory.
     pub(super) fn encode(&self, out: &mut Vec<u8>, body: &mut Vec<u8>) {
         body.clear();
         let tag = self.put(body);
@@ -369,7 +377,7 @@ impl Fact {
         push_bytes(out, body);
     }
 
-    /// Understands the next entry; nothing if it is of a kind that is not known.
+    /// Parses the next entry; none if its tag is unknown.
     pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Option<Fact>, Wrong> {
         let tag = from.half("the tag of a fact")?;
         let before = from.at();

@@ -1,4 +1,4 @@
-//! What a store is given, until there is a block of it.
+//! Collects facts and records until they fill a block.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use crate::Record;
 /// How long records wait for their block to fill.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes of data that a record has at most.
+/// The greatest size of a record's data, in bytes.
 pub const MOST_DATA: usize = LARGEST / 2;
 
-/// Bytes of a name that a record has at most. The kernel's names have 15.
+/// The greatest size of a name in a record, in bytes. The kernel's names have at most 15.
 pub const MOST_NAME: usize = 1 << 10;
 
-/// Facts and records that are written together: a block of each, if there are some.
+/// Facts and records that are written together, as up to one block each.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The facts, with room for their block's header before them; empty if there are none.
+    /// The encoded facts, after room for the block header; empty if there are none.
     pub(super) facts: Vec<u8>,
-    /// The records.
+    /// The encoded records.
     pub(super) records: Vec<u8>,
-    /// How many.
+    /// The number of records.
     pub(super) count: u32,
-    /// The least time of a record, and the greatest.
+    /// The least and the greatest time of a record.
     pub(super) least: u64,
     pub(super) greatest: u64,
-    /// The greatest step back in time so far.
+    /// The greatest step back in time so far, in nanoseconds.
     pub(super) disorder: u64,
 }
 
@@ -50,17 +50,17 @@ impl crate::queue::Block for Batch {
     }
 }
 
-/// Facts and records that are kept until their block is full or [`PATIENCE`] is over.
+/// Keeps facts and records until their block is full or [`PATIENCE`] is over.
 #[derive(Debug)]
 pub(crate) struct Filling {
     encoder: Encoder,
-    /// Facts, with room for their block's header before them.
+    /// The encoded facts, after room for the block header.
     facts: Vec<u8>,
-    /// Memory for a fact.
+    /// Scratch memory for encoding a fact.
     body: Vec<u8>,
-    /// When the first thing that is kept came.
+    /// When the oldest kept fact or record came.
     since: Option<Instant>,
-    /// The greatest time so far, and the greatest step back from it.
+    /// The greatest time of a record so far, and the greatest step back from it.
     greatest: u64,
     disorder: u64,
     threads: Threads,
@@ -79,7 +79,7 @@ impl Filling {
         }
     }
 
-    /// Takes a fact. Gives whether a block is full.
+    /// Takes a fact. Returns whether a block is full.
     ///
     /// # Errors
     /// It is too large for a block.
@@ -99,7 +99,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Takes a record of a program, by the program's number. Gives whether a block is full.
+    /// Takes a record of a program, given by number. Returns whether a block is full or due.
     ///
     /// # Errors
     /// It has more than [`MOST_DATA`] bytes, or a name of more than [`MOST_NAME`].
@@ -127,17 +127,17 @@ impl Filling {
         Ok(full || waited >= PATIENCE.as_nanos() as u64)
     }
 
-    /// Whether something is kept.
+    /// Whether anything is kept.
     pub(crate) fn waits(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Whether something has been kept for [`PATIENCE`].
+    /// Whether anything has been kept for [`PATIENCE`].
     pub(crate) fn is_due(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= PATIENCE)
     }
 
-    /// Puts all that is kept into an empty batch, whose memory is used for what comes next.
+    /// Moves all that is kept into an empty batch, and takes over the batch's memory.
     pub(crate) fn take(&mut self, batch: &mut Batch) {
         self.since = None;
         if self.facts.len() > HEADER {

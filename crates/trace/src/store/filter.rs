@@ -1,9 +1,8 @@
-//! Which records of a store are wanted.
+//! Selection of records.
 
 use super::encode::Point;
 
-/// Which records are wanted. What is left as it is by [`Filter::default`] lets all pass; of several conditions, all
-/// must hold.
+/// Which records are wanted. [`Filter::default`] accepts all. A record must meet all conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Not before this time: nanoseconds since 1970.
@@ -21,7 +20,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Ready to be asked: its lists are searched for each thread and probe, and there may be many.
+    /// Sorts the lists, which may be long and are searched for each thread and point.
     pub(super) fn ready(mut self) -> Filter {
         self.pids.sort_unstable();
         self.tids.sort_unstable();
@@ -30,7 +29,7 @@ impl Filter {
         self
     }
 
-    /// Whether a block may have wanted records, by the times of its records.
+    /// Whether a block whose records have these times may have wanted ones.
     pub(super) fn wants_times(&self, least: u64, greatest: u64) -> bool {
         self.from.is_none_or(|from| greatest >= from) && self.to.is_none_or(|to| least <= to)
     }

@@ -1,4 +1,5 @@
-//! Where the blocks of a store are: written at a clean end, so that a reader need not look for them.
+//! The index of a store: the positions of its blocks. It is written at a clean end, so that a
+//! reader need not scan the file.
 //!
 //! ```text
 //! index   whole                     number: 1 if all blocks of facts are listed
@@ -8,17 +9,17 @@
 //! end     offset 8                  of the index's block, little-endian
 //! ```
 //!
-//! A run is some blocks that follow each other, the first of which is at its offset. There are never many runs: where
-//! they become too many, two and two are joined. So an index is small however long the trace is.
+//! A run is a number of successive blocks of records; its offset is that of the first. When there
+//! are too many runs, each two are joined, so an index is small however long the trace is.
 
 use super::bytes::{Cursor, Wrong, push_number};
 
-/// Blocks of facts that are listed, at most. A reader looks for more of them itself.
+/// The most blocks of facts that are listed. A reader scans for the others.
 const MOST_FACTS: usize = 16_384;
-/// Runs that are listed, at most.
+/// The most runs that are listed.
 const MOST_RUNS: usize = 8192;
 
-/// Blocks of records that follow each other.
+/// Successive blocks of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) offset: u64,
@@ -27,16 +28,16 @@ pub(super) struct Run {
     pub(super) greatest: u64,
 }
 
-/// Where the blocks are.
+/// The positions of the blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Index {
     /// Whether all blocks of facts are listed.
     pub(super) whole: bool,
     pub(super) facts: Vec<u64>,
     pub(super) runs: Vec<Run>,
-    /// Blocks of a run.
+    /// The number of blocks of each run.
     stride: usize,
-    /// Blocks of the last run.
+    /// The number of blocks of the last run.
     last: usize,
 }
 
@@ -45,7 +46,7 @@ impl Index {
         Index { whole: true, facts: Vec::new(), runs: Vec::new(), stride: 1, last: 0 }
     }
 
-    /// Notes a block of facts.
+    /// Adds a block of facts.
     pub(super) fn facts(&mut self, offset: u64) {
         if self.facts.len() < MOST_FACTS {
             self.facts.push(offset);
@@ -54,7 +55,7 @@ impl Index {
         }
     }
 
-    /// Notes a block of records.
+    /// Adds a block of records.
     pub(super) fn records(&mut self, block: Run) {
         match self.runs.last_mut().filter(|_| self.last < self.stride) {
             Some(run) => {
@@ -71,7 +72,7 @@ impl Index {
         }
     }
 
-    /// Joins two and two runs.
+    /// Joins each two runs.
     fn halve(&mut self) {
         let joined = self.runs.chunks(2).map(|runs| {
             let mut run = runs[0];
@@ -123,13 +124,13 @@ impl Index {
         Ok(index)
     }
 
-    /// Whether everything is before an offset.
+    /// Whether all offsets are less than `end`.
     pub(super) fn is_within(&self, end: u64) -> bool {
         let mut offsets = self.facts.iter().chain(self.runs.iter().map(|run| &run.offset));
         offsets.all(|&offset| offset < end)
     }
 
-    /// Where the first record that is not before a time may be; none: nowhere.
+    /// The offset of the first run that may have a record at or after a time.
     pub(super) fn find(&self, from: u64) -> Option<u64> {
         self.runs.iter().find(|run| run.greatest >= from).map(|run| run.offset)
     }

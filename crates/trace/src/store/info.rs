@@ -1,4 +1,4 @@
-//! What is known of a store as a whole.
+//! A summary of a store.
 
 use super::block::{Header, Kind};
 use super::facts::{
@@ -6,72 +6,75 @@ use super::facts::{
 };
 use super::index::Index;
 
-/// Bytes of memory that facts take, about and at most. What is beyond is counted and passed over.
+/// The approximate greatest memory of the facts, in bytes. Further facts are counted and dropped.
 const MOST_MEMORY: usize = 64 << 20;
 
-/// How long before it was noted a record may have been lost, in nanoseconds: the writer looks at its counts every second.
+/// How long before a loss was noticed its records may have been lost, in nanoseconds. The writer
+/// checks its counts every second.
 const KNOWN_WITHIN: u64 = 2_000_000_000;
 
-/// What is known of a store: its facts, and sums over its records.
+/// A summary of a store: its facts, and sums over its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// Where and how the trace was made; all empty if that was lost.
+    /// Where and how the trace was made; all empty if this fact was lost.
     pub about: About,
     /// The programs.
     pub programs: Vec<Program>,
     /// The probepoints.
     pub probes: Vec<Probe>,
-    /// The files that probes were placed in.
+    /// The files that were probed.
     pub modules: Vec<Module>,
     /// The instructions that were probed.
     pub sites: Vec<Site>,
-    /// The threads that have logged, each once for each name that it had, the newest last.
+    /// The threads that have logged, once for each name, in the order of the file.
     pub threads: Vec<Thread>,
-    /// The losses as they were told.
+    /// The losses.
     pub losses: Vec<Loss>,
-    /// Between which moments records were lost. [`Info::gaps`] knows more.
+    /// The time spans with losses that the store names; [`Info::gaps`] adds others.
     pub gaps_told: Vec<Gap>,
-    /// What was counted; empty unless the trace came to a clean end.
+    /// The final counts; empty without a clean end.
     pub counts: Vec<Counts>,
-    /// The variables; empty unless the trace came to a clean end.
+    /// The final values of variables; empty without a clean end.
     pub variables: Vec<Variables>,
     /// The messages to the user.
     pub notes: Vec<Note>,
-    /// How records are shown.
+    /// The templates.
     pub templates: Vec<Template>,
-    /// The lines of sources that sites are of; empty unless the trace came to a clean end.
+    /// The source lines of sites; empty without a clean end.
     pub sources: Vec<Source>,
-    /// Records in the file.
+    /// The number of records in the file.
     pub records: u64,
-    /// The least and the greatest time of a record, in nanoseconds since 1970; none if there is no record.
+    /// The least and the greatest time of a record, in nanoseconds since 1970; none without
+    /// records.
     pub times: Option<(u64, u64)>,
-    /// How far a record's time may be before that of one that stands before it, in nanoseconds. Whoever wants records in the
-    /// order of time has to keep as many as come in this time.
+    /// The greatest step back in time: by how much a record may be older than one before it, in
+    /// nanoseconds. To sort records by time, a reader must buffer those of such a time span.
     pub disorder: u64,
-    /// Whether the trace came to a clean end.
+    /// Whether the trace ended cleanly.
     pub complete: bool,
-    /// Facts that were passed over, because they are more than can be kept.
+    /// How many facts were dropped for lack of memory.
     pub omitted: u64,
-    /// About how much memory the facts take.
+    /// The approximate memory of the facts, in bytes.
     pub(super) memory: usize,
 }
 
 impl Info {
-    /// Records that were dropped, all in all, as far as it is known.
+    /// How many records were dropped in all, as far as is known.
     pub fn dropped(&self) -> u64 {
         let counted: u64 = self.counts.iter().fold(0, |sum, counts| sum.saturating_add(counts.dropped));
         let told: u64 = self.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.dropped));
         counted.max(told)
     }
 
-    /// Between which moments records were lost, in the order in which these times end. Where not all that were lost have such a time, as in a
-    /// store of version 1, it is all the time before the loss of a probe was known in which it may have been.
+    /// The time spans in which records were lost, ordered by their ends. If the store does not name
+    /// them for all losses (version 1 does not), each loss of a probe adds the whole span in which
+    /// it may have happened.
     pub fn gaps(&self) -> Vec<Gap> {
         let told: u64 = self.gaps_told.iter().fold(0, |sum, gap| sum.saturating_add(gap.dropped));
         let mut gaps = self.gaps_told.clone();
         if told < self.dropped() {
-            // These are among the others.
+            // The losses include these records.
             gaps.iter_mut().for_each(|gap| gap.dropped = 0);
             gaps.extend(self.losses.iter().filter(|loss| loss.dropped > 0).map(|loss| Gap {
                 from: loss.time.saturating_sub(KNOWN_WITHIN),
@@ -84,7 +87,7 @@ impl Info {
         gaps
     }
 
-    /// Takes a fact.
+    /// Adds a fact.
     pub(super) fn take(&mut self, fact: Fact) {
         let memory = self.memory.saturating_add(fact.memory());
         if memory > MOST_MEMORY {
@@ -109,7 +112,7 @@ impl Info {
         }
     }
 
-    /// Counts a block of which the header was read.
+    /// Adds the counts of a block, from its header.
     pub(super) fn count(&mut self, header: &Header) {
         self.disorder = self.disorder.max(header.disorder);
         if header.kind == Kind::Records {
@@ -117,7 +120,7 @@ impl Info {
         }
     }
 
-    /// Counts what an index lists.
+    /// Adds the counts of an index.
     pub(super) fn count_all(&mut self, index: &Index) {
         index.runs.iter().for_each(|run| self.add(run.records, run.least, run.greatest));
     }

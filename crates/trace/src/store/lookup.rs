@@ -1,21 +1,22 @@
-//! Facts by their numbers.
+//! Finds facts by their numbers.
 
 use std::collections::HashMap;
 
 use super::facts::{Counts, Module, Probe, Program, Source};
 use super::info::Info;
 
-/// The module of a program that is lost.
+/// The module of an unknown program.
 const UNKNOWN: &str = "?";
 
-/// The name of a point in a module, `MODULE:POINT`, as it is shown everywhere. A module without a name is one of a program that is lost:
-/// it is `?`.
+/// The name of a point, `MODULE:POINT`, as it is shown everywhere. An empty module is shown as `?`:
+/// its program is unknown.
 pub fn point_name(module: &str, point: &str) -> String {
     format!("{}:{point}", if module.is_empty() { UNKNOWN } else { module })
 }
 
-/// The facts of a store, by their numbers; where several have the same, the first is meant. It is made in one pass over them, and each is found in
-/// the same time, however many there are: a store may hold hundreds of thousands.
+/// Maps of a store's facts by their numbers; of several facts with one number, the first counts. It
+/// is built in one pass, and a lookup takes constant time, since a store may hold hundreds of
+/// thousands of facts.
 #[derive(Clone, Debug, Default)]
 pub struct Lookup<'a> {
     programs: HashMap<u32, &'a Program>,
@@ -26,9 +27,9 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// For what is known of a store.
+    /// Indexes the facts of a store.
     pub fn new(info: &'a Info) -> Lookup<'a> {
-        // Of two with the same key the latter stays: the first comes last.
+        // Later entries replace earlier ones, so reversed order keeps the first.
         Lookup {
             programs: info.programs.iter().rev().map(|program| (program.number, program)).collect(),
             probes: info.probes.iter().rev().map(|probe| ((probe.program, probe.number), probe)).collect(),
@@ -43,17 +44,17 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// A program, by its number.
+    /// A program by its number.
     pub fn program(&self, number: u32) -> Option<&'a Program> {
         self.programs.get(&number).copied()
     }
 
-    /// The module of a program as that names it; `?` if the program is lost.
+    /// The module of a program, as written in it; `?` if the program is unknown.
     pub fn module_of(&self, program: u32) -> &'a str {
         self.program(program).map_or(UNKNOWN, |program| program.module.as_str())
     }
 
-    /// A probe, by its program's number and its own.
+    /// A probe by the numbers of its program and its own.
     pub fn probe(&self, program: u32, number: u32) -> Option<&'a Probe> {
         self.probes.get(&(program, number)).copied()
     }
@@ -63,17 +64,17 @@ impl<'a> Lookup<'a> {
         point_name(self.module_of(probe.program), &probe.point)
     }
 
-    /// A module, by its number.
+    /// A module by its number.
     pub fn module(&self, number: u32) -> Option<&'a Module> {
         self.modules.get(&number).copied()
     }
 
-    /// The line that an instruction is of, by its module and its offset there.
+    /// The source line of an instruction, by module and file offset.
     pub fn source(&self, module: u32, offset: u64) -> Option<&'a Source> {
         self.sources.get(&(module, offset)).copied()
     }
 
-    /// What was counted at a probe, by its program's number and its own.
+    /// The final counts of a probe, by the numbers of its program and its own.
     pub fn counts(&self, program: u32, probe: u32) -> Option<&'a Counts> {
         self.counts.get(&(program, probe)).copied()
     }
@@ -110,7 +111,7 @@ mod tests {
         let start = Instant::now();
         let lookup = Lookup::new(&info);
         assert!(info.probes.iter().all(|probe| lookup.probe_name(probe) == "?:"));
-        // To look through all of them for each takes a minute.
+        // Searching them all for each takes a minute.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
 }

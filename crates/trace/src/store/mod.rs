@@ -1,4 +1,4 @@
-//! A trace on disk: records, and all that is needed to read them when the program is gone.
+//! The trace store: a file with records and the facts that are needed to read them later.
 //!
 //! ```no_run
 //! # use dprobes_trace::{Record, store::*};
@@ -24,27 +24,32 @@
 //!
 //! # The format
 //!
-//! A file is a sequence of blocks: a header of 64 bytes with a checksum of its own, and a payload of at most 1 MiB.
+//! A file is a sequence of blocks: a header of 64 bytes with a checksum of its own, and a payload
+//! of at most 1 MiB.
 //!
 //! ```text
 //! facts | facts | records | records | facts | records | ... | index | end
 //! ```
 //!
-//! `block` has the layout of the header, `encode` that of records, `facts` that of the rest, `index` that of the last two blocks, which
-//! are there only after a clean end; docs/records.md describes them all. A block of records needs no other block: the points
-//! and threads that its records have in common stand in it. So blocks can be passed over, and one that is lost takes no other
-//! with it.
+//! `block` has the layout of the header, `encode` that of records, `facts` that of the rest,
+//! `index` that of the last two blocks, which exist only after a clean end; docs/records.md
+//! describes them all. A block of records can be decoded alone, because it contains the points and
+//! threads to which its records refer. So a reader can skip blocks, and a lost block affects no
+//! other.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * Records stand in the order in which they were handed to [`Store::record`]. The engine hands out what it has read at a time in the
-//!   order of time; a record may be older than one that was handed out before it, by no more than [`Info::disorder`].
-//! * What was written is read, whatever happened to the writer; what was kept when it was killed, at most a block and no more than
-//!   about a second's records, is not.
-//! * A file may be anything: it was cut off, parts of it were overwritten, someone wrote it by hand. The reader never panics;
-//!   its memory does not grow with the file, nor its time more than twice as fast; what it cannot read it names, with the
-//!   offset, and it goes on behind it. Records that were lost leave a gap in the numbers ([`Entry::number`]).
-//! * A later version of the format that only adds facts is read, without them; any other is refused by its number.
+//! * Records are in the order in which they were given to [`Store::record`]. The engine sorts by
+//!   time only what it has read at once; a record may be older than one before it by at most
+//!   [`Info::disorder`].
+//! * All that was written can be read, however the writer ended. If it was killed, what it kept is
+//!   lost: at most a block, and no more than about a second's records.
+//! * A file may be cut off, overwritten in part, or forged. The reader never panics. Its memory
+//!   does not grow with the file, and its time grows at most twice as fast as the file. It reports
+//!   what it cannot read, with the offset, and continues after it. Lost records leave a gap in the
+//!   numbers ([`Entry::number`]).
+//! * A later version of the format that only adds facts is read without them; any other is refused
+//!   by its version number.
 
 mod block;
 mod bytes;

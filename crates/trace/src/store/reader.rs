@@ -1,4 +1,4 @@
-//! Reading a store.
+//! Reads a store.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -15,21 +15,21 @@ use super::info::Info;
 use super::scan::{Blocks, Found};
 use crate::Record;
 
-/// What comes next in a store.
+/// An item of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A record.
     Record(Entry<'a>),
-    /// A fact. [`Reader::info`] has had them all from the start; here each comes where it was told.
+    /// A fact, at its place in the file. [`Reader::info`] has all facts from the start.
     Fact(Fact),
-    /// A part that cannot be read, and what is lost with it.
+    /// A part that cannot be read.
     Damage(Damage),
 }
 
 /// A record of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its number in the store, from 0 on. Lost records have had theirs.
+    /// Its number in the store, from 0 on. Lost records are counted.
     pub number: u64,
     /// The number of its program.
     pub program: u32,
@@ -37,18 +37,18 @@ pub struct Entry<'a> {
     pub record: &'a Record,
 }
 
-/// Where the reader is.
+/// The reader's position.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Between two blocks.
     Between,
     /// In a block of records, at this offset.
     Records(Header, u64),
-    /// In a block of facts at this offset, so far in its payload.
+    /// In the block of facts at this offset, at this position of its payload.
     Facts(u64, usize),
 }
 
-/// A store that is being read, one block after the other: in memory are one block, the facts, and one record.
+/// Reads a store block by block: it holds one block, the facts, and one record in memory.
 #[derive(Debug)]
 pub struct Reader<S = File> {
     blocks: Blocks<S>,
@@ -75,11 +75,11 @@ impl Reader {
 }
 
 impl<S: Read + Seek> Reader<S> {
-    /// Opens a store that is anywhere: a file, or bytes in memory. All its facts are read now. Of a store without an index, whose
-    /// writing did not come to a clean end, the headers of all blocks are, too.
+    /// Opens a store from any source: a file, or bytes in memory. It reads all facts at once.
+    /// Without an index (the store was not ended cleanly) it also reads the headers of all blocks.
     ///
     /// # Errors
-    /// It cannot be read, or is no store.
+    /// The source cannot be read, or is no store.
     pub fn new(source: S) -> Result<Reader<S>, Error> {
         let mut blocks = Blocks::new(source)?;
         if let Some(reason) = blocks.is_no_store()? {
@@ -100,25 +100,26 @@ impl<S: Read + Seek> Reader<S> {
         Ok(reader)
     }
 
-    /// What is known of the store as a whole.
+    /// The summary of the store.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Goes to the start; from now on, only records that the filter lets pass are read. Blocks that have none of them, by
-    /// their times, are passed over unread, and damages in them not told.
+    /// Rewinds, and reads only records that the filter accepts from now on. Blocks without any,
+    /// according to their times, are skipped unread; damage in them is not reported.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The file cannot be read.
     pub fn select(&mut self, filter: Filter) -> Result<(), Error> {
         self.filter = filter.ready();
         self.rewind()
     }
 
-    /// Goes to the start. What was written since the store was opened is read, too, if there is no index.
+    /// Goes to the start. Without an index, what was written since the store was opened is read,
+    /// too.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The file cannot be read.
     pub fn rewind(&mut self) -> Result<(), Error> {
         let start = match (&self.index, self.filter.from) {
             (Some(index), Some(from)) => index.find(from).unwrap_or(self.blocks.length),
@@ -129,10 +130,11 @@ impl<S: Read + Seek> Reader<S> {
         Ok(())
     }
 
-    /// The next item, which stays until the next is asked for; none at the end. No memory is allocated for a record.
+    /// The next item; none at the end. Its record is overwritten by the next call. No memory is
+    /// allocated for a record.
     ///
     /// # Errors
-    /// The file cannot be read. What is wrong in it is an item.
+    /// The file cannot be read. Damage in it is not an error but an item.
     #[expect(
         clippy::should_implement_trait,
         reason = "items borrow from the reader, as an iterator's cannot"
@@ -210,14 +212,14 @@ impl<S: Read + Seek> Reader<S> {
         }
     }
 
-    /// Reads all facts, by the index or without.
+    /// Reads all facts, by the index if there is one.
     fn survey(&mut self) -> Result<(), Error> {
         if let Some(index) = &self.index {
             self.info.complete = true;
             self.info.count_all(index);
             if index.whole {
                 for &offset in &index.facts {
-                    // One that is damaged is told when the reader comes there.
+                    // `next` reports a damaged block when it gets there.
                     if self.blocks.read_at(offset)?.is_some_and(|header| header.kind == Kind::Facts) {
                         take_facts(&self.blocks.payload, &mut self.info);
                     }
@@ -251,7 +253,7 @@ impl<S: Read + Seek> Reader<S> {
     }
 }
 
-/// Takes the facts of a block.
+/// Adds the facts of a block to the summary.
 fn take_facts(payload: &[u8], info: &mut Info) {
     let mut at = 0;
     while let Ok(Some((fact, next))) = next_fact(payload, at) {
@@ -262,7 +264,7 @@ fn take_facts(payload: &[u8], info: &mut Info) {
     }
 }
 
-/// The index of a store that came to a clean end, and the greatest step back in time.
+/// The index of a store that ended cleanly, and the greatest step back in time.
 fn index<S: Read + Seek>(blocks: &mut Blocks<S>) -> Result<Option<(Index, u64)>, Error> {
     const END: u64 = HEADER as u64 + 8;
     let Some(last) = blocks.length.checked_sub(END) else { return Ok(None) };
@@ -272,13 +274,13 @@ fn index<S: Read + Seek>(blocks: &mut Blocks<S>) -> Result<Option<(Index, u64)>,
     if !found.is_some_and(|header| header.kind == Kind::Index && header.store == end.store) {
         return Ok(None);
     }
-    // Offsets of the same store that lead nowhere would lead to nothing being read.
+    // With offsets beyond the file, the reader would find nothing.
     let index = Index::decode(&blocks.payload).ok().filter(|index| index.is_within(last));
     blocks.id = index.is_some().then_some(end.store);
     Ok(index.map(|index| (index, end.disorder)))
 }
 
-/// The next fact of a payload, and where the one after it is; no fact if it is of a kind that is not known.
+/// The next fact of a payload and the position after it. The fact is none if its tag is unknown.
 fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>, Wrong> {
     let mut cursor = Cursor::new(payload, at);
     if cursor.left() == 0 {
@@ -288,7 +290,7 @@ fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>,
     Ok(Some((fact, cursor.at())))
 }
 
-/// What is said of a block of records whose payload makes no sense somewhere, after `read` records.
+/// The damage of a block of records that cannot be decoded further after `read` records.
 fn inside(header: &Header, offset: u64, wrong: Wrong, read: u32) -> Damage {
     Damage {
         offset: offset + (HEADER + wrong.at) as u64,
@@ -299,7 +301,7 @@ fn inside(header: &Header, offset: u64, wrong: Wrong, read: u32) -> Damage {
     }
 }
 
-/// What is said of a block that has more or fewer records than it says.
+/// The damage of a block whose header has the wrong number of records.
 fn miscounted(header: &Header, offset: u64, read: u32) -> Option<Damage> {
     (header.records != read).then(|| Damage {
         offset: offset + 48,

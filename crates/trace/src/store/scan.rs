@@ -1,69 +1,67 @@
-//! From block to block through a file, whatever has become of it.
+//! Finds the blocks of a file, even if it is damaged.
 //!
-//! Where no sound block is, the next one is looked for by its mark and the store's own number. A block whose header is sound and
-//! whose payload is not is looked through, too: a write that failed half way leaves the start of a block, and what was written
-//! later begins inside it. A file could be made of nothing but such headers; so no more bytes are looked through again than the
-//! file has.
+//! Where there is no sound block, the scanner searches for the next one by its mark and the store's
+//! id. It also searches inside a block whose header is sound and whose payload is not: a write that
+//! failed half way leaves the start of a block, and later blocks begin inside it. A forged file
+//! could consist of such headers only, so no more bytes are searched twice than the file has.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::block::{HEADER, Header, LARGEST, MARK, is_store};
 use super::damage::Damage;
 
-/// Bytes that are looked through at a time.
+/// The bytes that are searched at a time.
 const WINDOW: usize = 1 << 16;
 
-/// Where at least one sound block is, if a file is a store whose start was damaged.
+/// How many bytes of a file whose start is damaged are searched for a sound block.
 const START: u64 = 4 * LARGEST as u64;
 
-/// What comes next in a file.
+/// The next thing in a file.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A sound block at this offset, with its payload in memory.
     Block(Header, u64),
-    /// A part that cannot be read.
     Damage(Damage),
-    /// Nothing.
     End,
 }
 
-/// A damage whose end is not known yet.
+/// Damage whose end is not known yet.
 #[derive(Debug)]
 struct Open {
     offset: u64,
     what: String,
 }
 
-/// What the next block should be.
+/// The expected numbers of the next block and of its first record.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     block: u32,
     record: u64,
 }
 
-/// The place in a file of blocks.
+/// The read position in a file of blocks.
 #[derive(Debug)]
 pub(super) struct Blocks<S> {
     source: S,
-    /// Bytes of the file.
+    /// The size of the file, in bytes.
     pub(super) length: u64,
-    /// The store's own number, once it is known.
+    /// The store's id, once it is known.
     pub(super) id: Option<u32>,
     position: u64,
     expected: Option<Expected>,
     open: Option<Open>,
-    /// A sound block behind a damage that is told first.
+    /// A sound block that is returned after the damage before it.
     held: Option<(Header, u64)>,
-    /// The payload of the block that was found last.
+    /// The payload of the last block that was read.
     pub(super) payload: Vec<u8>,
-    /// Bytes that were looked through again.
+    /// How many bytes were searched twice.
     again: u64,
     window: Vec<u8>,
     window_at: u64,
 }
 
 impl<S: Read + Seek> Blocks<S> {
-    /// At the start of a file.
+    /// Begins at the start of a file.
     pub(super) fn new(mut source: S) -> io::Result<Blocks<S>> {
         let length = source.seek(SeekFrom::End(0))?;
         Ok(Blocks {
@@ -81,7 +79,7 @@ impl<S: Read + Seek> Blocks<S> {
         })
     }
 
-    /// Why the file is no store, if there is nothing at its start that looks like one.
+    /// Why the file is no store; none if it begins like one or has a sound block near its start.
     pub(super) fn is_no_store(&mut self) -> io::Result<Option<String>> {
         if self.length == 0 {
             return Ok(Some("it is empty".to_owned()));
@@ -94,7 +92,7 @@ impl<S: Read + Seek> Blocks<S> {
         if is_store(&start) {
             return Ok(None);
         }
-        // Its first block may have been damaged.
+        // The first block may be damaged.
         self.length = self.length.min(START);
         let mut sound = false;
         let mut look = |_: &Header| {
@@ -106,7 +104,8 @@ impl<S: Read + Seek> Blocks<S> {
         Ok((!sound).then(|| "it does not begin as one, and no block of one is near its start".to_owned()))
     }
 
-    /// Goes to a place; what is expected there is not known, but at the start of the file. The file may have grown.
+    /// Sets the position, and the length of the file, which may have grown. The next block's
+    /// numbers are known only at the start.
     pub(super) fn go_to(&mut self, position: u64) -> io::Result<()> {
         self.length = self.source.seek(SeekFrom::End(0))?;
         self.position = position;
@@ -117,7 +116,7 @@ impl<S: Read + Seek> Blocks<S> {
         Ok(())
     }
 
-    /// The next sound block that is wanted, or the next damage.
+    /// The next sound block for which `wanted` returns true, or the next damage.
     pub(super) fn next(&mut self, mut wanted: impl FnMut(&Header) -> bool) -> io::Result<Found> {
         loop {
             if let Some((header, offset)) = self.held.take() {
@@ -158,8 +157,8 @@ impl<S: Read + Seek> Blocks<S> {
         }
     }
 
-    /// The block at an offset, and whether its payload was read. If it is not sound: where in it, what is wrong, and how
-    /// many bytes of it are looked through again.
+    /// The block at an offset, and whether its payload was read. If it is not sound: the position
+    /// in it, what is wrong, and how many of its bytes will be searched again.
     #[expect(clippy::type_complexity, reason = "of one caller")]
     fn block(
         &mut self,
@@ -187,7 +186,7 @@ impl<S: Read + Seek> Blocks<S> {
         })
     }
 
-    /// A sound header of this store, which stands at an offset, and is not of a block that was before.
+    /// The sound header at an offset, of this store and not of an earlier block.
     fn header(&mut self, offset: u64) -> io::Result<Result<Header, (u64, String)>> {
         let there = self.length - offset;
         if there < HEADER as u64 {
@@ -214,7 +213,7 @@ impl<S: Read + Seek> Blocks<S> {
         })
     }
 
-    /// Where a block may begin, from an offset on: the end of the file if nowhere.
+    /// The next offset at which a block may begin; the end of the file if there is none.
     fn find(&mut self, from: u64) -> io::Result<u64> {
         let mut mark = MARK.to_vec();
         mark.extend(self.id.iter().flat_map(|id| id.to_le_bytes()));
@@ -225,7 +224,7 @@ impl<S: Read + Seek> Blocks<S> {
                 if let Some(place) = rest.windows(mark.len()).position(|bytes| bytes == mark) {
                     return Ok(at + place as u64);
                 }
-                // A mark may begin in the last bytes, and end in the next window.
+                // A mark may begin in the last bytes and end in the next window.
                 at += (rest.len() + 1).saturating_sub(mark.len()) as u64;
             }
             let left = self.length.saturating_sub(at);
@@ -239,7 +238,8 @@ impl<S: Read + Seek> Blocks<S> {
         }
     }
 
-    /// Ends a damage that is open, before a sound block or the end of the file.
+    /// Ends the open damage before a sound block or the end of the file, and reports missing
+    /// blocks.
     fn close(&mut self, block: Option<(&Header, u64)>) -> Option<Damage> {
         let lost = |header: &Header| {
             let expected = self.expected?;
@@ -265,7 +265,7 @@ impl<S: Read + Seek> Blocks<S> {
         })
     }
 
-    /// Reads the sound block at an offset, without going there.
+    /// Reads the sound block at an offset without changing the position.
     pub(super) fn read_at(&mut self, offset: u64) -> io::Result<Option<Header>> {
         if offset >= self.length {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What is written is read, and what is damaged costs no more than it must.
+//! Tests that all that is written is read, and that damage costs no more than it must.
 
 use std::io::Cursor;
 
@@ -43,7 +43,7 @@ fn record(number: u32) -> Record {
     }
 }
 
-/// A store of blocks of so many records each.
+/// A store of blocks with `each` records.
 fn written(blocks: u32, each: u32) -> Vec<u8> {
     let mut store = Store::new(Vec::new(), &about()).expect("a vector takes everything");
     for number in 0..blocks * each {
@@ -55,7 +55,7 @@ fn written(blocks: u32, each: u32) -> Vec<u8> {
     store.finish().expect("a vector takes everything")
 }
 
-/// All that a reader gives.
+/// All that a reader returns.
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     records: Vec<(u64, u32, Record)>,
@@ -64,7 +64,7 @@ struct Given {
 }
 
 impl Given {
-    /// Records that are lost, as the damages say; none if they do not.
+    /// How many records are lost according to the damage; none if unknown.
     fn lost(&self) -> Option<u64> {
         self.damages.iter().map(|damage| damage.records).sum()
     }
@@ -214,7 +214,7 @@ fn only_what_is_wanted_is_read() {
 fn a_store_that_is_cut_off_gives_all_blocks_before() {
     let bytes = written(5, 7);
     let whole = sound(&bytes).1;
-    // Where each block ends, and how many records there are then.
+    // The end of each block, and the number of records up to it.
     let ends = block_ends(&bytes);
     for length in 0..bytes.len() {
         let Ok((info, given)) = read(&bytes[..length]) else {
@@ -238,7 +238,7 @@ fn a_store_that_is_cut_off_gives_all_blocks_before() {
     }
 }
 
-/// Where each block ends, and how many records stand before that.
+/// The end of each block, and the number of records up to it.
 fn block_ends(bytes: &[u8]) -> Vec<(usize, u64)> {
     let mut ends = Vec::new();
     let mut at = 0;
@@ -271,7 +271,7 @@ fn a_byte_that_is_changed_costs_no_more_than_its_block() {
                 let near = (damage.offset..=damage.offset + damage.skipped).contains(&(byte as u64));
                 assert!(near || damage.offset - byte as u64 <= HEADER as u64, "byte {byte}: {damage}");
             }
-            // What is behind the last block of records cannot be told; it has none.
+            // The damage after the last block of records has none, so its count is unknown.
             if lost > 0 {
                 assert_eq!(given.lost(), Some(lost as u64), "byte {byte}: {:?}", given.damages);
             }
@@ -313,7 +313,8 @@ fn a_store_in_the_log_of_another_is_data() {
     let mut bytes = store.finish().expect("a vector takes everything");
     assert_eq!(sound(&bytes).1.records.len(), 4);
     let ends = block_ends(&bytes);
-    // In the payload of the second record: what is passed over is full of blocks of another store.
+    // In the payload of the second record: the bytes that are skipped are full of blocks of another
+    // store.
     bytes[ends[4].0 - 1] ^= 1;
     let given = read(&bytes).expect("blocks are left").1;
     assert_eq!((given.records.len(), given.lost()), (3, Some(1)));
@@ -336,7 +337,7 @@ fn what_is_no_store_is_refused() {
 
 #[test]
 fn headers_without_end_are_not_looked_through_again_and_again() {
-    // Each says that a large payload follows, which it does not.
+    // Each header announces a large payload that does not follow.
     let header = super::block::Header {
         store: 1,
         kind: super::block::Kind::Records,
@@ -360,7 +361,7 @@ fn headers_without_end_are_not_looked_through_again_and_again() {
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
-/// A file that takes so many bytes and no more, and later all again.
+/// An output that takes a limited number of bytes, and later all.
 struct Full {
     bytes: Vec<u8>,
     room: usize,
@@ -471,7 +472,7 @@ proptest! {
         }
         let (info, _) = sound(&store.finish().expect("a vector takes everything"));
         prop_assert_eq!(&info.templates, &templates);
-        // As version 1 had them: without the program, at the end of its fields.
+        // As in version 1: without the program, the last field.
         for template in templates {
             let (mut entry, mut body) = (Vec::new(), Vec::new());
             let common = Template { program: None, ..template };

@@ -1,4 +1,4 @@
-//! Writing a store.
+//! Writes a store.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ use crate::queue::{self, Block};
 
 /// A store that is being written.
 ///
-/// Records are kept until their block is full or [`super::PATIENCE`] is over; then the block is written in one go. Whatever ends the
-/// writer, the blocks that were written can be read. Nothing is synchronized with the disk: if the machine itself goes down, the
-/// kernel decides how much of the file is there.
+/// It keeps records until their block is full or [`super::PATIENCE`] is over, then writes the block
+/// at once. However the writer ends, the blocks that were written can be read. The file is not
+/// synced to disk: if the machine crashes, the kernel decides how much of it is there.
 #[derive(Debug)]
 pub struct Store<W: Write = File> {
     filling: Filling,
@@ -25,7 +25,7 @@ pub struct Store<W: Write = File> {
 }
 
 impl Store {
-    /// Makes a store; a file that is there is replaced.
+    /// Creates a store. Replaces an existing file.
     ///
     /// # Errors
     /// The file cannot be created or written.
@@ -35,7 +35,7 @@ impl Store {
 }
 
 impl<W: Write> Store<W> {
-    /// Makes a store at the start of an empty file, and writes its first block.
+    /// Begins a store in an empty file and writes its first block.
     ///
     /// # Errors
     /// Those of `out`.
@@ -43,41 +43,44 @@ impl<W: Write> Store<W> {
         Ok(Store { filling: Filling::new(), batch: Batch::default(), blocks: Blocks::begin(out, about)? })
     }
 
-    /// Takes a fact. It is written before the records that are kept, and those that come.
+    /// Takes a fact. It is written before the records that are kept at present, and before all
+    /// later ones.
     ///
     /// # Errors
-    /// It is too large for a block, or what is kept could not be written.
+    /// It is too large for a block, or kept data could not be written.
     pub fn fact(&mut self, fact: &Fact) -> io::Result<()> {
         if self.filling.fact(fact)? { self.flush() } else { Ok(()) }
     }
 
-    /// Takes a record of a program, by the program's number.
+    /// Takes a record of a program, given by number.
     ///
     /// # Errors
-    /// It has more than [`super::MOST_DATA`] bytes or a name of more than [`super::MOST_NAME`], or the block that it has filled could not be
-    /// written: then all records of that block are lost ([`Store::lost`]).
+    /// The record has more than [`super::MOST_DATA`] bytes or a name of more than
+    /// [`super::MOST_NAME`], or it filled a block that could not be written: then all records of
+    /// that block are lost ([`Store::lost`]).
     #[inline]
     pub fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
         if self.filling.record(program, record)? { self.flush() } else { Ok(()) }
     }
 
-    /// Writes out what has waited for [`super::PATIENCE`]. To be called now and then, for example when there is nothing else to do.
+    /// Writes what has been kept for [`super::PATIENCE`]. Call it now and then, for example when
+    /// there is nothing else to do.
     ///
     /// # Errors
-    /// Those of writing; what could not be written is lost.
+    /// A write failed; what could not be written is lost.
     pub fn idle(&mut self) -> io::Result<()> {
         if self.filling.is_due() { self.flush() } else { Ok(()) }
     }
 
-    /// Whether something is kept that is not written yet.
+    /// Whether anything is kept that is not written yet.
     pub fn waits(&self) -> bool {
         self.filling.waits()
     }
 
-    /// Writes out all that is kept.
+    /// Writes all that is kept.
     ///
     /// # Errors
-    /// Those of writing; what could not be written is lost.
+    /// A write failed; what could not be written is lost.
     pub fn flush(&mut self) -> io::Result<()> {
         self.filling.take(&mut self.batch);
         let written = self.blocks.write_batch(&mut self.batch);
@@ -85,7 +88,7 @@ impl<W: Write> Store<W> {
         written
     }
 
-    /// Records that were taken and then lost, because their block could not be written.
+    /// How many records were taken and then lost because their block could not be written.
     pub fn lost(&self) -> u64 {
         self.blocks.lost
     }
@@ -95,11 +98,11 @@ impl<W: Write> Store<W> {
         &mut self.blocks.out
     }
 
-    /// Writes what is kept, and where everything is. A store that is dropped without it is one that was cut short: what was
-    /// kept is not in it.
+    /// Writes what is kept, then the index. A store that is dropped without this call has no index
+    /// and lacks what was kept.
     ///
     /// # Errors
-    /// Those of writing.
+    /// A write failed.
     pub fn finish(mut self) -> io::Result<W> {
         let flushed = self.flush();
         self.blocks.end()?;
@@ -107,27 +110,27 @@ impl<W: Write> Store<W> {
     }
 }
 
-/// The blocks of a store, as they are written.
+/// Writes the blocks of a store.
 #[derive(Debug)]
 pub(crate) struct Blocks<W: Write> {
     out: W,
-    /// The store's own number.
+    /// The store's id.
     id: u32,
-    /// Blocks so far, and records in them.
+    /// The number of blocks so far, and of records in them.
     blocks: u32,
     records: u64,
-    /// The greatest step back in time so far.
+    /// The greatest step back in time so far, in nanoseconds.
     disorder: u64,
-    /// Bytes written.
+    /// How many bytes were written.
     offset: u64,
-    /// Records that could not be written.
+    /// How many records could not be written.
     lost: u64,
-    /// None once a write has failed: then nobody knows where what follows is.
+    /// None after a failed write: the offsets of later blocks are then unknown.
     index: Option<Index>,
 }
 
 impl<W: Write> Blocks<W> {
-    /// Begins a store at the start of an empty file: writes its first block.
+    /// Begins a store in an empty file: writes its first block.
     ///
     /// # Errors
     /// Those of `out`.
@@ -144,7 +147,7 @@ impl<W: Write> Blocks<W> {
     /// Writes a batch.
     ///
     /// # Errors
-    /// Those of writing: its records are lost.
+    /// A write failed; the records of the batch are lost.
     fn write_batch(&mut self, batch: &mut Batch) -> io::Result<()> {
         let facts = if batch.facts.is_empty() { Ok(()) } else { self.write_facts(&mut batch.facts) };
         self.disorder = batch.disorder;
@@ -183,14 +186,14 @@ impl<W: Write> Blocks<W> {
         written
     }
 
-    /// Writes where everything is.
+    /// Writes the index and the end block.
     ///
     /// # Errors
-    /// Those of writing.
+    /// A write failed.
     fn end(&mut self) -> io::Result<()> {
         if let Some(index) = self.index.take() {
             let offset = self.offset;
-            // Nobody needs to find these two by an index.
+            // The index does not list these two blocks.
             self.write_block(Kind::Index, &index.encode())?;
             self.write_block(Kind::End, &offset.to_le_bytes())?;
         }
@@ -205,7 +208,7 @@ impl<W: Write> Blocks<W> {
         Ok(())
     }
 
-    /// The header of the next block, without records.
+    /// The header of the next block; the caller adds the values for records.
     fn header(&self, kind: Kind, payload: &[u8]) -> Header {
         Header {
             store: self.id,
@@ -245,7 +248,8 @@ impl<W: Write + Send> queue::Writer<Batch> for Blocks<W> {
     }
 }
 
-/// A store's own number: blocks of another store, which may stand in what was logged, are not to be taken for its own.
+/// The store's id. It keeps the reader from taking blocks of another store, which may be among the
+/// logged data, for its own.
 fn number_of(about: &About) -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = crc32fast::Hasher::new();

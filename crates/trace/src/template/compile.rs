@@ -1,4 +1,4 @@
-//! From the text of `fmt` statements to items.
+//! Compiles the text of `fmt` statements to items.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,17 +8,17 @@ use super::fields::{self, Field};
 use super::lex::Quoted;
 use super::problem::{Mistake, Problem, Source};
 
-/// Groups within groups, at most.
+/// The deepest nesting of groups.
 const DEPTH: usize = 16;
 
-/// Bytes of the widest integer that is shown as a number, and of the widest that is shown in hexadecimal: a zmm register.
+/// The widest integer in bytes: shown as a number, and in hexadecimal (a zmm register).
 const INTEGER: u16 = 8;
 const HEXADECIMAL: u16 = 64;
 
-/// What was expected where no control is.
+/// The message for what should have been a control.
 const CONTROLS: &str = "one of c d f i p r s u x z expected, or %% for the character";
 
-/// The template of one kind of record.
+/// The template of the records with one pair of codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// The major code.
@@ -27,18 +27,18 @@ pub struct Template {
     pub minor: u32,
     /// The description, one line.
     pub description: String,
-    /// The text of its `fmt` statements, together and with its escapes undone: it can be kept with records and compiled again. None
-    /// where it has no `fmt`.
+    /// The text of its `fmt` statements, concatenated and with escapes resolved, so that a store
+    /// can keep it and it can be compiled again. None if it has no `fmt`.
     pub format: Option<String>,
     pub(super) items: Box<[Item]>,
     pub(super) fields: Vec<Field>,
 }
 
 impl Template {
-    /// Compiles a template that is in no file.
+    /// Compiles a template that does not come from a file.
     ///
     /// # Errors
-    /// What is wrong with the format. The columns of these problems count from its start.
+    /// The mistakes in the format. Columns count from its start.
     pub fn compile(
         major: u32,
         minor: u32,
@@ -57,7 +57,7 @@ impl Template {
         }
     }
 
-    /// Compiles a template. Without any `fmt`, the data is shown as a dump.
+    /// Compiles a template. Without any `fmt`, it shows the data as a dump.
     pub(super) fn read(
         major: u32,
         minor: u32,
@@ -73,13 +73,13 @@ impl Template {
         Template { major, minor, description, format, fields: fields::of(&items), items: items.into() }
     }
 
-    /// What the data of a record holds, in its order. [`Template::values`] gives as many values.
+    /// The values in the data of its records, in order. [`Template::values`] returns as many.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 }
 
-/// Compiles the text of a template's `fmt` statements. What is wrong is told; the rest is compiled all the same, to find more.
+/// Compiles the text of a template's `fmt` statements. After a mistake it continues, to find more.
 fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
     let mut compiler = Compiler { text, at: 0, mistakes };
     let mut items = Vec::new();
@@ -87,7 +87,7 @@ fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
         compiler.sequence(&mut items, 0);
         match compiler.next() {
             None => return items,
-            // A sequence ends before a `)` that it has not opened.
+            // `sequence` stops before a `)` that it has not opened.
             Some(_) => {
                 let range = compiler.range(compiler.at - 1);
                 compiler.tell(range, "this `)` ends no group", "`%)` expected for the character itself");
@@ -102,7 +102,7 @@ struct Compiler<'a> {
     mistakes: &'a mut Vec<Mistake>,
 }
 
-/// A width as it is written.
+/// A width in the source.
 struct Written {
     width: Option<Width>,
     range: Range<usize>,
@@ -123,7 +123,7 @@ impl Compiler<'_> {
         self.peek().filter(|&next| wanted(next)).inspect(|_| self.at += 1)
     }
 
-    /// Where in the file the text from one of its bytes to the last one read stands.
+    /// The range in the file of the text from byte `from` to the last byte read.
     fn range(&self, from: usize) -> Range<usize> {
         let place = |at: usize| self.text.places.get(at).copied();
         let start = place(from).or_else(|| self.text.places.last().map(|last| last + 1)).unwrap_or(0);
@@ -135,10 +135,10 @@ impl Compiler<'_> {
         self.mistakes.push(Mistake::new(range, message, expected));
     }
 
-    /// Items up to the end, or to a `)`.
+    /// Compiles items up to the end of the text or a `)`.
     fn sequence(&mut self, items: &mut Vec<Item>, depth: usize) {
         let mut literal = Vec::new();
-        // Whether a control stood there that takes all there is.
+        // Whether there was a `%z`, which takes all data.
         let mut taken_all = false;
         while let Some(next) = self.next_if(|next| next != b')') {
             match next {
@@ -171,7 +171,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// What follows a `%`, which stands at `start`, and is not a character that means itself.
+    /// Compiles what follows a `%` at `start`, unless that is an escaped character.
     fn control(&mut self, start: usize, depth: usize) -> Option<Item> {
         let written = self.width()?;
         match self.peek() {
@@ -189,7 +189,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A width, if there is one.
+    /// Parses an optional width.
     fn width(&mut self) -> Option<Written> {
         let first = self.at;
         if self.peek() == Some(b'w')
@@ -209,7 +209,7 @@ impl Compiler<'_> {
             Some(Ok(width @ 1..)) => Some(Written { width: Some(Width::Bytes(width)), range }),
             _ => {
                 self.tell(range, "no control takes so many bytes", "a number from 1 to 65535 expected");
-                // What it would have been is passed over.
+                // Skip the control that it belongs to.
                 self.next_if(|next| next.is_ascii_alphabetic());
                 None
             }
@@ -224,7 +224,7 @@ impl Compiler<'_> {
         Some(())
     }
 
-    /// A control that is neither `p` nor `r`.
+    /// Compiles a control other than `p` and `r`.
     fn simple(&mut self, start: usize, written: &Written) -> Option<Control> {
         let Some(letter) = self.next() else {
             let range = self.range(start);
@@ -255,7 +255,7 @@ impl Compiler<'_> {
                 control
             }
             other => {
-                // The rest of a character of several bytes is not another mistake.
+                // Skip the rest of a multi-byte character, so that it is not another mistake.
                 while self.next_if(|next| !other.is_ascii() && next & 0xc0 == 0x80).is_some() {}
                 let range = self.range(start);
                 let (message, expected) = match other {
@@ -283,7 +283,7 @@ impl Compiler<'_> {
         Some(width)
     }
 
-    /// What stands after `%p`.
+    /// Compiles what follows `%p`.
     fn prefixed(&mut self, start: usize, depth: usize) -> Option<Item> {
         match self.peek() {
             Some(b'(') => Some(Item::Group(self.group(start, depth)?)),
@@ -314,7 +314,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// What stands after `%r`.
+    /// Compiles what follows `%r`.
     fn repeated(&mut self, start: usize, depth: usize) -> Option<Item> {
         if depth >= DEPTH {
             self.too_deep(start);
@@ -346,7 +346,7 @@ impl Compiler<'_> {
         Some(Item::Repeated(part))
     }
 
-    /// A group in parentheses, before which the compiler stands.
+    /// Compiles a group; the next byte is its `(`.
     fn group(&mut self, start: usize, depth: usize) -> Option<Part> {
         self.at += 1;
         if depth >= DEPTH {

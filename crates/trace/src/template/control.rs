@@ -1,18 +1,18 @@
-//! A template in its compiled form.
+//! The compiled form of a template.
 
 use std::fmt;
 
 /// How many bytes of data a control takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// So many.
+    /// A fixed number of bytes.
     Bytes(u16),
-    /// As many as a word of the probed program has: 4 or 8.
+    /// The size of a word of the probed program: 4 or 8 bytes.
     Word,
 }
 
 impl Width {
-    /// The bytes, in a record of a program with words of `word` bytes. All but 4 counts as 8.
+    /// The number of bytes, in a program with words of `word` bytes (any value but 4 means 8).
     pub fn bytes(self, word: usize) -> usize {
         match self {
             Width::Bytes(bytes) => bytes.into(),
@@ -32,7 +32,7 @@ impl fmt::Display for Width {
     }
 }
 
-/// What is made of the bytes taken.
+/// A conversion of data bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
     /// `%c`
@@ -53,28 +53,29 @@ pub(super) enum Control {
     Dump,
 }
 
-/// A piece of a template.
+/// An element of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// Text that is copied.
+    /// Text that is copied to the output.
     Literal(Box<[u8]>),
-    /// Data taken from where the last item left off.
+    /// Converts the next data bytes.
     Control(Control),
-    /// `%p` alone: three bytes passed over.
+    /// `%p` alone: skips a prefix of three bytes.
     Prefix,
-    /// `%p` with a control: the same, and the control takes its data from what the prefix announces.
+    /// `%p` with a control: reads a prefix, and converts the data that it announces.
     Prefixed(Control),
-    /// `%p(...)`: a group, once, over what a prefix announces.
+    /// `%p(...)`: applies a group once to the data that a prefix announces.
     Group(Part),
-    /// `%r`: a control or a group, as often as what a prefix announces is long.
+    /// `%r`: applies a control or a group repeatedly, until the data that a prefix announces is
+    /// used up.
     Repeated(Part),
 }
 
-/// Items that take their data from a part of the record.
+/// A sequence of items that is applied to a part of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) items: Box<[Item]>,
-    /// How many of the items are values: all but literals and what is skipped.
+    /// How many of the items are values: all but literals, prefixes and skips.
     pub(super) fields: usize,
 }
 
@@ -86,7 +87,7 @@ impl Part {
 }
 
 impl Item {
-    /// Whether this is a value of the record.
+    /// Whether the item makes a value of the record.
     pub(super) fn is_field(&self) -> bool {
         match self {
             Item::Literal(_) | Item::Prefix => false,

@@ -1,4 +1,4 @@
-//! The templates of a directory, kept in memory, by the codes of the records they are for.
+//! The templates of a directory, held in memory and found by the codes of records.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use super::problem::{Problem, Source};
 use super::write::{self, Formatted};
 use crate::{Items, Record};
 
-/// Why there are no templates at all.
+/// The error of a directory whose templates cannot be read.
 #[derive(Debug)]
 pub struct OpenError {
     /// The directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Why it cannot be read.
     pub cause: io::Error,
 }
 
@@ -34,7 +34,7 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// A file as it was read.
+/// A template file, as it was last read.
 #[derive(Clone, Debug)]
 struct Loaded {
     entry: Entry,
@@ -62,26 +62,27 @@ struct Loaded {
 pub struct Templates {
     path: PathBuf,
     index: Index,
-    /// How the index was when it was read.
+    /// The state of the index file when it was read.
     stamp: Stamp,
     files: Vec<Loaded>,
-    /// Where the template of a major and a minor code is: its file, and its number there.
+    /// By major and minor code: the template's file, and its index there.
     places: HashMap<(u32, u32), (usize, usize)>,
-    /// What is wrong between files.
+    /// Problems that involve several files.
     conflicts: Vec<Problem>,
 }
 
 impl Templates {
-    /// Reads all templates of a directory: the library's *initialise*. `path` is a directory with a file `directory` that names the
-    /// template files, such a file itself, or a directory of `*.fmt` files. Mistakes in files are [`Templates::problems`]; the
-    /// templates without mistakes are there.
+    /// Reads all templates of a directory: *initialise* of the paper's library. `path` is a
+    /// directory with a file `directory` that names the template files, such a file itself, or a
+    /// directory of `*.fmt` files. Mistakes in files become [`Templates::problems`]; templates
+    /// without mistakes are available.
     ///
     /// # Errors
-    /// The path is not there or cannot be read, or there is no template file.
+    /// The path does not exist or cannot be read, or there is no template file.
     pub fn open(path: &Path) -> Result<Templates, OpenError> {
         let failed = |cause| OpenError { path: path.to_owned(), cause };
         let index = Index::read(path).map_err(failed)?;
-        // Taken before the files are read: what changes meanwhile is read again.
+        // Taken before the files are read, so that a change in the meantime causes another read.
         let stamp = Stamp::of(&index.from);
         let files = index.entries.iter().cloned().map(Loaded::read).collect();
         let mut templates = Templates {
@@ -96,7 +97,8 @@ impl Templates {
         Ok(templates)
     }
 
-    /// Templates that are in no directory: those that a trace was stored with. Of two for the same codes, the last counts.
+    /// Templates without a directory, such as those kept in a store. Of two with the same codes,
+    /// the last counts.
     pub fn of(templates: impl IntoIterator<Item = Template>) -> Templates {
         let file = TemplateFile { templates: templates.into_iter().collect(), ..TemplateFile::default() };
         let codes = file.templates.iter().map(|template| (template.major, template.minor));
@@ -112,10 +114,11 @@ impl Templates {
         }
     }
 
-    /// Reads again what has been changed since it was read, if anything has: whether it was. What costs is one look at each file.
+    /// Reads changed files again. Returns whether any had changed. Without changes, the cost is one
+    /// `stat` of each file.
     ///
     /// # Errors
-    /// The directory cannot be read any more. The templates stay as they were.
+    /// The directory cannot be read any more. The templates are unchanged.
     pub fn refresh(&mut self) -> Result<bool, OpenError> {
         if Stamp::of(&self.index.from) != self.stamp {
             let again = Templates::open(&self.path)?;
@@ -135,13 +138,13 @@ impl Templates {
         Ok(is_changed)
     }
 
-    /// Whatever is wrong with the directory and its files.
+    /// All problems of the directory and its files.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         let files = self.files.iter().flat_map(|loaded| &loaded.file.problems);
         self.index.problems.iter().chain(&self.conflicts).chain(files)
     }
 
-    /// The templates, by file and in the order of each.
+    /// The usable templates, by file and in the order of each.
     pub fn templates(&self) -> impl Iterator<Item = (&Path, &Template)> {
         let files = self.files.iter().enumerate();
         files.flat_map(move |(number, loaded)| {
@@ -153,7 +156,7 @@ impl Templates {
         })
     }
 
-    /// How many template files there are.
+    /// The number of template files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
@@ -164,8 +167,9 @@ impl Templates {
         self.files.get(file)?.file.templates.get(number)
     }
 
-    /// Appends a record as text: its header with these items and the template's description, then its data as the template has
-    /// it; as a dump, where there is no template. It ends with a newline, beside those of the template itself.
+    /// Appends a record as text: its header with these items and the template's description, then
+    /// its data in the template's format, or as a dump without a template. A newline is added at
+    /// the end.
     ///
     /// ```text
     /// DProbes(1,1) cpu=0 pid=4711: large request
@@ -175,7 +179,7 @@ impl Templates {
         write::record(self.get(record.major, record.minor), items, record, out)
     }
 
-    /// Finds the place of each template. Of two files for one major code, the first counts.
+    /// Maps codes to templates. Of two files for one major code, the first counts.
     fn place(&mut self) {
         self.places.clear();
         self.conflicts.clear();

@@ -1,4 +1,4 @@
-//! Data as a dump, the paper's `%z`:
+//! Formats data as a dump, `%z` of the paper:
 //!
 //! ```text
 //! +00000000 21 22 23 24 25 26 27 28 20 c4 a8 fe ae ef ff bb 21 22 23 24 25 26 27 28 20 c4 a8 fe ae ef ff bb *!"#$%&'( .......!"#$%&'( .......*
@@ -10,10 +10,11 @@ use crate::digits::{HEXADECIMAL, graphic, hexadecimal};
 /// Bytes in a row.
 const ROW: usize = 0x20;
 
-/// Characters of the bytes of a row.
+/// The width of the hexadecimal part of a row.
 const WIDTH: usize = ROW * 3;
 
-/// Appends the rows of some data, with newlines between them, none after the last. They begin a line of their own.
+/// Appends a dump, with newlines between its rows and none after the last. Begins a new line if
+/// necessary.
 pub(super) fn dump(data: &[u8], out: &mut Vec<u8>) {
     for (number, row) in data.chunks(ROW).enumerate() {
         if out.last().is_some_and(|&last| last != b'\n') {

@@ -1,6 +1,7 @@
-//! What a template says of a record's data: the names and types of its values.
+//! The fields of a template: names and types of the values in a record's data.
 //!
-//! A template names no values, but the text before a control does: `size=%8u from 0x%8x` has the fields `size` and `from`.
+//! A template does not name its values, so names come from the text before each control:
+//! `size=%8u from 0x%8x` has the fields `size` and `from`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,21 +9,22 @@ use std::fmt;
 use super::compile::Template;
 use super::control::{Control, Item, Part, Width};
 
-/// Characters of a label. Of a longer text, the last word is taken.
+/// The greatest length of a label. Of a longer text, only the last word is used.
 const LABEL: usize = 40;
 
 /// A value that every record of a template has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// A name, in letters, digits and `_`, and unlike the others of its template or group: from the label, or `field3` for the third.
+    /// A name of letters, digits and `_`, unique in its template or group: made from the label, or
+    /// `field3` for the third field without one.
     pub name: String,
-    /// The text before it that says what it is, as it stands in the template; empty where there is none.
+    /// The text before the value that describes it, as in the template; empty if there is none.
     pub label: String,
-    /// What it is, and how wide.
+    /// Its type and width.
     pub kind: Kind,
 }
 
-/// What a field is. All numbers are little-endian.
+/// The type of a field. All numbers are little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An unsigned integer of at most 8 bytes.
@@ -33,20 +35,20 @@ pub enum Kind {
     Hexadecimal(Width),
     /// A floating point number of 4, 8 or 10 bytes.
     Float(Width),
-    /// So many characters.
+    /// A fixed number of characters.
     Characters(u16),
     /// A string, of any length.
     Text,
-    /// Bytes: so many, or any number.
+    /// A fixed or variable number of bytes.
     Bytes(Option<u16>),
-    /// So many elements of one kind as the record says.
+    /// A number of elements of one type, given by the record.
     List(Box<Kind>),
-    /// Several values that belong together.
+    /// Several values that form a group.
     Struct(Vec<Field>),
 }
 
 impl fmt::Display for Template {
-    /// The template as a list of what its records hold: `9,1 write: fd i32, length x64, codes [u16]`.
+    /// The template as a list of its fields: `9,1 write: fd i32, length x64, codes [u16]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{} {}:", self.major, self.minor, self.description)?;
         for (number, field) in self.fields().iter().enumerate() {
@@ -57,14 +59,14 @@ impl fmt::Display for Template {
 }
 
 impl fmt::Display for Field {
-    /// Its name and its kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.kind)
     }
 }
 
 impl fmt::Display for Kind {
-    /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list in brackets, a structure in braces.
+    /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list
+    /// in brackets, a structure in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Unsigned(width) => write!(f, "u{width}"),
@@ -86,7 +88,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The fields of items.
+/// The fields that items make.
 pub(super) fn of(items: &[Item]) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     let mut names = Names::default();
@@ -94,13 +96,14 @@ pub(super) fn of(items: &[Item]) -> Vec<Field> {
     for item in items {
         if let Some((inner, kind)) = kind(item) {
             let own = label(&String::from_utf8_lossy(before));
-            // A label within a group of one value is nearer than one before it.
+            // The label inside a group of one value is nearer to it than the label before the
+            // group.
             let label = if inner.is_empty() { own } else { inner };
             fields.push(Field { name: names.name(&label, fields.len() + 1), label, kind });
         }
         before = match item {
             Item::Literal(text) => text,
-            // What is only passed over stands between a label and its value.
+            // Skipped data may be between a label and its value.
             Item::Prefix | Item::Control(Control::Skip(_)) => before,
             _ => &[],
         };
@@ -108,7 +111,7 @@ pub(super) fn of(items: &[Item]) -> Vec<Field> {
     fields
 }
 
-/// What an item is, and the label that stands within it.
+/// The label and type of an item's value: the label is the one inside a group.
 fn kind(item: &Item) -> Option<(String, Kind)> {
     match item {
         Item::Literal(_) | Item::Prefix => None,
@@ -121,7 +124,7 @@ fn kind(item: &Item) -> Option<(String, Kind)> {
     }
 }
 
-/// What a group is: its only value, or all of them.
+/// The type of a group: its only value, or a structure of all.
 fn together(part: &Part) -> Option<(String, Kind)> {
     let mut fields = of(&part.items);
     match fields.len() {
@@ -145,7 +148,7 @@ fn simple(control: Control) -> Option<Kind> {
     })
 }
 
-/// The end of a text that says what the value after it is: `, return code=0x` says `return code`.
+/// The end of a text that describes the value after it: `, return code=0x` gives `return code`.
 fn label(text: &str) -> String {
     let mut text = text;
     loop {
@@ -168,15 +171,15 @@ fn label(text: &str) -> String {
     }
 }
 
-/// The names that have been given.
+/// Makes names unique.
 #[derive(Default)]
 struct Names {
-    /// How often each was wanted.
+    /// How often each name was requested.
     wanted: HashMap<String, usize>,
 }
 
 impl Names {
-    /// A name for the value at a place, from its label.
+    /// A unique name for the value at a place, from its label.
     fn name(&mut self, label: &str, place: usize) -> String {
         let mut name = String::new();
         for each in label.chars() {
@@ -192,7 +195,8 @@ impl Names {
             name => name.to_owned(),
         };
         let mut unique = name.clone();
-        // A name with a number may be another's label: it is taken too, so that each number is tried once.
+        // The numbered name is recorded too, since it may be another's label; thus each number is
+        // tried once.
         while let Some(count) = self.wanted.get_mut(&unique) {
             *count += 1;
             unique = format!("{name}_{count}");

@@ -1,4 +1,4 @@
-//! The template directory: which file has the templates of a major code.
+//! The index of templates: which file has the templates of a major code.
 //!
 //! ```text
 //! directory = ("major" "=" number "file" "=" string)*        with a comma after each statement, or none
@@ -13,40 +13,40 @@ use super::load;
 use super::problem::{Mistake, Problem, Source};
 use super::statement::{Keyword, Kind, Value, statements};
 
-/// The name of the file that is the template directory, in a directory of files.
+/// The name of the index file in a directory.
 const NAME: &str = "directory";
 
-/// How the names of template files end, where no such file names them.
+/// The extension of template files in a directory without an index file.
 const EXTENSION: &str = "fmt";
 
-/// Template files, at most: one for each module.
+/// The most template files: one for each module.
 const MOST_FILES: usize = 4096;
 
 const KEYWORDS: &[Keyword] = &[("major", Kind::Number), ("file", Kind::Text)];
 
-/// A file of templates.
+/// A template file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) path: PathBuf,
-    /// The major code it is named for; none where the file alone says it.
+    /// The major code that the index gives for it; none without an index file.
     pub(super) major: Option<u32>,
 }
 
-/// The files of a directory.
+/// The template files of a directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
-    /// What these are from: if it changes, they do.
+    /// The index file, or else the directory. If it changes, the index is read again.
     pub(super) from: PathBuf,
 }
 
 impl Index {
-    /// The template files that a path stands for: a template directory, a directory of files that has one, or one in which each
-    /// template file stands for itself.
+    /// Finds the template files of `path`: an index file, a directory with one, or a directory of
+    /// template files.
     ///
     /// # Errors
-    /// The path is not there or cannot be read, or there is no template file.
+    /// The path does not exist or cannot be read, or there is no template file.
     pub(super) fn read(path: &Path) -> io::Result<Index> {
         if !path.metadata()?.is_dir() {
             return Index::named(path);
@@ -58,7 +58,7 @@ impl Index {
         }
     }
 
-    /// Those that a template directory names.
+    /// The files that an index file names.
     fn named(file: &Path) -> io::Result<Index> {
         let (text, mut mistakes) = load::text(file)?;
         let source = Source::new(file, &text);
@@ -106,7 +106,7 @@ impl Index {
         Ok(index.limited())
     }
 
-    /// Those that are in a directory.
+    /// The template files in a directory.
     fn found(directory: &Path) -> io::Result<Index> {
         let mut entries = Vec::new();
         for file in directory.read_dir()? {

@@ -1,21 +1,22 @@
-//! Templates that a trace was stored with.
+//! The templates that a store has kept.
 
 use std::collections::HashMap;
 
 use super::compile::Template;
 use super::directory::Templates;
 
-/// Templates of several programs: each program's records are shown by its own, whatever others have for the same codes.
+/// The templates of several programs. Each program's records are shown by its own templates,
+/// whatever others have for the same codes.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// Those of no program: of all programs that have none of their own for these codes.
+    /// For the programs that have no template of their own for these codes.
     common: Templates,
     own: HashMap<u32, Templates>,
 }
 
 impl Kept {
-    /// Templates, each with the number of its program; none: of all that have none of their own. Of two of a program for the same codes,
-    /// the last counts.
+    /// Templates with the numbers of their programs; none stands for all programs without one of
+    /// their own. Of two of a program for the same codes, the last counts.
     pub fn of(templates: impl IntoIterator<Item = (Option<u32>, Template)>) -> Kept {
         let mut programs: HashMap<Option<u32>, Vec<Template>> = HashMap::new();
         for (program, template) in templates {
@@ -32,12 +33,12 @@ impl Kept {
         own.or_else(|| self.common.get(major, minor))
     }
 
-    /// Those of no program.
+    /// The templates that belong to no program.
     pub fn common(&self) -> &Templates {
         &self.common
     }
 
-    /// Those of each program that has some.
+    /// The templates of each program that has some.
     pub fn of_programs(&self) -> impl Iterator<Item = (u32, &Templates)> {
         self.own.iter().map(|(program, own)| (*program, own))
     }

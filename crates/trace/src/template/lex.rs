@@ -1,4 +1,5 @@
-//! The words of a template file: names, `=`, `,`, numbers and strings in C's notation, and comments between them.
+//! Splits a template file into tokens: names, `=`, `,`, numbers and C strings. Comments are
+//! skipped.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -6,19 +7,18 @@ use std::str::CharIndices;
 
 use super::problem::Mistake;
 
-/// A word of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A keyword, in lower case.
     Name(String),
     Equals,
     Comma,
-    /// A number; none where it is wrong, which has been told.
+    /// A number; none if it is malformed, which was reported.
     Number(Option<u32>),
     Text(Quoted),
 }
 
-/// A string's bytes, its escapes undone, and where in the file each of them stands.
+/// The bytes of a string with its escapes resolved, and the position of each byte in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Quoted {
     pub(super) bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Quoted {
 }
 
 impl From<&str> for Quoted {
-    /// A text without escapes.
+    /// Makes one from a text without escapes.
     fn from(text: &str) -> Quoted {
         Quoted { bytes: text.as_bytes().to_vec(), places: (0..text.len()).collect() }
     }
@@ -38,21 +38,20 @@ impl Quoted {
         self.places.extend(bytes.iter().map(|_| place));
     }
 
-    /// Puts another string behind this one.
     pub(super) fn append(&mut self, other: Quoted) {
         self.bytes.extend(other.bytes);
         self.places.extend(other.places);
     }
 }
 
-/// A word and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
     pub(super) token: Token,
     pub(super) range: Range<usize>,
 }
 
-/// The words of a text. What is none is told and passed over.
+/// The tokens of a text. Anything else is reported and skipped.
 pub(super) fn words(text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Word> {
     let mut lexer = Lexer { text, rest: text.char_indices().peekable(), mistakes };
     let mut words = Vec::new();
@@ -71,7 +70,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// Where the next character stands.
+    /// The position of the next character.
     fn here(&mut self) -> usize {
         self.rest.peek().map_or(self.text.len(), |&(at, _)| at)
     }
@@ -80,12 +79,12 @@ impl Lexer<'_> {
         self.mistakes.push(Mistake::new(range, message, expected));
     }
 
-    /// Passes over characters as long as they are so.
+    /// Skips characters while `is_so` is true.
     fn skip_while(&mut self, mut is_so: impl FnMut(char) -> bool) {
         while self.rest.next_if(|&(_, next)| is_so(next)).is_some() {}
     }
 
-    /// The word that begins with a character; none for blanks and comments.
+    /// The token that begins with `first`; none for blanks and comments.
     fn token(&mut self, start: usize, first: char) -> Option<Token> {
         match first {
             _ if first.is_whitespace() => None,
@@ -129,7 +128,7 @@ impl Lexer<'_> {
         self.tell(start..start + 2, "this comment does not end", "`*/` expected after it");
     }
 
-    /// A number, decimal or hexadecimal.
+    /// Reads a decimal or hexadecimal number.
     fn number(&mut self, start: usize) -> Option<u32> {
         self.skip_while(|next| next.is_ascii_alphanumeric() || next == '_');
         let range = start..self.here();
@@ -158,7 +157,7 @@ impl Lexer<'_> {
         number
     }
 
-    /// A string, whose opening quote has been read. It ends with its line at the latest.
+    /// Reads a string after its opening quote. It ends with its line at the latest.
     fn string(&mut self, start: usize) -> Quoted {
         let mut quoted = Quoted::default();
         while let Some((at, next)) = self.rest.next_if(|&(_, next)| next != '\n') {
@@ -173,7 +172,7 @@ impl Lexer<'_> {
         quoted
     }
 
-    /// What stands after a backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self, at: usize, quoted: &mut Quoted) {
         let Some((_, next)) = self.rest.next_if(|&(_, next)| next != '\n') else { return };
         let byte = match next {
@@ -199,7 +198,8 @@ impl Lexer<'_> {
         quoted.push(&[byte], at);
     }
 
-    /// A byte by its number: `\x` with one or two hexadecimal digits, or one to three octal ones.
+    /// Reads a byte given by number: `\x` with one or two hexadecimal digits, or one to three octal
+    /// ones.
     fn code(&mut self, at: usize, first: char, quoted: &mut Quoted) {
         let (radix, most) = if first == 'x' { (16, 2) } else { (8, 3) };
         let mut value = first.to_digit(8);

@@ -1,4 +1,4 @@
-//! Files as they are read, and as they were when they were read.
+//! Reads files and detects changes of them.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use super::problem::Mistake;
 
-/// Bytes of a template file, at most.
+/// The greatest size of a template file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What tells that a file has been changed, or is another one. None: it could not be had.
+/// Identifies a state of a file, to detect changes. None: the file cannot be accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(Option<[i64; 6]>);
 
 impl Stamp {
-    /// That of a path as it is now.
+    /// The present state of a path.
     pub(super) fn of(path: &Path) -> Stamp {
         Stamp(path.metadata().ok().map(|metadata| Stamp::numbers(&metadata)))
     }
@@ -27,18 +27,18 @@ impl Stamp {
             metadata.size().cast_signed(),
             metadata.mtime(),
             metadata.mtime_nsec(),
-            // Tools that copy a file's time with it do not copy this one.
+            // Tools that copy a file's modification time do not copy this one.
             metadata.ctime_nsec(),
         ]
     }
 }
 
-/// A file's text, and a mistake if it is none.
+/// Reads a file as text. If it is not UTF-8, also returns a mistake.
 ///
 /// # Errors
-/// It cannot be read, is no file, or too large.
+/// It cannot be read, is no regular file, or is too large.
 pub(super) fn text(path: &Path) -> io::Result<(String, Vec<Mistake>)> {
-    // Another kind of file might never end, or never begin.
+    // Other files may block, or never end.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("is no regular file"));
     }

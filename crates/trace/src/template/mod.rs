@@ -1,4 +1,4 @@
-//! The formatter: logged bytes as the text that a template gives them (the paper, section 6).
+//! Formats logged bytes as text by templates (the paper, section 6).
 //!
 //! ```text
 //! major=1                                 DProbes(1,1) cpu=0 pid=4711: large request
@@ -6,16 +6,18 @@
 //!     fmt="size=%8u from 0x%8x"
 //! ```
 //!
-//! A template file has the templates of one major code. [`Templates`] are those of a directory, looked up by a record's
-//! codes. The library's interface is the paper's: [`Templates::open`] initialises, [`Templates::format`] formats one record,
-//! dropping terminates, and [`Templates::refresh`] re-reads what has been changed.
+//! A template file has the templates of one major code. [`Templates`] are those of a directory,
+//! found by a record's codes. The interface follows the paper's: [`Templates::open`] initialises,
+//! [`Templates::format`] formats a record, dropping terminates, and [`Templates::refresh`] reads
+//! changed files again.
 //!
-//! The way of a template: *lex* and *parse* (files, all errors at once, as [`Problem`]s) -> *compile* (`fmt` strings, to
-//! items) -> *walk*: the one place that says what bytes an item takes, and what happens where they are too few. What is made of
-//! the bytes is the walker's visitor: text (*write*), or typed [`Value`]s for converters, which [`Template::fields`] names.
+//! The stages: *lex* and *parse* (files; all errors are reported at once, as [`Problem`]s) ->
+//! *compile* (`fmt` strings to items) -> *walk* (the only module that knows which bytes an item
+//! takes and what happens if there are too few). *walk* calls a visitor, which makes text
+//! (*write*), or typed [`Value`]s for converters; [`Template::fields`] describes these.
 //!
-//! Neither templates nor records are trusted. Every repetition takes data, so that the length of a record bounds the work; nesting and
-//! sizes of files have limits; text and values that one record makes do too.
+//! Neither templates nor records are trusted. Every repetition consumes data, so the length of a
+//! record bounds the work. Nesting, file sizes, and the text and values of one record have limits.
 
 mod compile;
 mod control;

@@ -1,4 +1,4 @@
-//! Template files.
+//! Parses template files.
 //!
 //! ```text
 //! file      = "major" "=" number template*
@@ -18,34 +18,34 @@ use super::statement::{Keyword, Kind, Statement, Value, statements};
 const KEYWORDS: &[Keyword] =
     &[("major", Kind::Number), ("minor", Kind::Number), ("desc", Kind::Text), ("fmt", Kind::Text)];
 
-/// The templates of one file, which has those of one major code.
+/// The contents of a template file: the templates of one major code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateFile {
-    /// The major code; none where it is not given.
+    /// The major code; none if the file lacks it.
     pub major: Option<u32>,
     /// The templates without mistakes, in the file's order.
     pub templates: Vec<Template>,
-    /// What is wrong with the file: all of it, in the file's order, but no more than a hundred.
+    /// The problems of the file in order, a hundred at most.
     pub problems: Vec<Problem>,
 }
 
-/// A template that is being read.
+/// A template that is being parsed.
 struct Draft {
-    /// None: it is wrong, which has been told.
+    /// None if it is malformed, which was reported.
     minor: Option<u32>,
-    /// Where its `minor` stands; what belongs to it follows.
+    /// The position of its `minor` statement. The other statements follow it.
     at: Range<usize>,
     description: Option<String>,
     format: Option<Quoted>,
 }
 
 impl TemplateFile {
-    /// Reads the text of a template file. `file` is its name in messages.
+    /// Parses the text of a template file. `file` is its name in messages.
     pub fn parse(file: &Path, text: &str) -> TemplateFile {
         TemplateFile::read(&Source::new(file, text), Vec::new())
     }
 
-    /// Reads a template file with which some mistakes have been found already.
+    /// Parses a template file in which `mistakes` were already found.
     pub(super) fn read(source: &Source<'_>, mistakes: Vec<Mistake>) -> TemplateFile {
         let mut reader = Reader {
             source,
@@ -65,7 +65,7 @@ impl TemplateFile {
 struct Reader<'a> {
     source: &'a Source<'a>,
     major: Option<u32>,
-    /// Whether there is one, right or wrong.
+    /// Whether there was a `major` statement, valid or not.
     has_major: bool,
     drafts: Vec<Draft>,
     /// The line of each minor code.
@@ -88,7 +88,7 @@ impl Reader<'_> {
                 Some(draft) => draft.format.get_or_insert_default().append(text),
                 None => self.astray(at, keyword),
             },
-            // The table of keywords says which values there are.
+            // Impossible: in KEYWORDS, only `major` and `minor` have numbers.
             (_, Value::Number(_)) => {}
         }
     }
@@ -128,12 +128,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A statement that belongs to no template.
+    /// Reports a statement that is in no template.
     fn astray(&mut self, at: Range<usize>, keyword: &str) {
         self.wrong(at, format!("`{keyword}` belongs to no minor code"), "`minor=` expected before it");
     }
 
-    /// Compiles the templates that have been read, and keeps those with which nothing is wrong.
+    /// Compiles the templates and keeps those without mistakes.
     fn finish(mut self) -> TemplateFile {
         let end = self.source.text.trim_end().len();
         if !self.has_major {
@@ -149,7 +149,7 @@ impl Reader<'_> {
             }
             let (major, minor) = (self.major.unwrap_or(0), draft.minor.unwrap_or(0));
             let description = draft.description.unwrap_or_default();
-            // Without its codes it is compiled for its mistakes.
+            // Compiled even without valid codes, to find its mistakes.
             let template = Template::read(major, minor, description, draft.format, &mut self.mistakes);
             if self.major.is_some() && draft.minor.is_some() {
                 compiled.push((place, template));

@@ -1,4 +1,4 @@
-//! What is wrong with a template file, and where.
+//! Mistakes in template files, with their positions, and their messages.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,36 +7,38 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-/// Problems of one file that are told.
+/// The most problems of a file that are reported.
 const MOST_PROBLEMS: usize = 100;
 
-/// Bytes of a line that are kept and shown, about: a hostile file may be one line, with a mistake in each of its words.
+/// How much of a line is kept and shown, in bytes. A hostile file may be a single line with a
+/// mistake in each word.
 const MOST_TEXT: usize = 400;
 
-/// A mistake in a template file, or a file that cannot be had. It is displayed with the line it is in, in the manner of rustc.
+/// A mistake in a template file, or an unreadable file. It is displayed with its line, in the style
+/// of rustc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; 0 where the whole file is meant.
+    /// The line, from 1; 0 for the whole file.
     pub line: usize,
-    /// The column, from 1, in characters; 0 where the whole file is meant.
+    /// The column, from 1, in characters; 0 for the whole file.
     pub column: usize,
     /// What is wrong, in one line.
     pub message: String,
-    /// What was expected at the place.
+    /// What was expected there.
     pub expected: String,
-    /// What to do.
+    /// What to do about it.
     pub help: Option<String>,
-    /// The text of the line, as far as it is near the place, and what is marked in it, in bytes.
+    /// The part of the line around the mistake, and the bytes of it to mark.
     text: String,
     mark: Range<usize>,
 }
 
-/// A mistake as it is found: cheap, since a hostile file may have any number.
+/// A mistake as found. It is cheap to make, since a hostile file may have any number.
 #[derive(Clone, Debug)]
 pub(super) struct Mistake {
-    /// Where it is, in bytes.
+    /// Its position, in bytes.
     pub(super) range: Range<usize>,
     pub(super) message: String,
     pub(super) expected: String,
@@ -52,18 +54,18 @@ impl Mistake {
         Mistake { range, message: message.into(), expected: expected.into(), help: None }
     }
 
-    /// Says what to do.
+    /// Adds advice.
     pub(super) fn help(self, help: &'static str) -> Mistake {
         Mistake { help: Some(help), ..self }
     }
 }
 
-/// A file's text, and its name.
+/// The name and the text of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
-    /// Where its lines start.
+    /// The positions at which its lines begin.
     lines: Vec<usize>,
 }
 
@@ -73,12 +75,12 @@ impl<'a> Source<'a> {
         Source { file, text, lines: std::iter::once(0).chain(starts).collect() }
     }
 
-    /// The line, from 1, that a byte is in.
+    /// The line of a byte, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         self.lines.partition_point(|&start| start <= at)
     }
 
-    /// The first of these mistakes, in the file's order, as problems.
+    /// The first mistakes, in the order of the file, as problems.
     pub(super) fn problems(&self, mut mistakes: Vec<Mistake>) -> Vec<Problem> {
         mistakes.sort_by_key(|mistake| mistake.range.start);
         mistakes.into_iter().take(MOST_PROBLEMS).map(|mistake| self.problem(mistake)).collect()
@@ -90,7 +92,7 @@ impl<'a> Source<'a> {
         let line = self.line(at);
         let start = self.lines[line - 1];
         let text = self.text[start..].lines().next().unwrap_or_default();
-        // A place at the end of a line, or in the carriage return there, is marked behind its text.
+        // A mistake at the end of a line, or in its carriage return, is marked after its text.
         let mark = (at - start).min(text.len());
         let end = (self.boundary(range.end).max(at) - start).clamp(mark, text.len());
         let column = text[..mark].chars().count() + 1;
@@ -108,7 +110,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The start of the character that a byte belongs to.
+    /// The start of the character that contains a byte.
     fn boundary(&self, at: usize) -> usize {
         let at = at.min(self.text.len());
         (0..=at).rev().find(|&at| self.text.is_char_boundary(at)).unwrap_or(0)
@@ -116,7 +118,7 @@ impl<'a> Source<'a> {
 }
 
 impl Problem {
-    /// A problem with a file as a whole.
+    /// A problem of a whole file.
     pub(super) fn of_file(file: &Path, message: impl Into<String>) -> Problem {
         Problem {
             file: file.to_owned(),
@@ -135,11 +137,11 @@ impl fmt::Display for Problem {
     /// The message with its line, without a newline at the end:
     ///
     /// ```text
-    /// error: no control is called `q`
-    ///  --> malloc.fmt:4:10
+    /// error: this is no control
+    ///  --> malloc.fmt:4:11
     ///   |
     /// 4 | fmt="size %q"
-    ///   |           ^^ one of c d f i p r s u x z expected
+    ///   |           ^^ one of c d f i p r s u x z expected, or %% for the character
     /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = printable::path(&self.file).to_string();
@@ -149,7 +151,7 @@ impl fmt::Display for Problem {
         let mark = AnnotationKind::Primary.span(self.mark.clone()).label(self.expected.as_str());
         let snippet = Snippet::source(self.text.as_str()).line_start(self.line).annotation(mark);
         let group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
-        // Of a text that is not all of the line, the column cannot be counted.
+        // If the kept text is not the whole line, the renderer cannot compute the column from it.
         let mut group = match self.text[..self.mark.start].chars().count() + 1 == self.column {
             true => group.element(snippet.path(file)),
             false => {

@@ -1,14 +1,14 @@
-//! Statements of the form `keyword=value`, of which template files and their directory consist.
+//! Parses `keyword=value` statements, of which template files and index files consist.
 
 use std::ops::Range;
 
 use super::lex::{Quoted, Token, Word, words};
 use super::problem::Mistake;
 
-/// A keyword, and what its value is.
+/// A keyword, and the type of its value.
 pub(super) type Keyword = (&'static str, Kind);
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
@@ -18,23 +18,23 @@ pub(super) enum Kind {
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// None: it is wrong, which has been told.
+    /// None if it is malformed, which was reported.
     Number(Option<u32>),
     Text(Quoted),
 }
 
-/// A statement that is complete.
+/// A complete statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) keyword: &'static str,
-    /// Where the keyword stands.
+    /// The position of the keyword.
     pub(super) at: Range<usize>,
     pub(super) value: Value,
-    /// Where the value stands.
+    /// The position of the value.
     pub(super) value_at: Range<usize>,
 }
 
-/// The statements of a text. What is none is told and passed over, up to the next `keyword=`.
+/// The statements of a text. Anything else is reported and skipped, up to the next `keyword=`.
 pub(super) fn statements(text: &str, keywords: &[Keyword], mistakes: &mut Vec<Mistake>) -> Vec<Statement> {
     let words = words(text, mistakes);
     let mut reader = Reader { end: text.trim_end().len(), words: &words, keywords, mistakes };
@@ -50,7 +50,6 @@ pub(super) fn statements(text: &str, keywords: &[Keyword], mistakes: &mut Vec<Mi
 }
 
 struct Reader<'a> {
-    /// Where the text ends.
     end: usize,
     words: &'a [Word],
     keywords: &'a [Keyword],
@@ -64,7 +63,7 @@ impl Reader<'_> {
         Some(first)
     }
 
-    /// Where the next word stands, or the end of the text.
+    /// The position of the next token, or the end of the text.
     fn here(&self) -> Range<usize> {
         self.words.first().map_or(self.end..self.end, |word| word.range.clone())
     }
@@ -73,13 +72,13 @@ impl Reader<'_> {
         self.mistakes.push(Mistake::new(at, message, expected));
     }
 
-    /// The names of the keywords, as they are told.
+    /// The expected keywords, for a message.
     fn known(&self) -> String {
         let names: Vec<String> = self.keywords.iter().map(|(name, _)| format!("`{name}=`")).collect();
         format!("{} expected", names.join(" or "))
     }
 
-    /// The statement that begins here. None: there is none, which has been told.
+    /// Parses a statement. None: there is none here, which was reported.
     fn statement(&mut self) -> Option<Statement> {
         let at = self.here();
         let Some(Word { token: Token::Name(name), .. }) = self.words.first() else {
@@ -124,7 +123,7 @@ impl Reader<'_> {
         Some(Statement { keyword, at, value, value_at })
     }
 
-    /// Strings that stand one after another are one.
+    /// Joins adjacent strings, as in C.
     fn texts(&mut self) -> Quoted {
         let mut whole = Quoted::default();
         while let Some(Word { token: Token::Text(text), .. }) = self.words.first() {
@@ -134,7 +133,8 @@ impl Reader<'_> {
         whole
     }
 
-    /// Goes on to the next name that has a `=`, but not to where a wrong statement began with so many words left.
+    /// Skips to the next name with a `=`. `before` is the number of tokens left where the wrong
+    /// statement began; that place is skipped.
     fn recover(&mut self, before: usize) {
         if self.words.len() == before {
             self.next();

@@ -1,37 +1,37 @@
-//! A record's data as typed values, for those who write it in other forms.
+//! A record's data as typed values, for converters.
 
 use super::compile::Template;
 use super::control::Control;
 use super::walk::{Data, Trouble, Visitor, walk};
 use crate::Record;
 
-/// Values that repetitions may make of one record; no more are begun then.
+/// The most values that repetitions may make of one record; no more repetitions are begun then.
 const MOST_VALUES: usize = 1 << 18;
 
-/// A value of a record, of the kind that the [`Field`](super::Field) at its place has.
+/// A value of a record, of the type of the corresponding [`Field`](super::Field).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Of `%u`, and of `%x` up to 8 bytes.
+    /// From `%u`, and from `%x` up to 8 bytes.
     Unsigned(u64),
-    /// Of `%d`.
+    /// From `%d`.
     Signed(i64),
-    /// Of `%f`.
+    /// From `%f`.
     Float(f64),
-    /// Of `%s` and `%c`: bytes, which need be no text.
+    /// From `%s` and `%c`: bytes that may not be UTF-8.
     Text(&'a [u8]),
-    /// Of `%z`, and of `%x` beyond 8 bytes: as they stand in the record.
+    /// From `%z`, and from `%x` beyond 8 bytes: the bytes of the record.
     Bytes(&'a [u8]),
-    /// Of `%r`: its elements. What is wrong with one of them is in its place.
+    /// From `%r`: the elements. An unreadable element has its place in the list.
     List(Vec<Value<'a>>),
-    /// Of a group of several values.
+    /// From a group of several values.
     Struct(Vec<Value<'a>>),
-    /// What could not be logged: the address (or the selector) that could not be read.
+    /// A value that could not be logged: the address (or the selector) that could not be read.
     Fault(u64),
-    /// What is not there, because the data has ended or is of an unknown kind.
+    /// A missing value: the data ended, or its prefix is unknown.
     Missing,
 }
 
-/// The values of one record, in the order of the template's fields. There are as many as fields.
+/// The values of one record: one for each field of the template, in order.
 #[derive(Clone, Debug)]
 pub struct Values<'a>(std::vec::IntoIter<Value<'a>>);
 
@@ -50,17 +50,17 @@ impl<'a> Iterator for Values<'a> {
 impl ExactSizeIterator for Values<'_> {}
 
 impl Template {
-    /// The values of a record, as many as there are [`Template::fields`].
+    /// The values of a record, one for each of [`Template::fields`].
     pub fn values<'a>(&self, record: &'a Record) -> Values<'a> {
         self.values_and_rest(record).0
     }
 
-    /// The same, with the bytes behind them, of which the template says nothing.
+    /// The same, and the remaining bytes that the template does not take.
     pub fn values_and_rest<'a>(&self, record: &'a Record) -> (Values<'a>, &'a [u8]) {
         let mut data = Data::new(&record.data, record.word);
         let mut collector =
             Collector { values: Vec::with_capacity(self.fields.len()), ..Collector::default() };
-        // What breaks the walk leaves values missing.
+        // Values after a break stay missing.
         let _ = walk(&self.items, &mut data, &mut collector);
         collector.values.resize(self.fields.len(), Value::Missing);
         let rest = &record.data[record.data.len() - data.left()..];
@@ -70,11 +70,11 @@ impl Template {
 
 #[derive(Default)]
 struct Collector<'a> {
-    /// The values of all groups and lists that have begun.
+    /// The values of all open groups and lists.
     values: Vec<Value<'a>>,
-    /// Where each of these begins.
+    /// The index in `values` at which each of them begins.
     starts: Vec<usize>,
-    /// How many values have been made.
+    /// How many values were made in all.
     made: usize,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Visitor<'a> for Collector<'a> {
     }
 }
 
-/// A little-endian number, of which 8 bytes count.
+/// A little-endian number; bytes after the eighth are ignored.
 pub(super) fn integer(bytes: &[u8]) -> u64 {
     match <[u8; 8]>::try_from(bytes) {
         Ok(bytes) => u64::from_le_bytes(bytes),
@@ -151,13 +151,13 @@ pub(super) fn integer(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The same, with its sign.
+/// The same, as a signed number.
 pub(super) fn signed(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
     (integer(bytes) << unused).cast_signed() >> unused
 }
 
-/// A floating point number of 4, 8 or 10 bytes. One of 10 bytes, the x87's, is rounded to 8.
+/// A floating point number of 4, 8 or 10 bytes. 10 bytes are an x87 number, which is rounded to 8.
 pub(super) fn float(bytes: &[u8]) -> f64 {
     match bytes {
         [significand @ .., low, high] if bytes.len() == 10 => {
@@ -168,7 +168,8 @@ pub(super) fn float(bytes: &[u8]) -> f64 {
     }
 }
 
-/// An x87 number: its significand, with the whole part in the highest bit, and its sign and exponent.
+/// Converts an x87 number: its significand, with the integer bit as the highest, and its sign and
+/// exponent.
 fn extended(significand: u64, high: u16) -> f64 {
     let sign = if high & 0x8000 == 0 { 1.0 } else { -1.0 };
     let size = match high & 0x7fff {
@@ -176,7 +177,8 @@ fn extended(significand: u64, high: u16) -> f64 {
         0x7fff => f64::NAN,
         biased => {
             let exponent = i32::from(biased) - 16383 - 63;
-            // In two steps: the power alone may be too small for a double where the number is not.
+            // In two steps: the power of two alone may be too small for a double even if the
+            // product is not.
             let half = exponent / 2;
             significand as f64 * 2f64.powi(half) * 2f64.powi(exponent - half)
         }

@@ -1,8 +1,7 @@
-//! What bytes of a record each item takes, and what happens where they are too few.
+//! Decides which bytes of a record each item takes, and what happens if there are too few. No other
+//! module knows this; a [`Visitor`] receives the bytes.
 //!
-//! This is the one place that knows; what is made of the bytes is a [`Visitor`]'s.
-//!
-//! A prefix is three bytes: a token, and a length of 16 bits.
+//! A prefix has three bytes: a token, and a length of 16 bits.
 //!
 //! | token | the length counts | what follows |
 //! |---|---|---|
@@ -16,49 +15,48 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::control::{Control, Item, Part};
 
-/// Bytes of a prefix.
+/// The size of a prefix, in bytes.
 const PREFIX: usize = 3;
 
-/// What takes the bytes of a record.
+/// Receives what a walk finds in a record.
 pub(super) trait Visitor<'a> {
-    /// Text of the template.
+    /// A literal text of the template.
     fn literal(&mut self, text: &[u8]);
-    /// Bytes, as many as the control takes; of a text without its NUL. Never those of a skip.
+    /// The bytes of a control; for a string without its NUL. Not called for a skip.
     fn value(&mut self, control: Control, bytes: &'a [u8]);
-    /// Something in the place of a value (`is_field`), or beside the values.
+    /// A problem: in the place of a value (`is_field`), or besides the values.
     fn trouble(&mut self, trouble: Trouble<'a>, is_field: bool);
-    /// A group begins: so many values that belong together.
+    /// Begins a group of values.
     fn begin_group(&mut self);
-    /// It ends. It may have had fewer values.
+    /// Ends a group of `fields` values. It may have had fewer.
     fn end_group(&mut self, fields: usize);
-    /// A repetition begins, whose elements are groups.
+    /// Begins a repetition, whose elements are groups.
     fn begin_list(&mut self);
-    /// It ends.
     fn end_list(&mut self, fields: usize);
-    /// Whether no more is to come: the visitor has taken all it may.
+    /// Whether the visitor has reached its limit, and the walk must end.
     fn is_full(&self) -> bool;
 }
 
-/// What is wrong with the data.
+/// A problem in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble<'a> {
     /// The address of memory that could not be read.
     Fault(&'a [u8]),
     /// The selector of a segment that could not be used.
     Selector(&'a [u8]),
-    /// A prefix that nothing is known of, and what it announces.
+    /// A prefix with an unknown token.
     Unknown { token: u8, length: usize },
-    /// Fewer bytes than are wanted.
+    /// Fewer bytes than the item needs.
     Short { wanted: usize, left: &'a [u8] },
     /// Fewer bytes than a prefix announces.
     Cut { announced: usize, there: usize },
 }
 
-/// Data, of which a part has been taken.
+/// The rest of a record's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data<'a> {
     rest: &'a [u8],
-    /// Bytes in a word of the probed program.
+    /// The size of a word of the probed program, in bytes.
     word: usize,
 }
 
@@ -67,7 +65,6 @@ impl<'a> Data<'a> {
         Data { rest, word }
     }
 
-    /// The bytes that have not been taken.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
@@ -82,7 +79,7 @@ impl<'a> Data<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    /// Takes a text: up to its NUL, which is taken too, or all there is.
+    /// Takes a string: up to its NUL, which is taken too, or all bytes.
     fn take_text(&mut self) -> &'a [u8] {
         match self.rest.iter().position(|&byte| byte == 0) {
             Some(end) => {
@@ -95,16 +92,16 @@ impl<'a> Data<'a> {
     }
 }
 
-/// What a prefix announces.
+/// The data that a prefix announces.
 struct Announced<'a> {
-    /// The data, as far as it is there.
+    /// The data, as far as the record has it.
     data: Data<'a>,
-    /// How long it should be.
+    /// The announced length, in bytes.
     length: usize,
     is_whole: bool,
 }
 
-/// Walks through items and data. It breaks where the data has ended, or the visitor is full.
+/// Applies items to data. It breaks when the data has ended or the visitor is full.
 pub(super) fn walk<'a>(items: &[Item], data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     for item in items {
         match item {
@@ -119,7 +116,7 @@ pub(super) fn walk<'a>(items: &[Item], data: &mut Data<'a>, to: &mut impl Visito
     Continue(())
 }
 
-/// A control on the data as it is.
+/// Applies a control to the next data.
 fn take<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let width = match control {
         Control::Characters(width)
@@ -132,7 +129,7 @@ fn take<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) ->
             to.value(control, data.take_text());
             return Continue(());
         }
-        // There is no text without a byte.
+        // A string needs at least one byte.
         Control::Text => 1,
         Control::Dump => {
             to.value(control, data.take_rest());
@@ -147,7 +144,7 @@ fn take<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) ->
     Continue(())
 }
 
-/// Tells that the data has ended.
+/// Reports that the data has ended.
 fn short<'a>(
     wanted: usize,
     data: &mut Data<'a>,
@@ -158,8 +155,9 @@ fn short<'a>(
     Break(())
 }
 
-/// Reads a prefix, and takes what it announces where that is no data: then nothing is announced, and the trouble has been told, in
-/// the place of a value if it is one (`is_field`). Of data, nothing has been taken.
+/// Reads a prefix. If it announces data, returns that data without taking it. If not (a fault, a
+/// selector, or an unknown token), takes what it announces, reports it to the visitor, in the place
+/// of a value if `is_field`, and returns none.
 fn announced<'a>(
     data: &mut Data<'a>,
     to: &mut impl Visitor<'a>,
@@ -192,19 +190,20 @@ fn announced<'a>(
     Continue(None)
 }
 
-/// Tells that a prefix has announced more than there is; after that comes nothing.
+/// Reports that a prefix announces more than there is, and ends the walk.
 fn cut<'a>(announced: usize, there: usize, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     to.trouble(Trouble::Cut { announced, there }, false);
     Break(())
 }
 
-/// A control on what a prefix announces. Only a string takes all of that; after another control the next item goes on where it
-/// has left off. Data that is too short for the control ends with the prefix, not with the record.
+/// Applies a control to the data that a prefix announces. Only a string takes all of it; after
+/// another control, the next item continues where it ended. If the data is too short for the
+/// control, only the prefix's data ends, not the record.
 fn prefixed<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let Some(mut own) = announced(data, to, control.is_field())? else { return Continue(()) };
     let there = own.data.left();
     match control {
-        // An empty string is one here.
+        // Unlike without a prefix, a string may be empty.
         Control::Text => {
             to.value(control, own.data.take_text());
             own.data.take_rest();
@@ -215,26 +214,26 @@ fn prefixed<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>
     if own.data.left() > 0 { Continue(()) } else { finish(&own, there, to) }
 }
 
-/// A group on what a prefix announces, which is taken whole.
+/// Applies a group to the data that a prefix announces, and takes all of that data.
 fn group<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
     let there = own.data.left();
     data.take(there);
     to.begin_group();
-    // Data that is too short for the group ends with the prefix, not with the record.
+    // If the data is too short for the group, only the prefix's data ends, not the record.
     let _ = walk(&part.items, &mut own.data, to);
     to.end_group(part.fields);
     finish(&own, there, to)
 }
 
-/// A part, as often as what a prefix announces is long.
+/// Applies a part repeatedly until the data that a prefix announces is used up.
 fn repeated<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
     let there = own.data.left();
     data.take(there);
     to.begin_list();
     let mut flow = Continue(());
-    // Every part has an item that takes data, or breaks where there is too little: the loop ends.
+    // It terminates: every part has an item that takes data, or breaks if there is too little.
     while flow.is_continue() && own.data.left() > 0 && !to.is_full() {
         to.begin_group();
         flow = walk(&part.items, &mut own.data, to);
@@ -244,7 +243,7 @@ fn repeated<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> 
     finish(&own, there, to)
 }
 
-/// Goes on after what a prefix has announced.
+/// Continues after the data that a prefix announces.
 fn finish<'a>(own: &Announced<'a>, there: usize, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     match own.is_whole {
         _ if to.is_full() => Break(()),

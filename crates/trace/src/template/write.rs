@@ -1,4 +1,4 @@
-//! A record as the text that a template gives it.
+//! Formats a record as text by a template.
 
 use std::io::Write;
 
@@ -11,23 +11,23 @@ use crate::digits::{decimal, graphic, hexadecimal, little_endian};
 use crate::header::header;
 use crate::{Items, Record};
 
-/// Bytes of text that repetitions may make of one record; no more are begun then. A record is 32 KiB at most, but the text of a group
-/// may be any.
+/// The greatest text that repetitions may make of one record, in bytes; no more repetitions are
+/// begun then. A record has at most 32 KiB, but a group may have a long text.
 const MOST_TEXT: usize = 1 << 20;
 
-/// How the data of a record met its template.
+/// How well a record's data fits its template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Formatted {
-    /// Whether there is a template for the record. Without one, its data is a dump.
+    /// Whether there is a template for the record. Otherwise its data is a dump.
     pub by_template: bool,
-    /// Whether the data ended before the template, or was cut short. The text says where.
+    /// Whether the data ended early or was cut short. The text says where.
     pub is_short: bool,
-    /// Bytes at the end of the data that the template does not take. They are not shown.
+    /// How many bytes at the end of the data the template does not take. They are not shown.
     pub unused: usize,
 }
 
 impl Template {
-    /// Appends the data of a record as this template has it, without a header or a newline at its end.
+    /// Appends the data of a record in this template's format, without a header or a final newline.
     pub fn format(&self, record: &Record, out: &mut Vec<u8>) -> Formatted {
         let mut data = Data::new(&record.data, record.word);
         let limit = out.len().saturating_add(MOST_TEXT);
@@ -41,8 +41,8 @@ impl Template {
     }
 }
 
-/// Appends a record as text: its header with these items and the template's description, then its data as the template has it; as a
-/// dump, where there is no template.
+/// Appends a record as text: its header with these items and the template's description, then its
+/// data in the template's format, or as a dump without a template.
 pub(crate) fn record(
     template: Option<&Template>,
     items: Items,
@@ -71,7 +71,7 @@ pub(crate) fn record(
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// How long the text may become.
+    /// The length at which `out` is full.
     limit: usize,
     is_short: bool,
 }
@@ -120,7 +120,7 @@ impl<'a> Visitor<'a> for Writer<'_> {
                 self.literal(b" wanted, ");
                 decimal(left.len(), self.out);
                 self.literal(if left.is_empty() { b" left" } else { b" left:" });
-                // No control but `c` and `i` wants many; the first few tell enough.
+                // Only `c` and `i` want many bytes; the first few are enough.
                 for byte in left.iter().take(64) {
                     self.out.push(b' ');
                     little_endian(&[*byte], self.out);
@@ -157,7 +157,8 @@ impl Writer<'_> {
         self.out.extend_from_slice(if bytes == 1 { b" byte" } else { b" bytes" });
     }
 
-    /// Text: itself, with a period for each character that is not plain (`printable`) and each byte that is part of none.
+    /// Appends a text. Characters that are not plain (`printable`) and invalid bytes become
+    /// periods.
     fn text(&mut self, bytes: &[u8]) {
         if bytes.iter().all(|byte| (0x20..0x7f).contains(byte)) {
             return self.out.extend_from_slice(bytes);
@@ -171,7 +172,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A number with as many digits as tell it from its neighbours; with an exponent where there would be many zeros.
+    /// Appends a number with as many digits as distinguish it from its neighbours; with an exponent
+    /// instead of many zeros.
     fn float(&mut self, bytes: &[u8]) {
         let is_plain = |size: f64| size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size);
         // Writing to a vector does not fail.

@@ -1,4 +1,4 @@
-//! What tests of traces in the Common Trace Format have in common.
+//! Helpers for tests of CTF traces.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use dprobes_trace::store::About;
 pub(crate) const START: u64 = 1_700_000_000_000_000_000;
 const BOOT: i64 = 1_600_000_000_123_456_789;
 
-/// Where and how the traces are made.
+/// The description of the traces.
 pub(crate) fn about() -> About {
     About {
         version: "1.2.3".to_owned(),
@@ -46,7 +46,8 @@ pub(crate) fn record(number: u64) -> Record {
     }
 }
 
-/// Runs babeltrace2 on a trace: standard output and standard error; none, and the test is skipped, if it is not installed.
+/// Runs babeltrace2 on a trace. Returns standard output and standard error; none if it is not
+/// installed, and the test is skipped.
 #[track_caller]
 pub(crate) fn babeltrace(directory: &Path, options: &[&str]) -> Option<(String, String)> {
     if !testing::have("ctf", &["babeltrace2"]) {

@@ -1,4 +1,4 @@
-//! A queue before sinks that are slow, stuck, or panic.
+//! Tests of a queue whose sinks are slow, stuck, or panic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Records that wait, and messages beside them, at most.
+/// The most waiting records, and the most waiting messages.
 const MOST: u64 = 1 << 16;
 
 /// A sink that takes a record when it is allowed to.
@@ -109,7 +109,7 @@ fn a_failure_is_told_once_and_what_follows_is_taken() {
     assert_eq!((queue.lost(), taken.lock().expect("nobody panics").len()), (1, 9));
 }
 
-/// The text of the first failure that is told.
+/// The text of the first failure that is reported.
 fn failure(queue: &mut Queued) -> String {
     let begin = Instant::now();
     loop {
@@ -142,7 +142,7 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
     while queue.is_ready() {
         queue.record(0, &at(1)).expect("there is room");
     }
-    // Only now: to fill it may take longer.
+    // Set only now, because filling it may take longer.
     queue.queue.limits.full.stuck = Duration::from_millis(500);
     let begin = Instant::now();
     while !queue.is_ready() {
@@ -154,7 +154,7 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
     assert!(failure(&mut queue).contains("it has taken nothing for"));
 }
 
-/// A sink that rests on purpose, as the kernel's log asks for, is not stuck.
+/// A sink that waits on purpose, for the kernel's rate limit, is not stuck.
 #[test]
 fn a_sink_that_rests_by_its_own_will_is_waited_for() {
     struct Resting(Progress, Arc<AtomicU64>);
@@ -189,14 +189,14 @@ fn what_is_waited_for_can_be_changed() {
     }
     queue.set_lossless(false);
     assert!(queue.is_ready());
-    // There is some room left for those who have asked before.
+    // There is some room left for callers that have asked before.
     assert!((0..MOST).any(|_| queue.record(0, &at(1)).is_err()), "it is dropped");
     allowed.store(1, Ordering::SeqCst);
     queue.finish().expect("all was taken");
     assert_eq!(queue.lost(), 1);
 }
 
-/// A sink with a mistake.
+/// A sink that panics.
 struct Panicking(Arc<AtomicU64>);
 
 impl Sink for Panicking {

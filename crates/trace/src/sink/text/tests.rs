@@ -1,4 +1,5 @@
-//! Files of text that are slow, stuck, closed or full: what stands in them, and what is counted.
+//! Tests of text files that are slow, stuck, closed or full: what they contain, and what is
+//! counted.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,13 +21,13 @@ fn record(number: u32) -> Record {
     Record { minor: number, data: number.to_le_bytes().to_vec(), ..Record::default() }
 }
 
-/// A file before a pipe.
+/// A text file that writes to a pipe.
 fn piped(limits: Limits) -> (TextFile, io::PipeReader) {
     let (reader, writer) = io::pipe().expect("a pipe");
     (TextFile::new(File::from(OwnedFd::from(writer)), limits), reader)
 }
 
-/// The text of so many records, and where each of them ends.
+/// The text of `count` records, and where each of them ends.
 fn all(count: u32) -> (Vec<u8>, Vec<usize>) {
     let (mut texts, mut text, mut ends) = (Texts::default(), Vec::new(), Vec::new());
     for number in 0..count {
@@ -76,16 +77,16 @@ fn a_file_that_takes_nothing_makes_it_unready_and_not_slow() {
     assert!(read.join().expect("it reads").expect("all of it") == expected);
 }
 
-/// Records of the tests with a reader that stops.
+/// The number of records in the tests with a reader that stops.
 const COUNT: u32 = 50_000;
 
-/// A file with so many records that its pipe, of which some is read, is full, and how many bytes of them the pipe took.
+/// A file whose pipe is full after some of it was read, and how many bytes the pipe took in all.
 fn stuck(limits: Limits) -> (TextFile, io::PipeReader, usize) {
     let (mut file, mut reader) = piped(limits);
     put(&mut file, COUNT);
     let mut some = vec![0; 100_003];
     reader.read_exact(&mut some).expect("so much comes");
-    // Nobody reads now: it fills, and stays as it is.
+    // Nobody reads now: wait until the pipe is full.
     let (mut before, mut waiting) = (-1, 0);
     while before != waiting || waiting < 4096 {
         before = waiting;
@@ -96,7 +97,7 @@ fn stuck(limits: Limits) -> (TextFile, io::PipeReader, usize) {
     (file, reader, some.len() + waiting as usize)
 }
 
-/// The records that are not there as a whole.
+/// The number of records that are not written as a whole.
 fn missing(taken: usize) -> u64 {
     all(COUNT).1.iter().filter(|&&end| end > taken).count() as u64
 }
@@ -116,7 +117,7 @@ fn a_reader_that_is_gone_is_told_and_every_lost_record_is_counted() {
     assert_eq!(file.lost(), missing(taken) + 1000);
 }
 
-/// Gives up a file that is stuck, and looks at what stands in its pipe then.
+/// Gives up a stuck file and checks what is in its pipe.
 fn gives_up(limits: Limits) -> Duration {
     let (mut file, mut reader, taken) = stuck(limits);
     let begin = Instant::now();

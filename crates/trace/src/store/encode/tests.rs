@@ -1,4 +1,4 @@
-//! What the encoder writes, and what it compares.
+//! Tests of the encoder's output and comparisons.
 
 use super::*;
 
