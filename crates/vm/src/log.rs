@@ -61,7 +61,7 @@ pub(crate) struct Log<'s> {
     bytes: &'s mut [u8; LOG_LIMIT],
     /// The log pointer.
     length: usize,
-    /// The previous log pointer: the length after the last logging that succeeded.
+    /// The previous log pointer: the length after the last successful log instruction.
     complete: usize,
     limit: usize,
 }
@@ -73,8 +73,7 @@ impl<'s> Log<'s> {
         Log { bytes, length: 0, complete: 0, limit: logmax.min(LOG_LIMIT) }
     }
 
-    /// Loads the log of a run that is resumed: its `bytes`, of which `complete` had been logged
-    /// when a logging last succeeded.
+    /// Loads the log of a run that is resumed: its bytes and its previous log pointer.
     #[inline(always)]
     pub(crate) fn fill(&mut self, bytes: &[u8], complete: usize) {
         let fits = bytes.len().min(self.limit);
@@ -95,12 +94,12 @@ impl<'s> Log<'s> {
         self.length
     }
 
-    /// The previous log pointer: bytes logged when a logging last succeeded.
+    /// The previous log pointer: bytes logged after the last successful log instruction.
     pub(crate) fn complete_length(&self) -> usize {
         self.complete
     }
 
-    /// Notes that a logging has succeeded.
+    /// Notes that a log instruction has succeeded.
     #[inline(always)]
     pub(crate) fn succeeded(&mut self) {
         self.complete = self.length;

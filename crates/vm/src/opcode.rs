@@ -68,7 +68,7 @@ pub enum Group {
     Verification,
     /// Input and output ports.
     Port,
-    /// Miscellaneous: segmented addresses, calls of kernel modules.
+    /// Miscellaneous: segmented addresses, calls of plugins (`callk`).
     Miscellaneous,
     /// Exceptions.
     Exception,

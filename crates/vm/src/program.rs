@@ -95,8 +95,8 @@ pub enum End {
 pub struct Outcome {
     /// How it ended.
     pub end: End,
-    /// The major code of this hit's record, 0 to 65535, where `setmaj` set one.
+    /// The major code of this hit's record, 0 to 65535, if `setmaj` set one.
     pub major: Option<u32>,
-    /// The minor code of this hit's record, 0 to 65535, where `setmin` set one.
+    /// The minor code of this hit's record, 0 to 65535, if `setmin` set one.
     pub minor: Option<u32>,
 }

@@ -30,7 +30,7 @@ pub struct Middle<'a> {
     pub instructions: u32,
     /// The log so far.
     pub log: &'a [u8],
-    /// The previous log pointer: the length of the log after the last logging that succeeded.
+    /// The previous log pointer: the length of the log after the last successful log instruction.
     pub complete: usize,
     /// The major code, 0 to 65535, if `setmaj` set one.
     pub major: Option<u32>,

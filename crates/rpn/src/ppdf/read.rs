@@ -14,7 +14,8 @@ use crate::arch::Arch;
 ///
 /// # Errors
 ///
-/// [`Damaged`]: the file is not a PPDF, has another version, is truncated, or is damaged. The error describes the first wrong place.
+/// Returns [`Damaged`] for the first wrong place if the file is not a PPDF, has another version, is
+/// truncated, or is damaged.
 pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
     let header = Header::read(file)?;
     let mut sections = sections(file, header.sections)?;
