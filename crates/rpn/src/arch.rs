@@ -1,9 +1,9 @@
 //! The machines whose programs can be compiled.
 //!
-//! A program is compiled for one machine ([`crate::Options::arch`]): its word, its registers
-//! ([`Arch::registers`]), the instructions and watchpoints it has, and the bytes of an opcode follow from that.
-//! The bytecode does not depend on it otherwise: operands are little-endian for every machine, so that one
-//! reader reads all objects.
+//! A program is compiled for one machine ([`crate::Options::arch`]), which determines its word, its
+//! registers ([`Arch::registers`]), the available instructions and watchpoints, and the length of
+//! an opcode. The bytecode format is otherwise the same: operands are little-endian for every
+//! machine, so that one reader reads all objects.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ use vm::Word;
 /// The machine of a probed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Arch {
-    /// The 32-bit programs of Intel processors (the manual's IA32).
+    /// 32-bit programs of Intel processors (the manual's IA32).
     I386,
-    /// The 64-bit programs of Intel processors.
+    /// 64-bit programs of Intel processors.
     #[default]
     X86_64,
     /// S/390: 32-bit programs.
@@ -32,7 +32,7 @@ impl Arch {
     /// Every machine.
     pub const ALL: &[Arch] = &[Arch::I386, Arch::X86_64, Arch::S390, Arch::S390x, Arch::Ppc, Arch::Ppc64];
 
-    /// As `--arch` has it.
+    /// Its name in `--arch`.
     pub const fn name(self) -> &'static str {
         match self {
             Arch::I386 => "i386",
@@ -63,19 +63,19 @@ impl Arch {
         }
     }
 
-    /// The machine whose ELF files have this `e_machine` and whose word is this.
+    /// The machine with this `e_machine` in ELF files and this word.
     pub fn of_elf(machine: u16, word: Word) -> Option<Arch> {
         Arch::ALL.iter().copied().find(|arch| arch.elf_machine() == machine && arch.word() == word)
     }
 
-    /// Whether it is an Intel processor: the only ones that have I/O ports, selectors and watchpoints here.
+    /// Whether it is an Intel processor: only these have I/O ports, selectors and watchpoints here.
     pub const fn is_intel(self) -> bool {
         matches!(self, Arch::I386 | Arch::X86_64)
     }
 
-    /// The bytes that `opcode =` gives of an instruction, as one number, the first byte the highest: the first
-    /// byte on Intel processors, the first two on S/390 (manual, "opcode"). A PowerPC instruction is always 4
-    /// bytes, and none of them is an opcode alone, so there it is the whole instruction.
+    /// Number of the instruction's first bytes that `opcode =` gives, as one number, first byte
+    /// most significant: one on Intel processors, two on S/390 (manual, "opcode"). On PowerPC it is
+    /// the whole instruction, 4 bytes, since no part of it alone is the opcode.
     pub const fn opcode_bytes(self) -> usize {
         match self {
             Arch::I386 | Arch::X86_64 => 1,
@@ -84,13 +84,14 @@ impl Arch {
         }
     }
 
-    /// The largest number that `opcode =` can be.
+    /// The largest value of `opcode =`.
     pub const fn largest_opcode(self) -> u32 {
         u32::MAX >> (32 - 8 * self.opcode_bytes())
     }
 
-    /// The instruction that begins with this opcode, if no probe can be placed on it (manual, "opcode"). That
-    /// list also has `wait`, which only a processor without a floating-point unit makes special.
+    /// The name of the instruction with this opcode if no probe can be placed on it (manual,
+    /// "opcode"). The manual also lists `wait`, which is left out here: it is special only on a
+    /// processor without a floating-point unit.
     pub(crate) const fn unprobed(self, opcode: u32) -> Option<&'static str> {
         match (self, opcode) {
             (Arch::I386 | Arch::X86_64, 0xcc) => Some("int3"),
@@ -112,7 +113,7 @@ impl fmt::Display for Arch {
 impl FromStr for Arch {
     type Err = String;
 
-    /// The machine of this name; `x86_64` is `x86-64` too.
+    /// The machine with this name; `_` counts as `-`, so `x86_64` is accepted.
     fn from_str(name: &str) -> Result<Arch, String> {
         let plain = name.replace('_', "-");
         let found = Arch::ALL.iter().find(|arch| arch.name().eq_ignore_ascii_case(&plain));

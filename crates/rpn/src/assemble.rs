@@ -1,12 +1,12 @@
-//! The assembler: instructions in, bytecode out.
+//! The assembler: syntax tree in, bytecode out.
 //!
 //! ```text
 //! opcode, 1 byte | operand, little-endian, as `vm::Operand` says
 //! ```
 //!
-//! Handlers and procedures follow each other as they stand in the source. The first pass gives every
-//! instruction its offset, the second writes it. A handler that could run off its end gets an `exit`, a
-//! procedure a `ret`.
+//! Handlers and procedures are laid out in source order. The first pass assigns offsets, the second
+//! writes the instructions. A handler that could run past its end gets an `exit`, a procedure a
+//! `ret`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::expression::{Expression, Name};
 use crate::object::{ModuleKind, Object, Proc, SymbolUse};
 use crate::source::Span;
 
-/// Writes the code of a program into its object, whose headers are read.
+/// Writes a program's code into `object`, which already has the headers.
 pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Messages) {
     let layouts = lay_out(program, object.word());
     let procedures = find_procedures(program, &layouts, messages);
@@ -52,13 +52,13 @@ pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Me
     }
 }
 
-/// Where the instructions of one handler or procedure are in the code.
+/// The layout of one handler or procedure in the code.
 struct Layout {
     start: usize,
     end: usize,
     /// The offset of each line.
     lines: Vec<usize>,
-    /// What is added at the end.
+    /// The instruction appended at the end.
     last: Option<Op>,
 }
 
@@ -91,12 +91,12 @@ fn size(op: Op, word: Word) -> usize {
     1 + op.row().operand.size(word.bytes())
 }
 
-/// Whether nothing runs on after this instruction.
+/// Whether execution never continues after this instruction.
 pub(crate) fn ends(op: Op) -> bool {
     !op.row().transfer.falls_through()
 }
 
-/// The procedures by their names in lower case, with their places and entries.
+/// The procedures by lower-case name, with their names as written and their entries.
 fn find_procedures(
     program: &Program,
     layouts: &[Layout],
@@ -119,7 +119,8 @@ fn find_procedures(
     procedures
 }
 
-/// A label: its place in the source and in the code, and whether anything goes there.
+/// A label: its name and place in the source, its offset in the code, and whether a jump goes
+/// there.
 struct Label {
     name: Name,
     offset: usize,
@@ -166,7 +167,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// `start` is where the handler or procedure begins in the source.
+    /// Writes a body; `start` is where it begins in the source.
     fn body(&mut self, body: &Body, layout: &Layout, start: Span) {
         let mut last = start;
         for (line, offset) in body.lines.iter().zip(&layout.lines) {
@@ -184,7 +185,7 @@ impl Writer<'_> {
             self.object.code.push(op as u8);
         }
         if self.messages.has_errors() {
-            // An instruction that could not be read may be the one that goes there.
+            // An instruction that could not be parsed may be the one that uses the label.
             return;
         }
         let mut unused: Vec<&Label> = self.labels.values().filter(|label| !label.used).collect();
@@ -197,7 +198,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes an instruction; a wrong operand has a message and is written as 0, so that the offsets hold.
+    /// Writes an instruction. A wrong operand is reported and written as 0, so that offsets stay
+    /// right.
     fn instruction(&mut self, instruction: &Instruction, offset: usize) {
         let op = instruction.op;
         if op == Op::Ret && !self.is_procedure {
@@ -222,7 +224,7 @@ impl Writer<'_> {
         self.object.code.extend_from_slice(&value.to_le_bytes()[..bytes]);
     }
 
-    /// A number, checked for what its instruction takes.
+    /// A number operand, checked against the instruction's limits.
     fn number(&mut self, op: Op, expression: &Expression, at: usize) -> Result<u64, Diagnostic> {
         let word = self.object.word();
         let row = op.row();
@@ -241,7 +243,7 @@ impl Writer<'_> {
             Takes::Global => self.variable(expression, "global", "gvars", self.object.gvars)?,
             Takes::Bit => within(expression, "a bit position", 1..=i128::from(word.bits()))?,
             Takes::Word => return self.word(expression, at),
-            // The parser gives these no number.
+            // The parser produces no number for these.
             Takes::None | Takes::Register | Takes::Label | Takes::Proc => 0,
         };
         Ok(u64::try_from(number).unwrap_or(0))
@@ -272,7 +274,7 @@ impl Writer<'_> {
         Err(Diagnostic::error(expression.place, message).label(label).help(help))
     }
 
-    /// A word: a number that fits in it, or, in kernel programs, a symbol's address.
+    /// A word operand: a number that fits, or, in kernel programs, a symbol's address.
     fn word(&mut self, expression: &Expression, at: usize) -> Result<u64, Diagnostic> {
         let word = self.object.word();
         let value = expression.value()?;
@@ -308,7 +310,7 @@ impl Writer<'_> {
         Ok(0)
     }
 
-    /// Where a jump or a call goes.
+    /// The offset of a jump's or call's target.
     fn target(&mut self, op: Op, name: &Name) -> Result<usize, Diagnostic> {
         let key = name.text.to_ascii_lowercase();
         let shown = quote(&name.text);

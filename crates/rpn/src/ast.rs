@@ -1,4 +1,4 @@
-//! A program as written: what the parser makes, and the printer turns back into text.
+//! The syntax tree of a program. The parser makes it; the printer turns it back into text.
 
 use vm::Op;
 
@@ -13,7 +13,7 @@ use crate::source::{Place, Span};
 pub(crate) struct Program {
     /// The statements of the file header.
     pub(crate) header: Vec<Statement>,
-    /// Probes and procedures, as they stand.
+    /// Probes and procedures, in source order.
     pub(crate) items: Vec<Item>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Item {
     Procedure(Procedure),
 }
 
-/// A probe: the statements of its header, of which the first says where it is, and its handler.
+/// A probe: the statements of its header, the first of which gives its location, and its handler.
 #[derive(Debug)]
 pub(crate) struct ProbePoint {
     pub(crate) header: Vec<Statement>,
@@ -46,9 +46,9 @@ pub(crate) struct Body {
 pub(crate) enum Line {
     Label(Name),
     Instruction(Instruction),
-    /// An instruction that could not be read; a message has been given.
+    /// An instruction that could not be parsed; an error has been reported.
     Missing,
-    /// What the disassembler has to say where there is no instruction.
+    /// A comment that the disassembler writes in place of bytes that are no instruction.
     Comment(String),
 }
 
@@ -71,11 +71,11 @@ pub(crate) enum Operand {
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) key: Key,
-    /// The key.
+    /// The place of the key.
     pub(crate) place: Place,
-    /// `None` where it could not be read; a message has been given.
+    /// `None` if it could not be parsed; an error has been reported.
     pub(crate) value: Option<Value>,
-    /// The value as written, without its spaces.
+    /// The value as written, without spaces.
     pub(crate) written: String,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Value {
     Number(Expression),
     /// `first:last`
     Range(Expression, Expression),
-    /// `function:point`; the place of the point.
+    /// `function:point`; the last field is the place of the point.
     Point(Name, Point, Place),
 }
 

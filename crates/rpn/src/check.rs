@@ -1,4 +1,4 @@
-//! The meaning of the headers: statements in, the fields of an [`Object`] and its probes out.
+//! Checks the statements of the headers, and builds the [`Object`] and its probes from them.
 
 use std::ops::RangeInclusive;
 
@@ -12,21 +12,21 @@ use crate::keys::Key;
 use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
 use crate::source::Span;
 
-/// Groups or types that a program may define.
+/// Maximum number of groups or types that a program may define.
 pub(crate) const MOST_NAMES: usize = 1000;
 
-/// `logmax` where none is given.
+/// Default of `logmax`.
 pub(crate) const LOGMAX: usize = 1024;
-/// `jmpmax` where none is given.
+/// Default of `jmpmax`.
 pub(crate) const JMPMAX: u32 = 256;
-/// `excpt_log` where none is given.
+/// Default of `excpt_log`.
 pub(crate) const EXCPT_LOG: usize = 1024;
-/// `heapmax` where none is given.
+/// Default of `heapmax`.
 pub(crate) const HEAPMAX: usize = vm::HEAP_LIMIT;
-/// `maxhits` where none is given.
+/// Default of `maxhits`.
 pub(crate) const MAXHITS: u64 = 0x7fff_ffff;
 
-/// What the file header says for probes that do not say it themselves.
+/// Values of the file header for probes that do not set their own.
 #[derive(Clone, Copy, Debug)]
 struct Defaults {
     ignore: u64,
@@ -34,7 +34,7 @@ struct Defaults {
     logonfault: bool,
 }
 
-/// Reads the headers of a program. The probes have no code yet.
+/// Builds an object from the headers of a program; the probes have no code yet.
 pub(crate) fn headers(program: &Program, arch: Arch, end: Span, messages: &mut Messages) -> Object {
     let header = Statements { all: &program.header, messages };
     let (mut object, defaults) = header.file(arch, end);
@@ -78,7 +78,7 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// A number within limits; where there is none, or a wrong one, `None`.
+    /// The number of a statement; `None` if it is missing or outside the limits.
     fn number(&mut self, key: Key, limits: RangeInclusive<i128>) -> Option<i128> {
         let Some(Value::Number(expression)) = &self.find(key)?.value else { return None };
         let what = format!("`{} =`", key.name());
@@ -90,7 +90,7 @@ impl<'a> Statements<'a> {
     }
 
     fn unsigned_or<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128, default: T) -> T {
-        // A wrong number has its message, and the object is not used.
+        // A wrong number has been reported, so the object is not used.
         self.number(key, 0..=most).and_then(|number| T::try_from(number).ok()).unwrap_or(default)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Statements<'a> {
         texts
     }
 
-    /// A count of hits; for `maxhits`, 0 means that none is given, as it always did.
+    /// A count of hits. `maxhits = 0` means that none is given, as in the original.
     fn hits(&mut self, key: Key, otherwise: u64) -> u64 {
         let Some(number) = self.number(key, 0..=u64::MAX.into()) else { return otherwise };
         if key == Key::Maxhits && number == 0 {
@@ -200,7 +200,7 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// The statement that says where the probe is: the first one.
+    /// The statement that gives the probe's location: the first one.
     fn point(&self) -> Option<&'a Statement> {
         self.all.iter().find(|statement| statement.key.begins_probe())
     }
@@ -215,7 +215,7 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// Where the probe is, and how many bytes a range has.
+    /// The probe's location, and the number of bytes if it is a range.
     fn location(&mut self, word: Word) -> (Location, Option<i128>) {
         let nowhere = (Location::Offset(0), None);
         let Some(point) = self.point() else { return nowhere };
@@ -301,7 +301,7 @@ impl<'a> Statements<'a> {
         Some(Watch { access, length: u8::try_from(length).unwrap_or(1) })
     }
 
-    /// The heap of a probe, of which the file header gives the most.
+    /// The heap size of a probe, limited by the file header.
     fn heap(&mut self, most: usize) -> usize {
         let Some(number) = self.number(Key::Heap, 0..=vm::HEAP_LIMIT as i128) else { return most };
         if let Some(wrong) = self.find(Key::Heap).filter(|_| number > most as i128) {
@@ -330,7 +330,7 @@ impl<'a> Statements<'a> {
         Some(number)
     }
 
-    /// The group or type of a probe, as the file header spells it.
+    /// The group or type of a probe, spelled as in the file header.
     fn member(&mut self, key: Key, definition: Key, defined: &[String]) -> Option<String> {
         let name = self.name(key)?;
         if let Some(found) = defined.iter().find(|other| other.eq_ignore_ascii_case(&name.text)) {
@@ -350,7 +350,7 @@ impl<'a> Statements<'a> {
 
 /// The names that a header statement defines, for a message.
 fn expected_names(definition: Key, defined: &[String]) -> String {
-    /// Names that are listed.
+    /// Maximum number of names listed.
     const SHOWN: usize = 8;
     let names: Vec<String> = defined.iter().take(SHOWN).map(|name| quote(name)).collect();
     let definition = definition.name();
@@ -362,7 +362,7 @@ fn expected_names(definition: Key, defined: &[String]) -> String {
     }
 }
 
-/// The number an expression comes to, if it is within the limits.
+/// The value of an expression if it is a number within the limits.
 pub(crate) fn within(
     expression: &Expression,
     what: &str,
@@ -380,7 +380,7 @@ pub(crate) fn within(
     )))
 }
 
-/// A number as people write it: large ones in hexadecimal.
+/// A number for messages: large ones in hexadecimal.
 pub(crate) fn show(number: i128) -> String {
     if number.unsigned_abs() <= 0xffff_ffff {
         number.to_string()
@@ -416,7 +416,7 @@ fn place_of(expression: &Expression, absolute: bool, word: Word) -> Result<Locat
     }
 }
 
-/// The bytes from `first` to `last`, both included.
+/// The number of bytes from `first` to `last`, both included.
 fn length(first: &Expression, last: &Expression) -> Result<i128, Diagnostic> {
     let from = first.value()?;
     let to = last.value()?;

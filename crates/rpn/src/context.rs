@@ -1,6 +1,7 @@
-//! What a handler can do where its probe is: on which machine, in user programs or in the kernel.
+//! Checks whether an instruction or a register is available for the program's machine and kind
+//! (user or kernel).
 //!
-//! What cannot be done is refused here, so that it never reads as a silent 0.
+//! Unavailable ones are refused here, so that they never silently read as 0.
 
 use vm::{Context, Group, Op};
 
@@ -9,7 +10,7 @@ use crate::object::{ModuleKind, Object};
 use crate::registers::{Register, Uses};
 use crate::source::Place;
 
-/// Checks that the machine and the program's kind have the instruction.
+/// Checks that the instruction is available for the program's machine and kind.
 pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), Diagnostic> {
     let name = op.row().name;
     if only_intel(op) && !object.arch.is_intel() {
@@ -30,12 +31,12 @@ pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), D
 
 const FOR_THE_KERNEL: &str = "it is for programs with `modtype = kernel` or `kmod`";
 
-/// Instructions of which the manual says "IA32".
+/// Instructions that the manual marks "IA32".
 fn only_intel(op: Op) -> bool {
     op == Op::Seg2lin || op.row().group == Group::Port
 }
 
-/// Checks that a handler of this program may do this with the register.
+/// Checks that a handler of this program may use the register in this way.
 pub(crate) fn register(op: Op, register: &Register, place: Place, object: &Object) -> Result<(), Diagnostic> {
     let name = register.name;
     let Uses { push_u, push_r, pop_u, pop_r } = register.uses;

@@ -1,10 +1,10 @@
-//! Reading tokens one after the other.
+//! A cursor over a list of tokens.
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::{Kind, Token};
 use crate::source::Place;
 
-/// A place in a list of tokens, whose last one is [`Kind::End`].
+/// A position in a list of tokens, whose last one is [`Kind::End`].
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     tokens: &'a [Token],
@@ -18,12 +18,12 @@ impl<'a> Cursor<'a> {
         Cursor { tokens, at: 0 }
     }
 
-    /// The next token; at the end, [`Kind::End`] for ever.
+    /// The next token; at the end, always [`Kind::End`].
     pub(crate) fn peek(&self) -> &'a Token {
         self.peek_at(0)
     }
 
-    /// The token after `ahead` others.
+    /// The token `ahead` tokens after the next one.
     pub(crate) fn peek_at(&self, ahead: usize) -> &'a Token {
         &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
@@ -50,17 +50,18 @@ impl<'a> Cursor<'a> {
         self.tokens[self.at.saturating_sub(1)].place
     }
 
-    /// How many tokens were taken.
+    /// The number of tokens taken.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    /// The tokens taken since there were `start`.
+    /// The tokens taken since the position `start`.
     pub(crate) fn since(&self, start: usize) -> &'a [Token] {
         &self.tokens[start..self.at]
     }
 
-    /// Where something is missing: at the next token, or, where that starts a line, right after the last one.
+    /// The place for a "missing" message: the next token or, if that starts a line, right after the
+    /// last one.
     pub(crate) fn missing_place(&self) -> Place {
         let next = self.peek();
         if self.at > 0 && (next.starts_line || next.kind == Kind::End) {
@@ -70,7 +71,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The message that `what` is missing here.
+    /// The error that `what` is missing here.
     pub(crate) fn expected(&self, what: &str) -> Diagnostic {
         let next = self.peek();
         let found =
@@ -79,7 +80,7 @@ impl<'a> Cursor<'a> {
             .label(format!("expected {what}"))
     }
 
-    /// Passes the rest of the line, so that reading goes on with the next one.
+    /// Skips the rest of the line.
     pub(crate) fn skip_line(&mut self) {
         while !self.peek().starts_line && self.peek().kind != Kind::End {
             self.skip(1);

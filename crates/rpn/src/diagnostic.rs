@@ -8,18 +8,18 @@ use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer,
 
 use crate::source::{Place, Position, Sources, Span};
 
-/// How grave a message is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// The program is refused.
     Error,
-    /// The program is accepted, but is most likely not what was meant.
+    /// The program is accepted, but probably not what was meant.
     Warning,
     /// The program is accepted; the message says how it was read.
     Note,
 }
 
-/// Another place that a message is about: a first definition, a macro's body.
+/// Another place that a message refers to: a first definition, a macro's body.
 #[derive(Clone, Debug)]
 pub struct Related {
     /// The place.
@@ -31,17 +31,17 @@ pub struct Related {
 /// A message about a program.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// How grave it is.
+    /// Its severity.
     pub severity: Severity,
     /// What is wrong, in one line.
     pub message: String,
     /// Where.
     pub span: Span,
-    /// What is said at the place itself: what was expected there.
+    /// The text at the place itself: what was expected there.
     pub label: String,
     /// What to do.
     pub help: Option<String>,
-    /// Other places concerned.
+    /// Other places that it refers to.
     pub related: Vec<Related>,
 }
 
@@ -81,7 +81,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds "did you mean", where there is a near name.
+    /// Adds "did you mean" if there is a similar name.
     pub(crate) fn suggest(mut self, near: Option<impl std::fmt::Display>) -> Diagnostic {
         if let Some(near) = near {
             self.help = Some(format!("did you mean `{near}`?"));
@@ -94,7 +94,7 @@ impl Diagnostic {
         self
     }
 
-    /// The message with its line, in the manner of rustc:
+    /// The message with its source line, in the style of rustc:
     ///
     /// ```text
     /// error: no instruction is called `psh`
@@ -106,7 +106,7 @@ impl Diagnostic {
     ///   = help: did you mean `push`?
     /// ```
     ///
-    /// With `colour`, it carries ANSI colours. It ends without a newline.
+    /// With `colour`, it contains ANSI colours. It does not end with a newline.
     pub fn render(&self, sources: &Sources, colour: bool) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
@@ -125,7 +125,7 @@ impl Diagnostic {
         printable::laid_out(&renderer.decor_style(DecorStyle::Ascii).render(&[group]))
     }
 
-    /// The lines of the places concerned: those of one source together, the primary one's first.
+    /// The source lines of all places: grouped by source, the primary place's first.
     fn elements<'a>(&'a self, sources: &'a Sources) -> Vec<Element<'a>> {
         let mut marks = vec![(self.span, self.label.as_str(), AnnotationKind::Primary)];
         marks.extend(self.related.iter().map(|it| (it.span, it.label.as_str(), AnnotationKind::Context)));
@@ -137,7 +137,7 @@ impl Diagnostic {
             };
             let same = marks.iter().map(|(span, ..)| *span).filter(|span| span.source == first.source);
             let together = window(&source.text, same);
-            // Lines that are too far from each other are shown one by one.
+            // Lines too far apart are shown separately.
             let alone = together.len() > MOST_SHOWN;
             let window = if alone { window(&source.text, [first].into_iter()) } else { together };
             let (here, rest) = match alone {
@@ -179,10 +179,10 @@ impl Diagnostic {
     }
 }
 
-/// Bytes of source that one piece of a message may show.
+/// Maximum bytes of source that one part of a message shows.
 const MOST_SHOWN: usize = 16 << 10;
 
-/// The whole lines that hold the spans.
+/// The whole lines that contain the spans.
 fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize> {
     let first = spans.clone().map(|span| span.start as usize).min().unwrap_or(0).min(text.len());
     let last = spans.map(|span| span.end as usize).max().unwrap_or(0).clamp(first, text.len());
@@ -193,26 +193,26 @@ fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize>
     start..end
 }
 
-/// Text from the program, as it may stand in a message: short, printable, in back quotes.
+/// Text from the program as messages show it: shortened, printable, in back quotes.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut = if text.chars().nth(LONGEST).is_some() { "..." } else { "" };
     format!("`{}{cut}`", printable(&text.chars().take(LONGEST).collect::<String>()))
 }
 
-/// Text from the program without what a terminal would obey.
+/// Text from the program without characters that a terminal would interpret.
 pub(crate) fn printable(text: &str) -> String {
     printable::text(text).into_owned()
 }
 
-/// The messages of one compilation, as they come up.
+/// The messages of one compilation, in the order of detection.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     all: Vec<Diagnostic>,
     errors: usize,
 }
 
-/// Messages kept for one compilation.
+/// The maximum number of messages kept for one compilation.
 pub(crate) const MOST_MESSAGES: usize = 1000;
 
 impl Messages {
@@ -223,17 +223,17 @@ impl Messages {
         }
     }
 
-    /// Whether there are as many as are kept: it is not worth looking for more.
+    /// Whether the maximum has been reached, so that the caller can stop checking.
     pub(crate) fn full(&self) -> bool {
         self.all.len() >= MOST_MESSAGES
     }
 
-    /// Whether the program is refused.
+    /// Whether there are errors, so that the program is refused.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// All of them in the order of the source.
+    /// All messages in the order of the source.
     pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
         self.all.sort_by_cached_key(|message| sources.path_to(message.span));
         if let Some(last) = self.all.last().filter(|_| self.all.len() >= MOST_MESSAGES) {
@@ -244,7 +244,7 @@ impl Messages {
     }
 }
 
-/// Unwraps a result, and keeps its message where there is none.
+/// Unwraps a result; adds the message of an error to the messages.
 pub(crate) trait Keep<T> {
     fn keep(self, messages: &mut Messages) -> Option<T>;
 }
@@ -255,10 +255,10 @@ impl<T> Keep<T> for Result<T, Diagnostic> {
     }
 }
 
-/// Names among which the nearest is looked for.
+/// The maximum number of names among which [`nearest`] searches.
 const MOST_NAMES: usize = 1000;
 
-/// The nearest of `names` to `word`, if it is near enough to have been meant. Case does not matter.
+/// The name most similar to `word`, ignoring case, if it is similar enough to have been meant.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
     if word.len() > LONGEST {

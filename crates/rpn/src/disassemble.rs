@@ -1,7 +1,7 @@
-//! The disassembler: an object as a source text again, which compiles to the same object.
+//! The disassembler: object in, source text out, which compiles to the same object.
 //!
-//! It makes a [`Program`] and prints it. Labels are called `l0`, `l1` and so on; what is not an instruction (in
-//! an object that no compiler made) becomes a comment that says so.
+//! It builds a [`Program`] and prints it. Labels are named `l0`, `l1` and so on. Invalid
+//! instructions (in an object that the compiler did not make) become comments.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,10 +14,11 @@ use crate::keys::Key;
 use crate::object::{Location, ModuleKind, Object, Probe};
 use crate::source::Place;
 
-/// An object as source text: the file header, every probe with its header and handler, every procedure.
+/// Converts an object to source text: the file header, every probe with its header and handler,
+/// every procedure.
 ///
-/// Compiling the text gives the object back, for the same [`crate::Arch`]. It never fails: bytes that are no
-/// instruction are shown as comments.
+/// Compiling the text for the same [`crate::Arch`] gives the object back. It never fails: invalid
+/// instructions become comments.
 pub fn disassemble(object: &Object) -> String {
     let mut items: Vec<(usize, Item)> = Vec::new();
     let decoder = Decoder::new(object);
@@ -156,9 +157,9 @@ fn last_byte(watch: crate::object::Watch) -> u64 {
 
 struct Decoder<'a> {
     object: &'a Object,
-    /// The procedures' names by their entries.
+    /// Names of the procedures by entry.
     procedures: HashMap<usize, &'a str>,
-    /// The symbols whose addresses the code holds, by the word's offset.
+    /// Symbols whose addresses the code holds, by the word's offset.
     symbols: HashMap<usize, Expression>,
 }
 
@@ -169,7 +170,7 @@ impl<'a> Decoder<'a> {
         Decoder { object, procedures, symbols }
     }
 
-    /// The instructions of a handler or procedure, with labels where jumps go.
+    /// The instructions of a handler or procedure, with labels at the targets of jumps.
     fn body(&self, entry: usize, end: usize) -> Body {
         let end = end.min(self.object.code.len());
         let code = &self.object.code[..end];

@@ -1,7 +1,8 @@
-//! Constant expressions: of `#if`, and wherever the language takes a number.
+//! Constant expressions: conditions of `#if`, and all numbers in the language.
 //!
-//! Both have C's operators and precedence. Where a number is due, the operators that compare are left out.
-//! Values are computed exactly, in 128 bits, and checked where they are used: `~0` is -1 and fits every word.
+//! Both have C's operators and precedence; comparisons and logical operators are for `#if` only.
+//! Values are computed exactly, in 128 bits, and range-checked where they are used: `~0` is -1 and
+//! fits every word.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Messages, quote};
 use crate::lex::{Kind, is_name};
 use crate::source::Place;
 
-/// A name in the source: a symbol, a label, a group.
+/// A name in the source: of a symbol, a label, a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
@@ -18,7 +19,7 @@ pub(crate) struct Name {
 }
 
 impl fmt::Display for Name {
-    /// As it is written in a program: in quotes where it needs them.
+    /// In source form: in quotes if needed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if is_name(&self.text) {
             f.write_str(&self.text)
@@ -78,7 +79,7 @@ pub(crate) enum Binary {
 const UNARY: &[(&str, Unary)] =
     &[("+", Unary::Plus), ("-", Unary::Minus), ("~", Unary::Complement), ("!", Unary::Not)];
 
-/// Sign, meaning, precedence, and whether it stands in `#if` only.
+/// Sign, operator, precedence, and whether it is allowed in `#if` only.
 const BINARY: &[(&str, Binary, u8, bool)] = &[
     ("*", Binary::Multiply, 10, false),
     ("/", Binary::Divide, 10, false),
@@ -100,7 +101,7 @@ const BINARY: &[(&str, Binary, u8, bool)] = &[
     ("||", Binary::Or, 1, true),
 ];
 
-/// Which expressions may stand here.
+/// The kind of expression allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grammar {
     /// A number of the language; names are symbols of the probed module.
@@ -109,19 +110,20 @@ pub(crate) enum Grammar {
     Condition,
 }
 
-/// Parentheses and signs within each other.
+/// Maximum nesting of parentheses and unary operators.
 const DEEPEST: usize = 64;
 
-/// Operators of one expression. It bounds the depth of the tree, and so every walk over it.
+/// Maximum number of operators in an expression. It bounds the depth of the tree, and so every
+/// recursion over it.
 const MOST_OPERATORS: usize = 512;
 
-/// Whether an expression may start with this token (a name aside).
+/// Whether an expression may start with this token, names excepted.
 pub(crate) fn starts_number(cursor: &Cursor) -> bool {
     let token = cursor.peek();
     token.kind == Kind::Number || token.is("(") || UNARY.iter().any(|(sign, _)| token.is(sign))
 }
 
-/// Reads an expression. `what` says what the place is for, in messages.
+/// Parses an expression. `what` says in messages what was expected.
 pub(crate) fn parse(
     cursor: &mut Cursor,
     grammar: Grammar,
@@ -220,7 +222,7 @@ impl Parser<'_, '_> {
         Ok(Expression { node, place: next.place })
     }
 
-    /// Decimal, or hexadecimal after `0x`.
+    /// Parses a number: decimal, or hexadecimal after `0x`.
     fn number(&mut self) -> Result<u64, Diagnostic> {
         let token = self.cursor.peek();
         let text = &*token.text;
@@ -245,7 +247,8 @@ impl Parser<'_, '_> {
 }
 
 impl fmt::Display for Expression {
-    /// As text that reads back as the same expression: operands in parentheses, numbers in hexadecimal.
+    /// As text that parses as an equivalent expression: operands in parentheses, numbers in
+    /// hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = |expression: &Expression| match expression.node {
             Node::Number(_) | Node::Symbol(_) => expression.to_string(),
@@ -270,7 +273,7 @@ impl fmt::Display for Expression {
     }
 }
 
-/// What an expression comes to: a number, or a symbol's address and a number.
+/// The value of an expression: a number, or a symbol's address plus a number.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) symbol: Option<Name>,
@@ -283,7 +286,7 @@ impl Expression {
         self.evaluate(&|name| Value { symbol: Some(name.clone()), number: 0 })
     }
 
-    /// Computes the condition of an `#if`, where a name that is no macro is 0, as in C.
+    /// Computes the condition of an `#if`. A name that is not a macro is 0, as in C.
     pub(crate) fn condition(&self) -> Result<bool, Diagnostic> {
         self.evaluate(&|_| Value { symbol: None, number: 0 }).map(|value| value.number != 0)
     }
@@ -328,7 +331,7 @@ impl Expression {
         right: Value,
         divisor: Place,
     ) -> Result<Value, Diagnostic> {
-        // A symbol's address is known later: a number may be added to it, nothing else.
+        // A symbol's address is not known yet: the only operation is to add or subtract a number.
         match (operator, &left.symbol, &right.symbol) {
             (Binary::Add, Some(_), None)
             | (Binary::Add, None, Some(_))
@@ -382,7 +385,7 @@ impl Expression {
 }
 
 impl Value {
-    /// The number, where no symbol is in it.
+    /// The number; an error if a symbol is involved.
     pub(crate) fn plain(&self) -> Result<i128, Diagnostic> {
         match &self.symbol {
             None => Ok(self.number),

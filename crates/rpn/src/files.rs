@@ -1,34 +1,37 @@
-//! Where the text of a program and of its includes comes from.
+//! Access to the text of a program and of the files that it includes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes a file may have: 20,000 probes with handlers of a few lines. What it takes to compile is bounded by its tokens.
+/// Maximum size of a file in bytes, enough for 20,000 probes with handlers of a few lines. The cost
+/// of compiling is bounded by the number of tokens.
 pub(crate) const LARGEST_FILE: usize = 8 << 20;
 
-/// Gives the text of files.
+/// Reads files.
 pub trait Files {
-    /// The content of a file of at most `limit` bytes. `include` says that the program text names it.
+    /// The content of a file of at most `limit` bytes. `include` is true if the program text names
+    /// the file.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] where there is no such file, so that the next directory is searched;
-    /// [`io::ErrorKind::FileTooLarge`] beyond the limit.
+    /// [`io::ErrorKind::NotFound`] if there is no such file, so that the next directory is
+    /// searched; [`io::ErrorKind::FileTooLarge`] beyond the limit.
     fn read(&self, path: &Path, limit: usize, include: bool) -> io::Result<Vec<u8>>;
 
-    /// The path by which a file is known again: two names of one file give one path.
+    /// The canonical path of a file: all names of one file give the same path.
     fn identity(&self, path: &Path) -> PathBuf;
 }
 
-/// The files of this machine.
+/// The files on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFiles;
 
 impl Files for DiskFiles {
     fn read(&self, path: &Path, limit: usize, include: bool) -> io::Result<Vec<u8>> {
-        // A program text must not make us wait on a pipe or a terminal; a user's own argument may.
+        // A program text must not make the compiler wait on a pipe or a terminal; the user's own
+        // argument may.
         if include && !fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }

@@ -1,21 +1,21 @@
-//! The statements of the file header and of the probe headers: one table (manual, "Probe program file
-//! header" and "Probe-point definition").
+//! The table of all statements of the file header and the probe headers (manual, "Probe program
+//! file header" and "Probe-point definition").
 
-/// Where a statement may stand.
+/// The header in which a statement may appear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the file header.
     File,
     /// In a probe's header.
     Probe,
-    /// In both: the file header's holds for all probes that have none of their own.
+    /// In both: the file header's value applies to probes without their own.
     Both,
 }
 
-/// What a statement takes.
+/// The kind of value of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// A name, or a text in quotes.
+    /// A name, or a string in quotes.
     Name,
     /// One or more names.
     Names,
@@ -23,7 +23,7 @@ pub(crate) enum Takes {
     Number,
     /// A number, a symbol, a symbol and a number, or points of a function.
     Point,
-    /// One or two of these, with a colon between them.
+    /// One number or symbol, or two separated by a colon.
     Range,
     /// One of these words.
     Word(&'static [&'static str]),
@@ -39,22 +39,22 @@ macro_rules! keys {
             /// Every key.
             pub(crate) const ALL: &[Key] = &[$(Key::$key,)*];
 
-            /// How it is written.
+            /// Its source form.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Key::$key => $name,)* }
             }
 
-            /// Where it may stand.
+            /// The header in which it may appear.
             pub(crate) fn place(self) -> Place {
                 match self { $(Key::$key => $place,)* }
             }
 
-            /// What it takes.
+            /// The kind of its value.
             pub(crate) fn takes(self) -> Takes {
                 match self { $(Key::$key => $takes,)* }
             }
 
-            /// What it takes, in words.
+            /// Its value, in words, for messages.
             pub(crate) fn what(self) -> &'static str {
                 match self { $(Key::$key => $what,)* }
             }
@@ -92,22 +92,22 @@ keys! {
 }
 
 impl Key {
-    /// The key of this name; case does not matter.
+    /// The key with this name, ignoring case.
     pub(crate) fn from_name(name: &str) -> Option<Key> {
         Key::ALL.iter().copied().find(|key| key.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may stand in the file header.
+    /// Whether it may appear in the file header.
     pub(crate) fn in_file(self) -> bool {
         matches!(self.place(), Place::File | Place::Both)
     }
 
-    /// Whether it may stand in a probe's header.
+    /// Whether it may appear in a probe's header.
     pub(crate) fn in_probe(self) -> bool {
         matches!(self.place(), Place::Probe | Place::Both)
     }
 
-    /// Whether it begins a probe.
+    /// Whether it is the first statement of a probe.
     pub(crate) fn begins_probe(self) -> bool {
         matches!(self, Key::Offset | Key::Address)
     }

@@ -1,32 +1,32 @@
-//! Tokens.
+//! The lexer: source text in, tokens out.
 //!
-//! The lexer knows the C preprocessor's rules of text - a backslash at the end of a line joins it to the next,
-//! comments are a space - and says of each token whether it starts a line and whether a space stands before
-//! it. It reports nothing: what it cannot read becomes a token that says so, because in a skipped `#if` group
-//! nobody cares.
+//! It applies the text rules of the C preprocessor: a backslash at the end of a line joins it to
+//! the next, a comment counts as a space. Each token says whether it starts a line and whether a
+//! space precedes it. The lexer reports no errors: unreadable text becomes a token of an error
+//! kind, because it does not matter in a skipped `#if` group.
 
 use std::rc::Rc;
 
 use crate::source::{Place, SourceId, Span};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A name: letters, digits, `_`, `.`, `$` and `@`, not starting with a digit.
     Name,
-    /// A digit and what follows it without a break: maybe a number.
+    /// A digit and all name characters that follow it: perhaps a number.
     Number,
-    /// A string; the token's text is without its quotes.
+    /// A string; the token's text excludes the quotes.
     Text,
-    /// One of the language's signs.
+    /// An operator or punctuation sign of the language.
     Sign,
-    /// A character no token starts with.
+    /// A character that starts no token.
     Unknown,
-    /// A string that its line does not close.
+    /// A string that is not closed on its line.
     OpenText,
     /// A `/*` without its `*/`.
     OpenComment,
-    /// The end of what is read; the token's text says of what.
+    /// The end of the input; the token's text says of what.
     End,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) text: Rc<str>,
     pub(crate) place: Place,
-    /// First of its line.
+    /// Whether it is the first token of its line.
     pub(crate) starts_line: bool,
-    /// After a space, a comment, or the start of a line.
+    /// Whether a space, a comment, or the start of a line precedes it.
     pub(crate) spaced: bool,
-    /// A macro's name that is not to be expanded any more.
+    /// Whether it is a macro's name that must not be expanded again.
     pub(crate) frozen: bool,
 }
 
@@ -49,12 +49,12 @@ impl Token {
         self.kind == Kind::Sign && &*self.text == sign
     }
 
-    /// Whether it is this word of the language; case does not matter.
+    /// Whether it is this word, ignoring case.
     pub(crate) fn is_word(&self, word: &str) -> bool {
         self.kind == Kind::Name && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// How a message calls it.
+    /// The token as messages show it.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
             Kind::End => self.text.to_string(),
@@ -64,23 +64,23 @@ impl Token {
     }
 }
 
-/// Signs, the longer before those they start with.
+/// All signs; longer ones precede their prefixes.
 const SIGNS: &[&str] = &[
     "...", "<<", ">>", "&&", "||", "==", "!=", "<=", ">=", "##", "=", ",", ":", "(", ")", "+", "-", "*", "/",
     "%", "&", "|", "^", "~", "!", "<", ">", "?", "#",
 ];
 
-/// Whether a name may start with it.
+/// Whether a name may start with this character.
 fn starts_name(character: char) -> bool {
     character.is_ascii_alphabetic() || matches!(character, '_' | '.' | '$' | '@')
 }
 
-/// Whether it may stand within a name or a number.
+/// Whether a name or a number may contain this character.
 fn continues_name(character: char) -> bool {
     starts_name(character) || character.is_ascii_digit()
 }
 
-/// Whether `text` would be read as one name.
+/// Whether the lexer would read `text` as one name.
 pub(crate) fn is_name(text: &str) -> bool {
     text.chars().next().is_some_and(starts_name) && text.chars().all(continues_name) && text != "..."
 }
@@ -105,7 +105,7 @@ impl Lexer {
         self.peeked.take().or_else(|| self.read())
     }
 
-    /// The next token, which stays.
+    /// The next token, without taking it.
     pub(crate) fn peek(&mut self) -> Option<&Token> {
         if self.peeked.is_none() {
             self.peeked = self.read();
@@ -113,7 +113,7 @@ impl Lexer {
         self.peeked.as_ref()
     }
 
-    /// Where the joined lines at `at` end: backslashes at the ends of lines are not there.
+    /// Skips line joins (a backslash and a newline) at `at`; returns the offset after them.
     fn joined(&self, mut at: usize) -> usize {
         while self.text[at..].starts_with('\\') {
             let rest = &self.text[at + 1..];
@@ -125,13 +125,13 @@ impl Lexer {
         at
     }
 
-    /// The character at or after `at`, and where it ends.
+    /// The character at `at` after line joins, and its end.
     fn character(&self, at: usize) -> Option<(char, usize)> {
         let at = self.joined(at);
         self.text[at..].chars().next().map(|character| (character, at + character.len_utf8()))
     }
 
-    /// Takes the characters of `wanted` if they are next.
+    /// Takes the characters of `wanted` if they come next.
     fn eat(&mut self, wanted: &str) -> bool {
         let mut at = self.at;
         for expected in wanted.chars() {
@@ -144,7 +144,7 @@ impl Lexer {
         true
     }
 
-    /// Takes characters as long as `wanted` says so.
+    /// Takes characters as long as `wanted` returns true.
     fn eat_while(&mut self, text: &mut String, wanted: impl Fn(char) -> bool) {
         while let Some((character, end)) = self.character(self.at).filter(|(it, _)| wanted(*it)) {
             text.push(character);
@@ -152,7 +152,8 @@ impl Lexer {
         }
     }
 
-    /// Passes spaces and comments; says whether there were any, or the place of a comment without an end.
+    /// Skips spaces and comments. Returns whether there were any, or the place of an unclosed
+    /// comment.
     fn pass_space(&mut self) -> Result<bool, Span> {
         let mut any = false;
         loop {
@@ -185,7 +186,7 @@ impl Lexer {
     }
 
     fn span(&self, start: usize, end: usize) -> Span {
-        // Files are smaller than 4 GiB: see `LARGEST_FILE`.
+        // A u32 suffices: files are at most `LARGEST_FILE` bytes.
         let byte = |at| u32::try_from(at).unwrap_or(u32::MAX);
         Span { source: self.source, start: byte(start), end: byte(end) }
     }
@@ -228,7 +229,7 @@ impl Lexer {
         Some(token(kind, &text, self.span(start, self.at), spaced))
     }
 
-    /// The rest of a string, after its first quote.
+    /// Reads the rest of a string, after its opening quote.
     fn read_text(&mut self, text: &mut String) -> Kind {
         loop {
             match self.character(self.at) {

@@ -1,7 +1,7 @@
-//! The language of probe programs: text in, bytecode out, and back.
+//! The compiler of probe programs: source text to bytecode, and back.
 //!
-//! It is the RPN language of Dynamic Probes (dprobes.lang 3.6.4, with the heap of 5.0), for programs of several
-//! machines ([`Arch`]).
+//! The language is the RPN language of Dynamic Probes (dprobes.lang 3.6.4, with the heap of 5.0),
+//! for programs of several machines ([`Arch`]).
 //!
 //! ```text
 //! text --preprocess--> tokens --parse--> program --check, assemble--> Object --disassemble--> text
@@ -10,19 +10,20 @@
 //!
 //! Design constraints:
 //!
-//! * Knows no process, no operating system and no terminal. The only files it reads are the program and what it
-//!   includes, through [`Files`].
-//! * Its input is untrusted. It never panics, and its time and memory are bounded: bytes and number of files,
-//!   tokens read and made by macros, depth and length of expressions.
-//! * All mistakes of a program come in one run, each with its place, its line, what was expected, and what to do
-//!   ([`Diagnostic`]). A line of a macro or an included file says how it came in.
-//! * No list of opcodes: the parser, the printer and the assembler read the rows of [`vm::TABLE`], and the
-//!   statements of the headers are one table too (`keys`). What the manual knows and these tables do not is in
-//!   `spellings`, so that it is refused by what it is and not as unknown.
-//! * `compile(disassemble(object))` is the object again.
+//! * Does not depend on processes, the operating system or a terminal. It reads only the program
+//!   and the files that it includes, through [`Files`].
+//! * Its input is untrusted. It never panics, and its time and memory are bounded: size and number
+//!   of files, tokens read and tokens made by macros, depth and length of expressions.
+//! * One run reports all mistakes of a program, each with its position, its line, what was
+//!   expected, and what to do ([`Diagnostic`]). For a line from a macro or an included file it says
+//!   where that was used.
+//! * No list of opcodes: parser, printer and assembler read the rows of [`vm::TABLE`]. The
+//!   statements of the headers are a table too (`keys`). Names of the manual that are in neither
+//!   are in `spellings`, so that the message says what they were instead of calling them unknown.
+//! * `compile(disassemble(object))` gives the same object.
 //!
-//! Keywords, instructions, registers, labels and procedures are case-insensitive; macros, the value of `name =`
-//! and the symbols of the probed module are not. A newline does not end a statement.
+//! Keywords, instructions, registers, labels and procedures are case-insensitive; macros, the value
+//! of `name =` and the symbols of the probed module are not. A newline does not end a statement.
 
 #![forbid(unsafe_code)]
 
@@ -66,39 +67,39 @@ pub use source::{Position, SourceId, Sources, Span};
 
 use preprocess::{Preprocessor, Setting};
 
-/// How a program is to be compiled.
+/// Options of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `-D name=value`: macros defined before the first line.
     pub defines: Vec<(String, String)>,
-    /// `-I DIR`: where `#include` looks, after the including file's own directory.
+    /// `-I DIR`: directories searched by `#include`, after the including file's own.
     pub include_dirs: Vec<PathBuf>,
     /// The machine of the probed program.
     pub arch: Arch,
 }
 
-/// A program that compiled.
+/// The result of a successful compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// What it became.
+    /// The compiled program.
     pub object: Object,
     /// Warnings and notes, in the order of the source.
     pub notes: Vec<Diagnostic>,
-    /// The texts that spans and messages are about.
+    /// The texts to which spans and messages refer.
     pub sources: Sources,
 }
 
-/// A program that did not compile.
+/// The result of a failed compilation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// All its errors, and its warnings and notes, in the order of the source.
+    /// All errors, warnings and notes, in the order of the source.
     pub diagnostics: Vec<Diagnostic>,
-    /// The texts that they are about.
+    /// The texts to which they refer.
     pub sources: Sources,
 }
 
 impl Failure {
-    /// Every message, rendered, with an empty line between them.
+    /// All messages, rendered, separated by empty lines.
     pub fn render(&self, colour: bool) -> String {
         let rendered = self.diagnostics.iter().map(|message| message.render(&self.sources, colour));
         rendered.collect::<Vec<_>>().join("\n\n")
@@ -109,13 +110,13 @@ impl Failure {
 ///
 /// # Errors
 ///
-/// [`Failure`] with all that is wrong: a file that cannot be read, is larger than 8 MiB or is not UTF-8, or
-/// what the program has wrong.
+/// [`Failure`] with all errors: of the file (unreadable, larger than 8 MiB, not UTF-8) or of the
+/// program.
 pub fn compile(path: &Path, options: &Options) -> Result<Compiled, Failure> {
     compile_with(&DiskFiles, path, options)
 }
 
-/// Compiles a text that is in no file; `name` is what messages call it. It can include nothing.
+/// Compiles a text that is not in a file; messages call it `name`. It cannot include files.
 ///
 /// # Errors
 ///
@@ -125,7 +126,7 @@ pub fn compile_text(name: &str, text: &str, options: &Options) -> Result<Compile
     compile_with(&MemoryFiles([(path.clone(), text.to_string())].into()), &path, options)
 }
 
-/// Compiles the program at `path` of `files`.
+/// Compiles the program at `path` in `files`.
 ///
 /// # Errors
 ///

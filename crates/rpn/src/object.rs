@@ -1,4 +1,4 @@
-//! What a program becomes: its header, its probes, and their bytecode.
+//! A compiled program: its header, its probes, and their bytecode.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use vm::Word;
 use crate::arch::Arch;
 use crate::source::Span;
 
-/// What a program's module is (`modtype =`).
+/// The kind of a program's module (`modtype =`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ModuleKind {
-    /// A program or a shared library.
+    /// An executable or a shared library.
     #[default]
     User,
     /// The kernel.
     Kernel,
-    /// A module of the kernel.
+    /// A kernel module.
     KernelModule,
 }
 
 impl ModuleKind {
-    /// As `modtype =` has it.
+    /// Its name in `modtype =`.
     pub fn name(self) -> &'static str {
         match self {
             ModuleKind::User => "user",
@@ -35,45 +35,46 @@ impl ModuleKind {
 pub struct Object {
     /// The module's name or path, as written.
     pub module: String,
-    /// What the module is.
+    /// The kind of the module.
     pub kind: ModuleKind,
     /// The machine of the probed program.
     pub arch: Arch,
-    /// Local variables, each a word.
+    /// Number of local variables, each a word.
     pub vars: u16,
-    /// Global variables, each a word.
+    /// Number of global variables, each a word.
     pub gvars: u16,
     /// The major code, 0 to 65535.
     pub major: u32,
     /// The program's number.
     pub id: u32,
-    /// Bytes a handler may log in one run, at most 32 KiB.
+    /// Bytes that a handler may log in one run, at most 32 KiB.
     pub logmax: usize,
-    /// Jumps a handler may take in one run, at most 65535.
+    /// Jumps that a handler may take in one run, at most 65535.
     pub jmpmax: u32,
-    /// Instructions a handler may execute in one run, at most 2^30.
+    /// Instructions that a handler may execute in one run, at most 2^30.
     pub insmax: u32,
     /// Bytes of stack traces that a handler may collect in one run (`excpt_log =`), at most 32 KiB.
     pub excpt_log: usize,
-    /// Whether every exception leaves a stack trace.
+    /// Whether every exception writes a stack trace.
     pub autostacktrace: bool,
-    /// Bytes of heap that a handler may use in one run where its probe does not say less, at most 16 KiB.
+    /// Bytes of heap that a handler may use in one run unless its probe sets less, at most 16 KiB.
     pub heapmax: usize,
-    /// The groups probes may be of.
+    /// The groups that probes may belong to.
     pub groups: Vec<String>,
-    /// The types probes may be of.
+    /// The types that probes may have.
     pub types: Vec<String>,
-    /// The instructions of all handlers and procedures (`vm::TABLE`); operands are little-endian on every machine.
+    /// The instructions of all handlers and procedures (`vm::TABLE`); operands are little-endian on
+    /// every machine.
     pub code: Vec<u8>,
-    /// The probes, as they stand in the file.
+    /// The probes, in source order.
     pub probes: Vec<Probe>,
-    /// The procedures, as they stand in the file.
+    /// The procedures, in source order.
     pub procs: Vec<Proc>,
     /// Words of the code that hold the address of a kernel symbol, to be filled in.
     pub symbols: Vec<SymbolUse>,
-    /// Where each instruction comes from: its offset in the code, ascending, and its place.
+    /// The source span of each instruction, by its offset in the code, ascending.
     pub lines: Vec<(usize, Span)>,
-    /// Set where the probes' sites were resolved: the file that they were resolved in.
+    /// The file in which the probes' sites were resolved, if they were.
     pub file: Option<ModuleFile>,
 }
 
@@ -83,7 +84,7 @@ impl Object {
         self.arch.word()
     }
 
-    /// The place in the source of the instruction that the code has at `offset`, or that holds that byte.
+    /// The source span of the instruction that contains the byte at `offset` of the code.
     pub fn line_at(&self, offset: usize) -> Option<Span> {
         let after = self.lines.partition_point(|(start, _)| *start <= offset);
         self.lines[..after].last().filter(|_| offset < self.code.len()).map(|(_, span)| *span)
@@ -93,72 +94,74 @@ impl Object {
 /// A probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Where it is, as written, without spaces: `main+0x10`.
+    /// Its probepoint as written, without spaces: `main+0x10`.
     pub point: String,
-    /// Where it is.
+    /// Its probepoint.
     pub location: Location,
-    /// Set for a watchpoint: which accesses fire it, and over how many bytes from the location.
+    /// For a watchpoint: which accesses fire it, and how many bytes from the location it covers.
     pub watch: Option<Watch>,
-    /// The first bytes that the instruction must have, if given: [`Arch::opcode_bytes`] of them as one number, the
-    /// first the highest.
+    /// If given, the first bytes that the instruction must have: [`Arch::opcode_bytes`] of them as
+    /// one number, first byte most significant.
     pub opcode: Option<u32>,
     /// The minor code, 0 to 65535.
     pub minor: u32,
-    /// Its group, one of the object's.
+    /// Its group, one of those that the object defines.
     pub group: Option<String>,
-    /// Its type, one of the object's.
+    /// Its type, one of those that the object defines.
     pub kind: Option<String>,
-    /// Hits that are passed over first.
+    /// Number of first hits to ignore.
     pub ignore: u64,
     /// Runs of the handler after which the probe is disabled.
     pub maxhits: u64,
-    /// Whether the log is kept where the probed instruction faults.
+    /// Whether the log is kept if the probed instruction faults.
     pub logonfault: bool,
-    /// The exceptions that are raised, by the bits of their codes (`excpt_mask =`); the others are masked.
+    /// The exceptions that are raised, as bits of their codes (`excpt_mask =`); the others are
+    /// masked.
     pub mask: u16,
-    /// Bytes of heap that the handler may use in one run (`heap =`), at most the object's `heapmax`.
+    /// Bytes of heap that the handler may use in one run (`heap =`), at most the object's
+    /// `heapmax`.
     pub heap: usize,
     /// The offset of the handler's first instruction in the code.
     pub entry: usize,
-    /// The offset after its last one.
+    /// The offset after the handler's last instruction.
     pub end: usize,
-    /// `offset = ...` in the source.
+    /// The span of `offset = ...` or `address = ...` in the source.
     pub span: Span,
-    /// The places in the module's file that the location was found to mean, if it was resolved: one, or for
-    /// [`Location::Points`] one and more.
+    /// The sites in the module's file, if the location was resolved: exactly one, or for
+    /// [`Location::Points`] one or more.
     pub sites: Vec<Site>,
 }
 
-/// A place in a module's file, with the instruction that stands there.
+/// A place in a module's file, with the instruction there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
     /// The offset in the file.
     pub offset: u64,
-    /// The address at which the file's program headers load that byte, before the load bias is added.
+    /// The address at which the file's program headers load that byte, without the load bias.
     pub vaddr: u64,
     /// The bytes of the instruction, 1 to 15.
     pub bytes: Vec<u8>,
-    /// For [`Location::Points`], the function that it is in; empty for others.
+    /// For [`Location::Points`], the function that contains it; otherwise empty.
     pub function: String,
 }
 
-/// The file of a module, as it was when sites were resolved in it.
+/// The file of a module at the time when sites were resolved in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleFile {
-    /// Its path. Where it is applied it may have another one.
+    /// Its path. It may be different where the object is used.
     pub path: String,
-    /// Its build-id (`NT_GNU_BUILD_ID`), usually 20 bytes; empty where it has none.
+    /// Its build-id (`NT_GNU_BUILD_ID`), usually 20 bytes; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// Where a probe is.
+/// The location of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
-    /// An offset: in the file, for user modules.
+    /// An offset; for user modules, in the file.
     Offset(u64),
-    /// A symbol of the module, and bytes from there.
+    /// A symbol of the module plus an offset.
     Symbol {
         /// The symbol's name, as in the symbol table.
         name: String,
@@ -167,37 +170,38 @@ pub enum Location {
     },
     /// A virtual address.
     Address(u64),
-    /// A virtual address: that of a symbol, and bytes from there.
+    /// A virtual address: that of a symbol plus an offset.
     AddressSymbol {
         /// The symbol's name, as in the symbol table.
         name: String,
         /// Bytes added to it.
         addend: i64,
     },
-    /// Points of functions, as the pid provider of DTrace has them: one probe, and as many sites as there are.
+    /// Points of functions, as in DTrace's pid provider: one probe with any number of sites.
     Points {
-        /// The name of the function, or a pattern with `*`, `?` and `[...]` that names several.
+        /// The name of a function, or a pattern with `*`, `?` and `[...]` that matches several.
         function: String,
-        /// Where in them.
+        /// Where in the functions.
         point: Point,
     },
 }
 
-/// Where in a function a probe is.
+/// A position in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
-    /// Where it is entered.
+    /// Its entry.
     Entry,
-    /// Where it is left: each `ret`, and each jump to another function.
+    /// Its exits: each `ret`, and each jump to another function.
     Return,
-    /// That many bytes from its start.
+    /// This many bytes from its start.
     Offset(u64),
-    /// Each instruction.
+    /// Every instruction.
     Each,
 }
 
 impl Point {
-    /// Reads a point: `entry`, `return`, `*`, or an offset in hexadecimal as `a4`, `0xa4` or `+a4`. Case does not matter.
+    /// Parses a point: `entry`, `return`, `*`, or an offset in hexadecimal as `a4`, `0xa4` or
+    /// `+a4`, in any case.
     pub fn parse(text: &str) -> Option<Point> {
         match text.to_ascii_lowercase().as_str() {
             "entry" => Some(Point::Entry),
@@ -240,12 +244,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// What fires a watchpoint.
+/// The trigger of a watchpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
     /// The accesses.
     pub access: Access,
-    /// The bytes watched: 1, 2, 4, or 8.
+    /// Number of bytes watched: 1, 2, 4, or 8.
     pub length: u8,
 }
 
@@ -263,10 +267,10 @@ pub enum Access {
 }
 
 impl Access {
-    /// Every access.
+    /// All kinds of access.
     pub(crate) const ALL: &[Access] = &[Access::Execute, Access::Write, Access::ReadWrite, Access::Io];
 
-    /// As `watchpoint =` has it.
+    /// Its name in `watchpoint =`.
     pub fn name(self) -> &'static str {
         match self {
             Access::Execute => "x",
@@ -284,17 +288,17 @@ pub struct Proc {
     pub name: String,
     /// The offset of its first instruction in the code.
     pub entry: usize,
-    /// The offset after its last one.
+    /// The offset after its last instruction.
     pub end: usize,
 }
 
-/// A word of the code that holds the address of a kernel symbol (`push SYMBOL`); until it is known, 0.
+/// A word of the code for the address of a kernel symbol (`push SYMBOL`); 0 until it is filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolUse {
     /// The word's offset in the code.
     pub offset: usize,
     /// The symbol's name.
     pub name: String,
-    /// What is added to its address.
+    /// Added to the symbol's address.
     pub addend: i64,
 }

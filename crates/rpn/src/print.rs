@@ -1,5 +1,5 @@
-//! The printer: a [`Program`] as source text, in one plain style. What it prints, the parser reads as the
-//! same program.
+//! The printer: a [`Program`] as source text, in one fixed style. The parser reads the output as
+//! the same program.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -37,7 +37,7 @@ impl Display for Statement {
         write!(f, "{} =", self.key.name())?;
         match &self.value {
             None => Ok(()),
-            // A module's name always stands in quotes: most are paths.
+            // A module's name is always quoted: most are paths.
             Some(Value::Name(name)) if self.key == Key::Name => {
                 write!(f, " \"{}\"", name.text.replace('\\', "\\\\").replace('"', "\\\""))
             }
@@ -69,7 +69,7 @@ impl Display for Body {
     }
 }
 
-/// A number that counts something: in decimal.
+/// Shows a count: a number in decimal.
 struct Count<'a>(&'a Expression);
 
 impl Display for Count<'_> {
@@ -84,7 +84,7 @@ impl Display for Count<'_> {
     }
 }
 
-/// What `push` takes. A symbol that is also a word after `push`, or a register, needs quotes.
+/// Shows the operand of `push`. Quotes a symbol that is also a word after `push`, or a register.
 struct Pushed<'a>(&'a Expression);
 
 impl Display for Pushed<'_> {

@@ -1,5 +1,5 @@
-//! The language's reference, `docs/language.md`, is held against the tables it describes: instructions,
-//! statements, registers, exceptions and limits. What is missing, superfluous or different there fails here, and so
+//! Tests that `docs/language.md` agrees with the tables it describes: instructions, statements,
+//! registers, exceptions and limits. Anything missing, superfluous or different there fails, and so
 //! does an example that does not compile.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::{Object, Options, check, compile_text};
 
 const REFERENCE: &str = include_str!("../../../docs/language.md");
 
-/// The rows of a table: those under `heading` that follow the row of column names that starts with `first`.
+/// The rows of the table under `heading` whose first column is called `first`.
 fn table(heading: &str, first: &str) -> Vec<Vec<&'static str>> {
     let from = |line: &&str| line.trim_start_matches('#').trim() == heading && line.starts_with('#');
     let mut lines = REFERENCE.lines().skip_while(|line| !from(line)).skip(1);
@@ -56,7 +56,7 @@ fn heading(group: Group) -> &'static str {
     }
 }
 
-/// How the reference writes an instruction: `push lv, INDEX`.
+/// The instruction as the document writes it: `push lv, INDEX`.
 fn written(row: &Row) -> String {
     let operand = match row.operand {
         Operand::None => return row.name.to_string(),
@@ -76,7 +76,7 @@ fn written(row: &Row) -> String {
     format!("{}{comma} {operand}", row.name)
 }
 
-/// The instructions of the reference, by how they are written, in the order of the groups and opcodes.
+/// The document's rows of all instructions, in the order of the groups and opcodes.
 fn described() -> Vec<(&'static Row, Vec<&'static str>)> {
     let mut groups: Vec<Group> = Vec::new();
     for row in TABLE {
@@ -86,7 +86,7 @@ fn described() -> Vec<(&'static Row, Vec<&'static str>)> {
     }
     let mut found = Vec::new();
     for group in groups {
-        // "Logging" has a table of what is written before that of the instructions.
+        // "Logging" also has a table of record formats, before that of the instructions.
         let lines = table(heading(group), "Instruction").into_iter().filter(|cells| cells.len() == 7);
         let mut lines: BTreeMap<&str, Vec<&str>> = lines.map(|cells| (code(cells[0]), cells)).collect();
         for row in TABLE.iter().filter(|row| row.group == group) {
@@ -120,7 +120,7 @@ fn every_instruction_is_described_as_it_is() {
     }
 }
 
-/// Whether a program of this instruction alone, with a right operand, compiles.
+/// Whether a program of this one instruction, with a valid operand, compiles.
 fn compiles(row: &Row, arch: Arch, kind: &str) -> bool {
     let register = match arch {
         Arch::S390 => "gpr0",
@@ -144,7 +144,7 @@ fn compile(handler: &str, arch: Arch, kind: &str) -> Result<Object, String> {
     compile_text("example", &text, &options).map(|it| it.object).map_err(|it| it.render(false))
 }
 
-/// The instructions of a code.
+/// The instructions of an object's code.
 fn ops(object: &Object) -> Vec<Op> {
     let decoded = vm::instructions(&object.code, object.word());
     decoded.map_while(|it| it.instruction()).map(|it| it.op).collect()
@@ -174,7 +174,7 @@ fn every_example_compiles_and_has_its_instruction() {
 fn arguments_and_results_become_what_is_described() {
     for cells in table("Arguments and results", "Written") {
         for number in 6..=20 {
-            // A row with an N holds for every argument that has none of its own.
+            // A row with an N applies to every argument without a row of its own.
             let with = |cell: &str| {
                 let text = code(cell).replace("* (N - 5)", &format!("* ({number} - 5)"));
                 text.replace("(N + 1)", &format!("({number} + 1)"))
@@ -205,7 +205,7 @@ fn what_an_instruction_raises_are_exceptions_of_the_table() {
         assert_eq!(Exception { code, parm1: 0, parm2: 0 }.name(), cells[0]);
         codes.push(code);
     }
-    // Every bit that has a name, and no other.
+    // Exactly the bits that have a name.
     let named = |code: &u64| Exception { code: *code, parm1: 0, parm2: 0 }.name() != "EXCEPTION";
     assert_eq!(codes, (0..16).map(|bit| 1 << bit).filter(named).collect::<Vec<u64>>());
     for (row, cells) in described() {
@@ -237,7 +237,7 @@ fn every_statement_is_described_as_it_is() {
     }
 }
 
-/// Where the reference says `0 to N`: N compiles, and N + 1 does not.
+/// If the document says `0 to N`: N compiles, and N + 1 does not.
 fn check_limits(heading: &str, key: &str, values: &str) {
     let Some(most) = values.strip_prefix("0 to ") else { return };
     let most: u128 = match most {
@@ -286,7 +286,7 @@ fn what_holds_without_a_statement_is_as_described() {
     }
 }
 
-/// The registers of a table: each name with its index and the cells after that.
+/// The registers of a table: name, index, and the remaining cells.
 fn registers(heading: &str) -> Vec<(String, u16, Vec<&'static str>)> {
     let mut all = Vec::new();
     for cells in table(heading, "Registers") {
@@ -370,7 +370,7 @@ fn every_machine_and_every_limit_is_described_as_it_is() {
     assert_eq!(check::HEAPMAX, vm::HEAP_LIMIT);
 }
 
-/// A kernel's machine with a page of memory and one segment.
+/// A machine of the kernel, with one page of memory and one segment.
 struct Kernel;
 
 impl vm::Machine for Kernel {
@@ -412,8 +412,8 @@ impl vm::Machine for Kernel {
     }
 }
 
-/// A program that has a heap block, pushes three values and executes an instruction. Jumps and calls go to the
-/// instruction itself.
+/// A program that allocates a heap block, pushes three values and executes an instruction. Jumps
+/// and calls go to the instruction itself.
 fn trial(row: &Row, values: [u64; 3]) -> Vec<u8> {
     let mut code = vec![Op::Push as u8];
     code.extend_from_slice(&16u64.to_le_bytes());
@@ -435,8 +435,8 @@ fn trial(row: &Row, values: [u64; 3]) -> Vec<u8> {
     code
 }
 
-/// Every instruction is executed on many stacks: it pops and pushes as many elements as the table says, and raises
-/// what the reference says, all of it and nothing else.
+/// Executes every instruction on many stacks: it must pop and push as many elements as the table
+/// says, and raise exactly the exceptions that the document says.
 #[test]
 fn every_instruction_does_to_the_stack_and_raises_what_is_described() {
     let values = [0, 1, 2, 4, 64, 65, 0x1000, 0x8000, u64::MAX];
@@ -462,7 +462,7 @@ fn every_instruction_does_to_the_stack_and_raises_what_is_described() {
                 (vm::End::Exception(exception), ..) => {
                     raised.insert(exception.name());
                 }
-                // `restore tsp` is there to change the depth otherwise.
+                // `restore tsp` changes the depth by more than its pops and pushes.
                 (_, Some(pops), Some(pushes)) if row.op != Op::RestoreTsp => {
                     let depth = (3 + usize::from(pushes)).wrapping_sub(pops.into());
                     assert_eq!(state.depth(), depth, "{}", written(row));

@@ -1,10 +1,10 @@
-//! Which probes of a program are used: those of some groups and types.
+//! Selects the probes of a program to use, by group and type.
 
 use crate::diagnostic::{nearest, quote};
 use crate::object::Object;
 
-/// The groups and types that are wanted (`--group` and `--type` of dprobes(8); dprobes.lang, example 6). None of a kind
-/// means that it does not matter; of both, a probe has to be in one of the groups and be of one of the types.
+/// The selected groups and types (`--group` and `--type` of dprobes(8); dprobes.lang, example 6).
+/// An empty list selects everything; a probe must be selected by both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Names of groups.
@@ -14,16 +14,17 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether everything is wanted.
+    /// Whether all probes are selected.
     pub fn is_all(&self) -> bool {
         self.groups.is_empty() && self.types.is_empty()
     }
 
-    /// Removes the probes that are not wanted; gives how many those were.
+    /// Removes the probes that are not selected, and returns their number.
     ///
     /// # Errors
     ///
-    /// The program defines no such group or type, or no probe is left. The object is as it was.
+    /// The program does not define such a group or type, or no probe is left. The object is
+    /// unchanged.
     pub fn apply(&self, object: &mut Object) -> Result<usize, String> {
         known(&self.groups, &object.groups, "group")?;
         known(&self.types, &object.types, "type")?;
@@ -79,7 +80,8 @@ mod tests {
     use super::*;
     use crate::{Options, compile_text};
 
-    /// Example 6 of dprobes.lang in small: groups and types crossed, and a probe that has neither.
+    /// A small version of example 6 of dprobes.lang: groups and types crossed, and a probe that has
+    /// neither.
     fn object() -> Object {
         let mut text =
             "name = a\nmodtype = user\ngroupdef = Process memory\ntypedef = enter leave\n".to_owned();

@@ -1,11 +1,11 @@
-//! The texts of a compilation and places in them.
+//! The source texts of a compilation, and places in them.
 //!
-//! Every inclusion of a file is a source of its own, so that a message can tell by which `#include` its line
-//! came in. The definitions of the command line (`-D`) are a source too.
+//! Each inclusion of a file is a source of its own, so that a message can name the `#include` that
+//! brought its line in. The definitions of the command line (`-D`) are a source too.
 
 use std::rc::Rc;
 
-/// Which text: an index into [`Sources`].
+/// Identifies a text: an index into [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SourceId(pub(crate) u32);
 
@@ -21,7 +21,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// From the start of this span to the end of `last`; this span alone where `last` is elsewhere or before.
+    /// From the start of this span to the end of `last`; only this span if `last` is in another
+    /// source or before it.
     pub(crate) fn to(self, last: Span) -> Span {
         if self.source == last.source && self.start <= last.end {
             Span { end: last.end.max(self.end), ..self }
@@ -36,12 +37,12 @@ impl Span {
     }
 }
 
-/// Where something stands: in the source, and, where a macro put it there, in the macro's definition too.
+/// A place in the source and, for text that a macro produced, in the macro's definition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
-    /// Its text in the source; for what a macro made, the use of the macro.
+    /// Its span in the source; for text that a macro produced, the use of the macro.
     pub(crate) span: Span,
-    /// For what a macro made: its text in the definition.
+    /// For text that a macro produced: its span in the definition.
     pub(crate) spelled: Option<Span>,
 }
 
@@ -66,18 +67,18 @@ impl From<Span> for Place {
     }
 }
 
-/// One text.
+/// One source text.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: Rc<str>,
-    /// Where its lines start.
+    /// The offsets at which its lines start.
     lines: Vec<u32>,
-    /// The `#include` that brought it in.
+    /// The `#include` that included it.
     pub(crate) included: Option<Span>,
 }
 
-/// A line and a column, both from 1; the column counts characters.
+/// A line and a column, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1.
@@ -86,7 +87,8 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The texts of one compilation: the file, what it includes, and the definitions of the command line.
+/// The texts of one compilation: the program, the files it includes, and the definitions of the
+/// command line.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     all: Vec<Source>,
@@ -106,7 +108,7 @@ impl Sources {
         self.all.get(id.0 as usize)
     }
 
-    /// All of them, by [`SourceId`].
+    /// All sources, indexed by [`SourceId`].
     pub(crate) fn all(&self) -> &[Source] {
         &self.all
     }
@@ -116,13 +118,13 @@ impl Sources {
         self.get(id).map_or("", |source| &source.name)
     }
 
-    /// The text a span covers; empty where the span is not one of these sources.
+    /// The text that a span covers; empty if the span is not in these sources.
     pub fn text(&self, span: Span) -> &str {
         let range = span.start as usize..span.end as usize;
         self.get(span.source).and_then(|source| source.text.get(range)).unwrap_or("")
     }
 
-    /// The line and column where a span starts.
+    /// The line and column of a span's start.
     pub fn position(&self, span: Span) -> Position {
         let line = self.line(span);
         let lines = self.get(span.source).map_or(&[][..], |source| &source.lines);
@@ -131,7 +133,7 @@ impl Sources {
         Position { line, column: before.chars().count() + 1 }
     }
 
-    /// The line where a span starts, from 1.
+    /// The line of a span's start, from 1.
     pub(crate) fn line(&self, span: Span) -> usize {
         let lines = self.get(span.source).map_or(&[][..], |source| &source.lines);
         lines.partition_point(|start| *start <= span.start).max(1)
@@ -143,8 +145,8 @@ impl Sources {
         format!("{}:{line}:{column}", self.name(span.source))
     }
 
-    /// The inclusions that lead to a span, outermost first, then the span itself: `(source, offset)` pairs.
-    /// Sorting by them puts messages in the order in which a reader meets the lines.
+    /// The inclusions that lead to a span, outermost first, then the span itself, as
+    /// `(source, offset)` pairs. Sorting by them puts messages in reading order.
     pub(crate) fn path_to(&self, span: Span) -> Vec<(SourceId, u32)> {
         let mut path = vec![(span.source, span.start)];
         let mut source = self.get(span.source);

@@ -1,30 +1,32 @@
-//! Spellings that are not in the instruction table: those of older versions, those 3.4.0 removed, and those that
-//! had an opcode and never a meaning. Each is known, so that none is "unknown".
+//! Instruction names of the manual that are not in the instruction table: older names, names
+//! removed in 3.4.0, and reserved ones that never had a meaning. They are listed so that no message
+//! calls them unknown.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What is known about a spelling.
+/// What is known about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It is now written so; the instruction goes on after it.
+    /// Renamed to this; parsing continues with the operand.
     Renamed(&'static str),
-    /// It is gone since 3.4.0; what to use instead.
+    /// Removed in 3.4.0; what to use instead.
     Removed(&'static str),
-    /// The original reserved an opcode for it and never had it; what it would have been.
+    /// The original reserved an opcode for it but never implemented it; what it was for.
     Absent(&'static str),
 }
 use Known::{Absent, Removed, Renamed};
 
-/// `push arg, N`: an argument of the probed function. It is written as other instructions are, and becomes several.
+/// `push arg, N`: an argument of the probed function. Written like an instruction, it becomes
+/// several.
 pub(crate) const ARGUMENT: &str = "arg";
-/// `push retval`: what the probed function returns.
+/// `push retval`: the return value of the probed function.
 pub(crate) const RESULT: &str = "retval";
 
 const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
 const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
 
-/// The spellings, as their words and signs.
+/// The names, as words and signs.
 pub(crate) const SPELLINGS: &[(&str, Known)] = &[
     ("push b,", Renamed("push")),
     ("push w,", Renamed("push")),
@@ -71,21 +73,21 @@ pub(crate) fn pieces(name: &'static str) -> impl Iterator<Item = &'static str> {
         .flatten()
 }
 
-/// One name that an instruction of the source may have.
+/// An instruction name that may appear in the source.
 #[derive(Debug)]
 pub(crate) struct Form {
     /// Its words and signs.
     pub(crate) pieces: Vec<&'static str>,
-    /// The name of a row of the instruction table, or what is known of it.
+    /// The name of its row in the instruction table, or what is known about it.
     pub(crate) meaning: Result<&'static str, Known>,
 }
 
-/// The names that start with a word; none where no instruction starts so. Case does not matter.
+/// The names that start with a word, ignoring case; empty if there are none.
 pub(crate) fn forms(word: &str) -> &'static [Form] {
     all_forms().get(word.to_ascii_lowercase().as_str()).map_or(&[], Vec::as_slice)
 }
 
-/// All names, by their first words.
+/// All names, by first word.
 fn all_forms() -> &'static BTreeMap<&'static str, Vec<Form>> {
     static FORMS: LazyLock<BTreeMap<&'static str, Vec<Form>>> = LazyLock::new(|| {
         let rows = vm::TABLE.iter().map(|row| (row.name, Ok(row.name)));
@@ -103,7 +105,7 @@ fn all_forms() -> &'static BTreeMap<&'static str, Vec<Form>> {
     &FORMS
 }
 
-/// Whether the manual's appendix A has an Intel register of this name and says that it is reserved.
+/// Whether the manual's appendix A lists an Intel register of this name as reserved.
 pub(crate) fn is_reserved(name: &str) -> bool {
     const RESERVED: &[&str] =
         &["cr1", "cr5", "cr6", "cr7", "dr4", "dr5", "tr0", "tr1", "tr2", "tr3", "tr4", "tr5", "tr6", "tr7"];

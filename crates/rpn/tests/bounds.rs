@@ -1,22 +1,22 @@
-//! Time: no program text keeps the compiler, or its messages, busy for long.
+//! Tests that compiling and rendering messages take time proportional to the size of the text.
 //!
-//! The work is compared with that for a text of a quarter of the size, in time that the processor has spent on this thread: so
-//! the test says the same on any machine, with other work or without.
+//! Each text is compared with one a quarter of its size, by the CPU time of this thread, so that
+//! the result does not depend on the machine or its load.
 
 use std::time::Duration;
 
 use dprobes_rpn::{Options, compile_text, disassemble};
 
-/// Bytes of the larger texts.
+/// Size of the larger texts in bytes.
 const LARGE: usize = 1 << 17;
 /// How many times smaller the others are.
 const RATIO: usize = 4;
-/// How many times more work a larger text may be. In proportion it is 4, to look at all for each it is 16.
+/// Maximum ratio of the work. Linear work has ratio 4, quadratic work 16.
 const MORE: u32 = 9;
-/// Work that is too little to be compared.
+/// Work below this is too little to compare.
 const LEAST: Duration = Duration::from_millis(20);
 
-/// The time that the processor has spent on this thread.
+/// The CPU time of this thread.
 fn spent() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is valid for the call.
@@ -24,7 +24,7 @@ fn spent() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The work for a text: it is compiled, and what is said about it is put together.
+/// The CPU time for compiling a text and rendering its messages.
 fn work(text: &str) -> Duration {
     let begin = spent();
     match compile_text("a.rpn", text, &Options::default()) {
@@ -37,7 +37,8 @@ fn work(text: &str) -> Duration {
 #[test]
 fn the_work_is_in_proportion_to_the_text() {
     for ((name, small), (_, large)) in texts(LARGE / RATIO).into_iter().zip(texts(LARGE)) {
-        // Caches and the memory allocator make a difference now and then; never three times.
+        // Caches and the allocator disturb a measurement now and then, but not three times in a
+        // row.
         let in_proportion = || {
             let (one, other) = (work(&small), work(&large));
             println!("{name}: {one:?}, {other:?}");
@@ -47,7 +48,7 @@ fn the_work_is_in_proportion_to_the_text() {
     }
 }
 
-/// The largest file there may be is compiled, and a byte more is refused.
+/// A text of 1 MiB compiles.
 #[test]
 fn the_largest_file_is_a_mebibyte() {
     let (_, text) = texts(1 << 20).swap_remove(0);
@@ -55,7 +56,7 @@ fn the_largest_file_is_a_mebibyte() {
     assert!(compile_text("a.rpn", &text, &Options::default()).is_ok());
 }
 
-/// Texts of up to so many bytes, each of which asks for much of one kind.
+/// Texts of at most `size` bytes, each with much of one construct.
 fn texts(size: usize) -> Vec<(&'static str, String)> {
     let fill = |head: &str, unit: &dyn Fn(usize) -> String, tail: &str| {
         let mut text = head.to_string();

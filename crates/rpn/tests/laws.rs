@@ -1,5 +1,5 @@
-//! Laws that hold for every input: no text and no object makes the compiler or the disassembler panic, and a
-//! compiled object comes back from its disassembly.
+//! Property tests for all inputs: no text or object makes the compiler or the disassembler panic,
+//! and the disassembly of a compiled object compiles to the same object.
 
 use dprobes_rpn::{
     Access, Arch, Location, ModuleKind, Object, Options, Point, Probe, Proc, Register, SymbolUse, Watch,
@@ -8,7 +8,7 @@ use dprobes_rpn::{
 use proptest::prelude::*;
 use vm::{Op, Operand, TABLE};
 
-/// What a text of the language is made of, and what it is broken with.
+/// Parts of texts of the language, and of damage to them.
 fn pieces() -> impl Strategy<Value = String> {
     let rows = TABLE.iter().map(|row| row.name.to_string()).collect::<Vec<_>>();
     let registers = Arch::ALL.iter().flat_map(|arch| arch.registers());
@@ -128,7 +128,8 @@ fn pieces() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Compiles, and renders every message; a compiled object must come back from its disassembly.
+/// Compiles, and renders every message. The disassembly of the object must compile to the same
+/// object.
 fn digest(text: &str, arch: Arch) {
     let options = Options { arch, ..Options::default() };
     match compile_text("a.rpn", text, &options) {
@@ -145,7 +146,7 @@ fn digest(text: &str, arch: Arch) {
     }
 }
 
-/// The programs that other tests compile, right and wrong.
+/// The programs of the other tests, valid and invalid.
 fn programs() -> Vec<String> {
     let paths = ["tests/good", "tests/bad", "../../tests/seeds"].map(std::fs::read_dir);
     let paths = paths.into_iter().flat_map(|entries| entries.expect("the directories are there"));
@@ -155,7 +156,7 @@ fn programs() -> Vec<String> {
     paths.iter().map(|path| std::fs::read_to_string(path).expect("they are text")).collect()
 }
 
-/// An object without what depends on how its source was written.
+/// An object without the fields that depend on the layout of its source.
 fn bare(object: &Object) -> Object {
     let mut object = object.clone();
     object.lines.iter_mut().for_each(|(_, span)| *span = Default::default());
@@ -166,7 +167,7 @@ fn bare(object: &Object) -> Object {
     object
 }
 
-/// An instruction that is chosen once the number of instructions and procedures is known.
+/// An instruction that is completed once the number of instructions and procedures is known.
 #[derive(Clone, Debug)]
 struct Draft {
     row: usize,
@@ -231,7 +232,7 @@ fn probe() -> impl Strategy<Value = Probe> {
     })
 }
 
-/// Valid objects: handlers and procedures in any order, jumps within them, calls anywhere.
+/// Valid objects: handlers and procedures in any order, jumps within each, calls between all.
 fn object() -> impl Strategy<Value = Object> {
     let header = (
         "[ -~]{1,20}",
@@ -269,7 +270,7 @@ fn object() -> impl Strategy<Value = Object> {
     })
 }
 
-/// Whether the draft fits what the object declares; else it becomes a `nop`.
+/// The instruction of a draft; `nop` if the object declares too little for it.
 fn op_of(draft: &Draft, object: &Object, procedures: usize) -> Op {
     let row = &TABLE[draft.row % TABLE.len()];
     let missing = match row.operand {
@@ -281,8 +282,9 @@ fn op_of(draft: &Draft, object: &Object, procedures: usize) -> Op {
     if missing { Op::Nop } else { row.op }
 }
 
-/// Whether the manual has the instruction for such a program: I/O and selectors are IA32's, and user mode has no
-/// I/O and no task structure. (`callk` calls plugins, which user programs have too.)
+/// Whether the manual allows the instruction in such a program: I/O and selectors are IA32 only,
+/// and user mode has no I/O and no task structure. (`callk` calls plugins, which user programs have
+/// too.)
 fn can_be_used(name: &str, object: &Object) -> bool {
     let io = ["push io, u8", "push io, u16", "push io, u32", "pop io, u8", "pop io, u16", "pop io, u32"];
     let intel = matches!(object.arch, Arch::I386 | Arch::X86_64);
@@ -291,7 +293,8 @@ fn can_be_used(name: &str, object: &Object) -> bool {
         && !(user && (io.contains(&name) || name == "push task"))
 }
 
-/// Whether the appendices allow the instruction for the register; in user programs, the contexts are one.
+/// Whether the appendices allow the instruction for the register; in user programs both contexts
+/// are the same.
 fn fits(op: Op, register: &Register, object: &Object) -> bool {
     let uses = register.uses;
     let pops = matches!(op, Op::PopR | Op::PopU);
@@ -307,7 +310,7 @@ fn fits(op: Op, register: &Register, object: &Object) -> bool {
     }
 }
 
-/// Writes the code: first the offsets, then the bytes.
+/// Writes the code: first assigns offsets, then writes the bytes.
 fn fill(object: &mut Object, bodies: Vec<(Option<Probe>, Vec<Draft>)>) {
     let bytes = object.word().bytes();
     let size = |op: Op| 1 + op.row().operand.size(bytes);
@@ -384,7 +387,8 @@ impl Entries for Object {
     }
 }
 
-/// A watchpoint only where one may be, on an address of its alignment; numbers within the word.
+/// Makes a probe valid: watchpoints only where allowed, on aligned addresses; numbers within the
+/// word.
 fn settle(mut probe: Probe, object: &Object) -> Probe {
     if object.kind == ModuleKind::User
         || !matches!(object.arch, Arch::I386 | Arch::X86_64)
@@ -401,7 +405,7 @@ fn settle(mut probe: Probe, object: &Object) -> Probe {
     }
     probe.heap = probe.heap.min(object.heapmax);
     probe.opcode = probe.opcode.map(|opcode| match object.arch {
-        // Neither int3, int, into, nor svc, lpsw.
+        // Not int3, int, into, svc or lpsw.
         Arch::I386 | Arch::X86_64 => opcode % 0xcc,
         Arch::S390 | Arch::S390x => 0x9000 | (opcode % 0x7000),
         Arch::Ppc | Arch::Ppc64 => opcode,
@@ -458,7 +462,7 @@ proptest! {
         for (offset, span) in &again.object.lines {
             prop_assert_eq!(again.object.line_at(*offset), Some(*span));
         }
-        // And the text from its object.
+        // The disassembly is stable.
         prop_assert_eq!(disassemble(&again.object), text);
     }
 

@@ -1,11 +1,11 @@
-//! The bytes of a small PPDF, as `hexdump -C` would show them: a change to the format is read here.
+//! The bytes of a small PPDF as a hex dump: makes changes to the format visible.
 
 use std::fmt::Write;
 
 use dprobes_rpn::ppdf::{Places, Ppdf, read, write};
 use dprobes_rpn::{ModuleFile, Options, Selection, Site, compile_text};
 
-/// As `hexdump -C`.
+/// Formats like `hexdump -C`.
 fn hex_dump(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (row, bytes) in bytes.chunks(16).enumerate() {

@@ -1,13 +1,16 @@
-//! Whole programs: those of the manual and the papers, and wrong ones with all their messages.
+//! Compiles whole programs: those of the manual and the papers, and invalid ones with all their
+//! messages.
 //!
-//! A line `// arch: NAME` compiles a program for that machine; `// define: NAME=VALUE` is `-D NAME=VALUE`.
+//! A line `// arch: NAME` in a program sets its machine; `// define: NAME=VALUE` is
+//! `-D NAME=VALUE`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dprobes_rpn::{Compiled, Failure, Options, compile, disassemble};
 
-/// The examples of the original's manual and paper: in the repository's tests, as the command runs them, too.
+/// The examples of the original's manual and paper. The repository's tests also run them with the
+/// command.
 const SEEDS: &str = "../../tests/seeds";
 
 /// The programs of a directory, by name.
@@ -48,7 +51,7 @@ fn notes(compiled: &Compiled) -> String {
     compiled.notes.iter().map(|note| note.render(&compiled.sources, false) + "\n\n").collect()
 }
 
-/// Compiles the disassembly again and compares the objects; the text is returned.
+/// Compiles the disassembly, compares the objects, and returns the text.
 fn there_and_back(compiled: &Compiled, options: &Options) -> String {
     let text = disassemble(&compiled.object);
     let again = dprobes_rpn::compile_text("disassembly", &text, options);
@@ -71,7 +74,7 @@ fn every_example_of_the_seeds_compiles() {
     let mut compiled_count = 0;
     for path in programs(SEEDS) {
         if path.file_stem().is_some_and(|name| name == "test") {
-            continue; // What the manual's second example includes.
+            continue; // Included by the manual's second example.
         }
         let options = options(&path);
         let compiled = compile(&path, &options)
@@ -121,7 +124,8 @@ fn a_file_that_is_not_there_or_is_no_text_is_said_to_be_so() {
     assert!(message(directory.path()).is_err());
 }
 
-/// One for each function of a large module, each with a handler and a comment: more than a megabyte of text.
+/// A probe for each function of a large module, with a handler and a comment: more than a megabyte
+/// of text.
 #[test]
 fn twenty_thousand_probes_are_one_program() {
     let probe = |number: u64| {
@@ -138,7 +142,7 @@ fn twenty_thousand_probes_are_one_program() {
     );
 }
 
-/// Colour is for terminals; it changes nothing of the text.
+/// Colour must not change the text of messages.
 #[test]
 fn coloured_messages_say_the_same() {
     let failure: Failure =

@@ -1,8 +1,8 @@
-//! Arithmetic on words: pure functions. Operands are words (already cut), and so are the results.
+//! Arithmetic on words: pure functions. Operands must be words (already truncated); results are.
 
 use crate::Word;
 
-/// A count of bits, modulo the word's bits.
+/// `count` modulo the word's bits.
 #[inline(always)]
 fn modulo(word: Word, count: u64) -> u32 {
     (count & u64::from(word.bits() - 1)) as u32
@@ -32,20 +32,20 @@ pub(crate) fn shift_left(word: Word, value: u64, count: u64) -> u64 {
     word.truncate(value << modulo(word, count))
 }
 
-/// `value` shifted right by `count` modulo the word's bits, with zeros.
+/// `value` shifted right by `count` modulo the word's bits, filled with zeros.
 #[inline(always)]
 pub(crate) fn shift_right(word: Word, value: u64, count: u64) -> u64 {
     value >> modulo(word, count)
 }
 
-/// Quotient and remainder of an unsigned division; `None` by zero.
+/// Quotient and remainder of an unsigned division; `None` for a divisor of zero.
 #[inline(always)]
 pub(crate) fn divide(dividend: u64, divisor: u64) -> Option<(u64, u64)> {
     Some((dividend.checked_div(divisor)?, dividend % divisor))
 }
 
-/// Quotient and remainder of a signed division towards zero; `None` by zero. The smallest number by -1 is itself,
-/// with no remainder.
+/// Quotient and remainder of a signed division towards zero; `None` for a divisor of zero. The
+/// smallest number divided by -1 gives itself, remainder 0.
 #[inline(always)]
 pub(crate) fn divide_signed(word: Word, dividend: u64, divisor: u64) -> Option<(u64, u64)> {
     let (dividend, divisor) = (word.signed(dividend), word.signed(divisor));
@@ -57,26 +57,28 @@ pub(crate) fn divide_signed(word: Word, dividend: u64, divisor: u64) -> Option<(
     Some((word.truncate(quotient), word.truncate(remainder)))
 }
 
-/// The bit at a position from 1 to the word's bits, alone; `None` for another position.
+/// A mask of the bit at a position, 1 to the word's bits; `None` for another position.
 #[inline(always)]
 fn bit(word: Word, position: u64) -> Option<u64> {
     (1..=u64::from(word.bits())).contains(&position).then(|| 1 << (position - 1))
 }
 
-/// The bits above a bit.
+/// A mask of the bits above a bit.
 #[inline(always)]
 fn above(word: Word, bit: u64) -> u64 {
     word.truncate(!(bit | (bit - 1)))
 }
 
-/// `pbl`: the bit at `position` copied to all higher bits; `None` for a position the word does not have.
+/// `pbl`: the bit at `position` copied to all higher bits; `None` for a position the word does not
+/// have.
 #[inline(always)]
 pub(crate) fn propagate_left(word: Word, value: u64, position: u64) -> Option<u64> {
     let bit = bit(word, position)?;
     Some(if value & bit == 0 { value & !above(word, bit) } else { value | above(word, bit) })
 }
 
-/// `pbr`: the bit at `position` copied to all lower bits; `None` for a position the word does not have.
+/// `pbr`: the bit at `position` copied to all lower bits; `None` for a position the word does not
+/// have.
 #[inline(always)]
 pub(crate) fn propagate_right(word: Word, value: u64, position: u64) -> Option<u64> {
     let bit = bit(word, position)?;

@@ -1,15 +1,16 @@
-//! Reading bytecode: opcodes, operands and jumps, within the code whatever it holds.
+//! Reads bytecode: opcodes, operands and jumps, all checked against the end of the code.
 
 use crate::{Exception, Op, Word};
 
-/// What leaves the loop before an instruction when it is time to see whether the run may go on. No program can raise it:
-/// codes that the interpreter raises have no upper half, and `rx` does not come this way.
+/// Pseudo-exception that leaves the main loop before an instruction, to check whether the run may
+/// continue. No program can raise it: codes that the interpreter raises have a zero upper half, and
+/// `rx` does not use this path.
 pub(crate) const PAUSE: Exception = Exception { code: u64::MAX, parm1: 1, parm2: 0 };
 
 /// Instructions between two pauses.
 const PAUSE_EVERY: u32 = 4096;
 
-/// The bytecode of a program and the place in it.
+/// The bytecode of a program and the current position in it.
 pub(crate) struct Code<'a> {
     bytes: &'a [u8],
     /// The offset of the next byte to be read.
@@ -18,15 +19,15 @@ pub(crate) struct Code<'a> {
     start: usize,
     /// Instructions that may be executed before the next pause.
     left: u32,
-    /// Instructions that may be executed after it.
+    /// Instructions that may be executed after that pause.
     later: u32,
-    /// Instructions read.
+    /// Instructions begun.
     #[cfg(test)]
     pub(crate) count: u64,
 }
 
 impl<'a> Code<'a> {
-    /// The code `bytes`, to be run from `entry` on, for so many instructions.
+    /// Starts at `entry` in `bytes`, with a budget of `instructions`.
     pub(crate) fn new(bytes: &'a [u8], entry: usize, instructions: u32) -> Code<'a> {
         let left = instructions.min(PAUSE_EVERY);
         Code {
@@ -46,7 +47,7 @@ impl<'a> Code<'a> {
         self.next
     }
 
-    /// The exception of an instruction that is none: it has its opcode, or 0 past the end, and its offset.
+    /// The exception of an invalid instruction: its opcode, or 0 past the end, and its offset.
     #[inline(always)]
     pub(crate) fn invalid(&self) -> Exception {
         invalid(self.bytes, self.start)
@@ -68,7 +69,7 @@ impl<'a> Code<'a> {
         Ok(op)
     }
 
-    /// After a pause: whether any instruction may still be executed.
+    /// After a pause: refills the budget. Returns whether any instruction may still be executed.
     pub(crate) fn go_on(&mut self) -> bool {
         self.left = self.later.min(PAUSE_EVERY);
         self.later -= self.left;
@@ -108,15 +109,15 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Goes on `distance`, a signed word, behind the operand just read. A place that holds no byte of the code
-    /// is not gone to: the instruction is invalid.
+    /// Jumps by `distance`, a signed word, from the end of the operand just read. If the target is
+    /// outside the code the instruction is invalid.
     #[inline(always)]
     pub(crate) fn jump(&mut self, word: Word, distance: u64) -> Result<(), Exception> {
         self.next = self.target(word, distance)?;
         Ok(())
     }
 
-    /// Where [`Code::jump`] goes.
+    /// The target of [`Code::jump`].
     #[inline(always)]
     pub(crate) fn target(&self, word: Word, distance: u64) -> Result<usize, Exception> {
         let target = (self.next as u64).wrapping_add(word.signed(distance) as u64);
@@ -126,14 +127,15 @@ impl<'a> Code<'a> {
         Ok(target as usize)
     }
 
-    /// Goes on at `offset`, which [`Code::next`] or [`Code::target`] gave.
+    /// Continues at `offset`, which [`Code::next`] or [`Code::target`] returned.
     #[inline(always)]
     pub(crate) fn resume(&mut self, offset: usize) {
         self.next = offset;
     }
 }
 
-/// The exception of the invalid instruction at `start`. It takes what it needs by value: see [`crate::flow`].
+/// The exception of the invalid instruction at `start`. Takes its arguments by value: see
+/// [`crate::flow`].
 #[cold]
 fn invalid(code: &[u8], start: usize) -> Exception {
     let opcode = code.get(start).copied().unwrap_or(0);

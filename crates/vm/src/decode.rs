@@ -1,4 +1,4 @@
-//! Bytecode as instructions, for all that reads it without running it.
+//! Decodes bytecode into instructions, for code that reads it without running it.
 //!
 //! ```text
 //!     opcode, 1 byte | operand, 0 to 8 bytes, little-endian: see [`crate::Operand::size`]
@@ -6,21 +6,23 @@
 
 use crate::{Effects, Op, Operand, Register, Row, Word};
 
-/// One instruction of a bytecode.
+/// One decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Which it is.
+    /// Which instruction.
     pub op: Op,
-    /// Its operand; 0 where it has none. A distance is extended to 64 bits with its sign, all else with zeros.
+    /// Its operand; 0 if it has none. A distance is sign-extended to 64 bits, all else
+    /// zero-extended.
     pub operand: u64,
     /// The offset of its opcode.
     pub offset: usize,
-    /// The offset behind it.
+    /// The offset of the next instruction.
     pub next: usize,
 }
 
 impl Instruction {
-    /// The instruction at an offset, or `None` where no instruction has that opcode or the operand is cut off.
+    /// The instruction at an offset; `None` if no instruction has that opcode or the operand is cut
+    /// off.
     #[inline]
     pub fn at(code: &[u8], offset: usize, word: Word) -> Option<Instruction> {
         let (&opcode, operands) = code.get(offset..)?.split_first()?;
@@ -42,12 +44,12 @@ impl Instruction {
         self.op.row()
     }
 
-    /// What it does besides its work on the stack.
+    /// Its effects besides those on the stack.
     pub const fn effects(&self) -> Effects {
         self.row().effects
     }
 
-    /// The offset that its operand names, if it names one that is in the code.
+    /// The target of its label or procedure operand, if it has one and that lies in the code.
     pub fn target(&self, code: &[u8]) -> Option<usize> {
         if !matches!(self.row().operand, Operand::Label | Operand::Proc) {
             return None;
@@ -56,7 +58,7 @@ impl Instruction {
         (target < code.len() as u64).then_some(target as usize)
     }
 
-    /// The register that its operand names, if there is one of that index.
+    /// The register that its operand names, if it has one and the index is valid.
     pub fn register(&self) -> Option<Register> {
         match self.row().operand {
             Operand::Register => Register::from_index(self.operand as u16),
@@ -70,7 +72,7 @@ impl Instruction {
     }
 }
 
-/// What begins at an offset of a bytecode: an instruction, or a byte that begins none.
+/// An instruction, or a byte that begins none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A whole instruction.
@@ -88,7 +90,7 @@ impl Decoded {
         }
     }
 
-    /// The bytes that it takes.
+    /// Its bytes, as a range of offsets.
     pub fn range(self) -> core::ops::Range<usize> {
         match self {
             Decoded::Instruction(instruction) => instruction.offset..instruction.next,
@@ -97,19 +99,20 @@ impl Decoded {
     }
 }
 
-/// What a bytecode holds from its first byte on, one after another. Behind a byte that begins no instruction it goes on at
-/// the next byte. Together they are all of the code.
+/// Decodes all of a bytecode in order. After a byte that begins no instruction it continues at the
+/// next byte, so the items cover every byte once.
 pub fn instructions(code: &[u8], word: Word) -> Instructions<'_> {
     Instructions { code, word, offset: 0 }
 }
 
-/// Whether a bytecode may have one of these effects: an instruction of it has one, or some byte is no instruction.
+/// Whether a bytecode may have one of these effects: one of its instructions has it, or some byte
+/// is no instruction.
 pub fn may(code: &[u8], word: Word, effects: Effects) -> bool {
     instructions(code, word)
         .any(|it| it.instruction().is_none_or(|instruction| instruction.effects().intersects(effects)))
 }
 
-/// What [`instructions`] gives.
+/// The iterator that [`instructions`] returns.
 #[derive(Clone, Debug)]
 pub struct Instructions<'a> {
     code: &'a [u8],
@@ -118,7 +121,7 @@ pub struct Instructions<'a> {
 }
 
 impl<'a> Instructions<'a> {
-    /// The same from another offset of the code on.
+    /// Continues from another offset of the code.
     pub fn from(self, offset: usize) -> Instructions<'a> {
         Instructions { offset, ..self }
     }

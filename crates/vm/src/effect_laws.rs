@@ -1,4 +1,5 @@
-//! No instruction does what its row in the table does not say, tried on random stacks and machines.
+//! Tests that no instruction has an effect that its row in the table does not list, on random
+//! stacks and machines.
 
 use crate::laws::{interesting, machine};
 use crate::test_machine::TestMachine;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A machine that notes what it is asked for.
+/// A machine that notes which effects the interpreter asks for.
 struct Watched {
     machine: TestMachine,
     seen: Effects,
@@ -86,7 +87,7 @@ impl Machine for Watched {
     }
 }
 
-/// Pushes, then one instruction, then `exit`.
+/// A test program: pushes, then one instruction, then `exit`.
 #[derive(Debug)]
 struct Single {
     word: Word,
@@ -99,10 +100,11 @@ struct Single {
     machine: TestMachine,
 }
 
-/// Elements of the stack that are looked at, more than any instruction here takes or puts but those that copy.
+/// Stack elements that are compared: more than any instruction here pops or pushes, except those
+/// that copy.
 const SHOWN: usize = 16;
 
-/// What can be seen of a run afterwards.
+/// What can be observed after a run.
 #[derive(PartialEq)]
 struct Seen {
     effects: Effects,
@@ -113,12 +115,12 @@ struct Seen {
     globals: Vec<u64>,
 }
 
-/// One of these instructions.
+/// Programs with one of these instructions.
 fn single(rows: &'static [Row]) -> impl Strategy<Value = Single> {
     prop_oneof![Just(Word::W4), Just(Word::W8)].prop_flat_map(move |word| {
         let row = proptest::sample::select(rows);
         let register = proptest::sample::select(Register::ALL);
-        // Into `exit`, or out of the code: elsewhere other instructions are.
+        // To the `exit`, or out of the code: elsewhere there are other instructions.
         let distance = prop_oneof![3 => Just(0), 1 => Just(1_u64 << 20)];
         let operand = (interesting(word), register, distance, any::<u8>());
         let operand = (row, operand).prop_map(|(row, (value, register, distance, byte))| {
@@ -195,12 +197,12 @@ impl Single {
         }
     }
 
-    /// The effects that a run of it shows.
+    /// The effects that running it shows.
     fn effects(&self, state: &mut State) -> Effects {
         let Single { locals, globals, .. } = self;
         let seen = self.run(state, locals, globals);
         let mut effects = seen.effects;
-        // A variable that decides what comes of anything but itself has been read.
+        // If a variable's value changes anything but the variable, it has been read.
         let other = |values: &[u64]| values.iter().map(|value| value ^ 0x55).collect::<Vec<_>>();
         for (reads, changed) in [
             (Effects::READS_LOCALS, self.run(state, &other(locals), globals)),
@@ -222,7 +224,7 @@ proptest! {
     fn an_instruction_does_nothing_that_its_row_does_not_say(single in single(TABLE)) {
         let mut allowed = single.row.effects;
         if allowed.contains(Effects::WRITES_MEMORY) {
-            // How far a store that passes the last address could have gone.
+            // To find the faulting address of a store that passes the last address.
             allowed = allowed.and(Effects::VERIFIES_MEMORY);
         }
         if allowed.contains(Effects::CALLS_PLUGINS) {
@@ -242,7 +244,7 @@ proptest! {
         prop_assert!(!globals || allowed.intersects(Effects::WRITES_GLOBALS.and(Effects::COUNTS_GLOBALS)));
         let logs = Effects::LOGS.and(Effects::CUTS_LOG);
         prop_assert!(seen.log.is_empty() || allowed.intersects(logs));
-        // Only an `end` of its own, or an exception, keeps a run from `exit`.
+        // Only an end of its own, or an exception, prevents the run from reaching `exit`.
         let ends = single.row.transfer == Transfer::End || matches!(seen.end, End::Exception(_));
         prop_assert!(seen.end == End::Exit || ends);
     }
@@ -278,7 +280,8 @@ fn what_can_be_seen_of_an_effect_is_seen_of_each_instruction_that_has_it() {
             let single = strategy.new_tree(&mut runner).expect("nothing is rejected").current();
             found = found.and(single.effects(&mut state));
         }
-        // `rx` raises what lies on the stack, and no random number is likely to be the code of an exception.
+        // `rx` raises the exception on the stack, and a random number is unlikely to be an
+        // exception's code.
         assert!(row.op == Op::Rx || found.contains(wanted), "{}: {wanted:?}, {found:?}", row.name);
     }
 }

@@ -1,29 +1,31 @@
-//! What an instruction does besides its work on the stack: where a run goes from it, and what it touches.
+//! What an instruction does besides its work on the stack: where execution continues, and what it
+//! accesses.
 //!
-//! Every row of [`crate::TABLE`] has both. They are upper bounds: an instruction does nothing that its row does not say,
-//! whatever its operand and the stack are. `effect_laws` holds that against the interpreter.
+//! Every row of [`crate::TABLE`] has both. They are upper bounds: an instruction does nothing that
+//! its row does not say, whatever its operand and the stack. The tests in `effect_laws` check the
+//! interpreter against them.
 
-/// Where a run goes from an instruction that raises no exception.
+/// Where execution continues after an instruction that raises no exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transfer {
     /// To the next instruction.
     None,
-    /// To its operand's target.
+    /// At its operand's target.
     Jump,
-    /// To its operand's target or to the next instruction.
+    /// At its operand's target or at the next instruction.
     Branch,
-    /// To its operand's target, and from there back to the next instruction.
+    /// At its operand's target, and after the return at the next instruction.
     Call,
-    /// Behind the call that it returns from.
+    /// After the call that it returns from.
     Return,
     /// Nowhere: the run ends.
     End,
-    /// To the next instruction; from a later exception to its operand's target.
+    /// At the next instruction; after a later exception at its operand's target.
     Handler,
 }
 
 impl Transfer {
-    /// Whether a run can go from the instruction, or back from what it calls, to the next one.
+    /// Whether execution can reach the next instruction, directly or by returning from a call.
     pub const fn falls_through(self) -> bool {
         match self {
             Transfer::None | Transfer::Branch | Transfer::Call | Transfer::Handler => true,
@@ -76,29 +78,29 @@ impl Effects {
     /// No effect.
     pub const NONE: Effects = Effects(0);
 
-    /// Any access to the process's memory, also one that only asks whether it could be made.
+    /// Any access to the process's memory, including checks whether it can be accessed.
     pub const ACCESSES_MEMORY: Effects =
         Effects::READS_MEMORY.and(Effects::WRITES_MEMORY).and(Effects::VERIFIES_MEMORY);
 
-    /// Reads or sets local variables, otherwise than to count.
+    /// Reads or sets local variables, other than by counting.
     pub const SEES_LOCALS: Effects = Effects::READS_LOCALS.and(Effects::WRITES_LOCALS);
 
-    /// These and the others.
+    /// The union of both sets.
     pub const fn and(self, others: Effects) -> Effects {
         Effects(self.0 | others.0)
     }
 
-    /// Those of these that are among the others.
+    /// The intersection of both sets.
     pub const fn only(self, others: Effects) -> Effects {
         Effects(self.0 & others.0)
     }
 
-    /// Whether all of the others are among these.
+    /// Whether all of the others are in this set.
     pub const fn contains(self, others: Effects) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether any of the others is among these.
+    /// Whether any of the others is in this set.
     pub const fn intersects(self, others: Effects) -> bool {
         self.0 & others.0 != 0
     }
@@ -146,7 +148,7 @@ mod tests {
         assert!(last.eq(ends));
     }
 
-    /// The instructions with an effect, by how they are written.
+    /// The source forms of the instructions with an effect.
     fn with(effects: Effects) -> Vec<&'static str> {
         TABLE.iter().filter(|row| row.effects.intersects(effects)).map(|row| row.name).collect()
     }

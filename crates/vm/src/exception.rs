@@ -1,69 +1,75 @@
-//! What goes wrong in a handler: the exceptions of the language, their parameters and their mask.
+//! Exceptions of a handler: codes, parameters and mask.
 //!
-//! Codes and parameters are those of the manual's exceptions table; the codes of the heap and of the stack
-//! wrap are those of the 5.0 kernel. A code is a word: its low 16 bits (the x-field) say which exception it
-//! is, the rest (the u-field) belong to the program and are 0 in the exceptions that the interpreter raises.
+//! Codes and parameters are those of the manual's exceptions table; the codes of the heap and of
+//! the stack wrap are those of the 5.0 kernel. A code is a word: its low 16 bits (the x-field) say
+//! which exception it is; the rest (the u-field) belongs to the program and is 0 in exceptions that
+//! the interpreter raises.
 
 use core::fmt;
 
-/// The exceptions that no mask can silence: masked, they end the handler all the same.
+/// The exceptions that cannot be masked: they end the handler even if masked.
 pub const NON_MASKABLE: u16 = 0x0fff;
 
-/// The mask of a program that sets none: `LOG_OVERFLOW` and `USER` are masked.
+/// The mask of a program that sets none: all but `LOG_OVERFLOW`, `RPN_STACK_WRAP` and `USER` are
+/// raised.
 pub const DEFAULT_MASK: u16 = 0x0fff;
 
-/// An exception: what happened, and where or with what.
+/// An exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Exception {
-    /// Which exception: the x-field in bits 0 to 15, the program's u-field above.
+    /// Which exception: the x-field in bits 0 to 15, the program's u-field above it.
     pub code: u64,
-    /// Its first parameter, a word; the constant of its code says what it means.
+    /// First parameter, a word; its meaning is documented with the code's constant.
     pub parm1: u64,
-    /// Its second parameter, a word; 0 where the constant of its code names none.
+    /// Second parameter, a word; 0 unless documented with the code's constant.
     pub parm2: u64,
 }
 
 impl Exception {
-    /// Memory that could not be accessed. `parm1`: the first such address.
+    /// Memory access failed. `parm1`: the first address that could not be accessed.
     pub const INVALID_ADDR: u16 = 0x0001;
     /// A selector that `seg2lin` could not use. `parm1`: the selector.
     pub const SEG_FAULT: u16 = 0x0002;
-    /// One jump more than allowed (`parm1`: `jmpmax`), or one instruction (`parm1`: `insmax`, `parm2`: 1).
+    /// One jump more than allowed (`parm1`: `jmpmax`), or one instruction (`parm1`: `insmax`,
+    /// `parm2`: 1).
     pub const JMP_MAX: u16 = 0x0004;
-    /// A call nested too deep (`parm1`: [`crate::CALL_DEPTH`]), a `ret` without a call (`parm1`: 0), or one call
-    /// more than a run may make (`parm1`: [`crate::CALL_LIMIT`]). The manual's table calls it CALL_MAX too.
+    /// A call nested too deep (`parm1`: [`crate::CALL_DEPTH`]), a `ret` without a call (`parm1`:
+    /// 0), or one call more than a run may make (`parm1`: [`crate::CALL_LIMIT`]). The manual's
+    /// table also calls it CALL_MAX.
     pub const CALL_STACK_OVERFLOW: u16 = 0x0010;
     /// A division by zero.
     pub const DIVIDE_BY_ZERO: u16 = 0x0020;
-    /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4 exit facility,
-    /// 5 segment register; `parm2`: the operand.
+    /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4
+    /// exit facility, 5 segment register; `parm2`: the operand.
     pub const INVALID_OPERAND: u16 = 0x0040;
-    /// Not an instruction, or one that the machine refuses. `parm1`: the opcode, or 0 past the end of the code;
-    /// `parm2`: its offset in the code.
+    /// An invalid instruction, or one that the machine refuses. `parm1`: the opcode, or 0 past the
+    /// end of the code; `parm2`: its offset in the code.
     pub const INVALID_OPCODE: u16 = 0x0080;
-    /// No heap memory left. `parm1`: the size asked for.
+    /// Not enough heap memory. `parm1`: the size asked for.
     pub const HEAP_NOMEM: u16 = 0x0100;
-    /// Not the handle of a heap block. `parm1`: the handle; `parm2`: the offset popped with it, 0 for `free`.
+    /// An invalid heap handle. `parm1`: the handle; `parm2`: the offset popped with it, 0 for
+    /// `free`.
     pub const INVALID_HANDLE: u16 = 0x0200;
-    /// Outside a heap block. `parm1`: the handle; `parm2`: the offset of the first value that is.
+    /// An access outside a heap block. `parm1`: the handle; `parm2`: the offset of the first such
+    /// value.
     pub const INVALID_OFFSET: u16 = 0x0400;
     /// The log is full. `parm1`: `logmax`. Maskable, and masked by default.
     pub const LOG_OVERFLOW: u16 = 0x1000;
-    /// The RPN stack wrapped. Nothing raises it: the stack is circular.
+    /// The RPN stack wrapped. Never raised: the stack is circular.
     pub const RPN_STACK_WRAP: u16 = 0x2000;
-    /// The program's own exception; both parameters are its own. Maskable, and masked by default.
+    /// The program's own exception, with its own parameters. Maskable, and masked by default.
     pub const USER: u16 = 0x8000;
 
-    /// The interpreter's exception of that x-field.
+    /// An exception with this x-field and a zero u-field.
     #[cold]
     pub(crate) const fn new(code: u16, parm1: u64, parm2: u64) -> Exception {
         Exception { code: code as u64, parm1, parm2 }
     }
 
-    /// No exception: what `push x` pushes where none was raised.
+    /// No exception: what `push x` pushes if none was raised.
     pub(crate) const NONE: Exception = Exception { code: 0, parm1: 0, parm2: 0 };
 
-    /// An operand out of range: of kind `kind` (1 to 5), with that value.
+    /// An operand out of range, of kind `kind` (1 to 5).
     #[cold]
     pub(crate) const fn operand(kind: u64, value: u64) -> Exception {
         Exception::new(Exception::INVALID_OPERAND, kind, value)
@@ -74,7 +80,7 @@ impl Exception {
         self.code as u16
     }
 
-    /// The name of the exception, as the manual's table has it; `EXCEPTION` for a code that is in no table.
+    /// The exception's name in the manual's table; `EXCEPTION` for an unknown code.
     pub const fn name(&self) -> &'static str {
         match self.x_field() {
             Exception::INVALID_ADDR => "INVALID_ADDR",

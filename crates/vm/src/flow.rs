@@ -1,4 +1,4 @@
-//! Where a run is in its code and on its stacks.
+//! The position of a run: in its code, on the RPN stack and on the call stack.
 
 use crate::code::Code;
 use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
@@ -9,8 +9,9 @@ use crate::{CALL_LIMIT, Exception, INSTRUCTION_LIMIT, JUMP_LIMIT, Program, Regis
 /// `parm1` of INVALID_OPERAND: a bit position.
 const POSITION: u64 = 3;
 
-/// The code, the stack and the call stack of a run. All of it is inlined into the loop, and none of it is lent to
-/// what is not, so that it can stay in registers; to what is seldom needed it is moved, and moved back.
+/// The code, the stack and the call stack of a run. All methods are inlined into the main loop, and
+/// no reference to it is passed to functions that are not, so that the compiler can keep it in
+/// registers; for rare instructions it is moved out and back.
 pub(crate) struct Flow<'a, 's, const WIDE: bool> {
     pub(crate) code: Code<'a>,
     pub(crate) stack: Stack<'s>,
@@ -31,7 +32,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
     /// The program's word.
     pub(crate) const WORD: Word = if WIDE { Word::W8 } else { Word::W4 };
 
-    /// A run at its start or in its middle.
+    /// Begins a run, or continues one.
     #[inline(always)]
     pub(crate) fn new(
         program: &Program<'a>,
@@ -41,7 +42,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
     ) -> Flow<'a, 's, WIDE> {
         let jmpmax = program.jmpmax.min(JUMP_LIMIT);
         let insmax = program.insmax.min(INSTRUCTION_LIMIT);
-        // Stack traces show nothing else of the outermost level.
+        // Of the outermost frame only the handler matters: stack traces do not show that level.
         frames[0].set_handler(None);
         let calls = middle.calls();
         for (frame, call) in frames[1..].iter_mut().zip(calls) {
@@ -59,7 +60,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         }
     }
 
-    /// Jumps that were taken, and calls that were made.
+    /// Jumps taken and calls made so far.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> (u32, u32) {
         (self.jmpmax - self.jumps, CALL_LIMIT - self.calls)
@@ -88,7 +89,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         }
     }
 
-    /// Jumps if the top, as a signed number, is as `condition` says.
+    /// Jumps if the top, as a signed number, satisfies `condition`.
     #[inline(always)]
     pub(crate) fn jump_if(&mut self, condition: impl Fn(i64) -> bool) -> Result<(), Exception> {
         let distance = self.code.word(Self::WORD)?;
@@ -139,7 +140,8 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         Ok(())
     }
 
-    /// Returns from calls until one has an exception handler, takes it away and goes there. Whether there was one.
+    /// Returns from calls until one has an exception handler, clears that handler and jumps to it.
+    /// Returns whether there was one.
     pub(crate) fn go_to_handler(&mut self) -> bool {
         loop {
             if let Some(handler) = self.frame().handler() {
@@ -165,27 +167,27 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         self.base = slot(0, value);
     }
 
-    /// The operand that counts elements from a stack register, as a word.
+    /// The operand that is an element's distance from a stack register, as a word.
     #[inline(always)]
     pub(crate) fn index(&mut self) -> Result<u64, Exception> {
         self.code.u16().map(|index| Self::WORD.truncate(index as i16 as u64))
     }
 
-    /// Puts `operation` of the top in its place.
+    /// Replaces the top by `operation` of it.
     #[inline(always)]
     pub(crate) fn unary(&mut self, operation: impl Fn(u64) -> u64) {
         let value = self.stack.pop();
         self.stack.push(operation(value));
     }
 
-    /// Pops two elements and pushes `operation` of the first popped and the second.
+    /// Pops two elements and pushes `operation(first popped, second popped)`.
     #[inline(always)]
     pub(crate) fn binary(&mut self, operation: impl Fn(u64, u64) -> u64) {
         let (first, second) = (self.stack.pop(), self.stack.pop());
         self.stack.push(Self::WORD.truncate(operation(first, second)));
     }
 
-    /// Rotates or shifts the top by the operand.
+    /// Rotates or shifts the top by the operand's count.
     #[inline(always)]
     pub(crate) fn by_operand(&mut self, operation: impl Fn(Word, u64, u64) -> u64) -> Result<(), Exception> {
         let count = self.code.u8()?;
@@ -208,7 +210,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         Ok(())
     }
 
-    /// Changes the top at the bit position in the operand.
+    /// Changes the top at the bit position given by the operand.
     #[inline(always)]
     pub(crate) fn at_operand(
         &mut self,
@@ -228,7 +230,8 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         self.at_position(position, operation)
     }
 
-    /// Changes the top at a bit position; where the word has none such, the top stays.
+    /// Changes the top at a bit position. Raises INVALID_OPERAND for a position that the word does
+    /// not have.
     #[inline(always)]
     pub(crate) fn at_position(
         &mut self,
@@ -244,7 +247,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
         }
     }
 
-    /// The register in the operand, if the program's processor has it.
+    /// The register that the operand names, if the program's processor has it.
     #[inline(always)]
     pub(crate) fn register(&mut self) -> Result<Register, Exception> {
         match Register::from_index(self.code.u16()?) {

@@ -1,32 +1,32 @@
-//! The heap of a hit (5.0): blocks of bytes, which a handler names by handles.
+//! The heap of a hit (5.0): blocks of bytes, which a handler refers to by handles.
 //!
-//! Every hit starts with no block. A handle is the number of the `malloc` that gave it, from 1 on, and names
-//! nothing again once freed. Blocks lie behind one another in the order of their handles, and what follows a freed
-//! one moves down: a block fits wherever the free bytes suffice, and no program can see where it lies. A new block
-//! is zeros. A block may have no bytes; it can be freed as any other (5.0 refused that). Blocks have no headers: all
-//! bytes of the heap can be had.
+//! Every hit starts without blocks. A handle is the number of the `malloc` that returned it, from 1
+//! on; it is never reused. Blocks are contiguous, in the order of their handles, and the blocks
+//! behind a freed one move down: a block fits if enough bytes are free, and no program can see
+//! where it lies. A new block is zeroed. A block may have size 0 and is freed like any other (5.0
+//! refused that). Blocks have no headers, so all bytes of the heap are usable.
 
 use crate::Exception;
 
-/// The most that the heap blocks of a run can have together, in bytes, whatever the program says (5.0).
+/// The maximum size in bytes of all heap blocks of a run together, whatever the program says (5.0).
 pub const HEAP_LIMIT: usize = 16 * 1024;
 
-/// The most heap blocks that there can be at a time.
+/// The maximum number of heap blocks at a time.
 pub const HEAP_BLOCKS: usize = 256;
 
 /// The heap of a run.
 pub(crate) struct Heap {
     bytes: [u8; HEAP_LIMIT],
     blocks: [Block; HEAP_BLOCKS],
-    /// Blocks there are.
+    /// Number of blocks.
     count: usize,
-    /// Bytes that they have together.
+    /// Their total size in bytes.
     used: usize,
-    /// The last handle given.
+    /// The last handle returned.
     last: u32,
 }
 
-/// Where a block is.
+/// The position of a block.
 #[derive(Clone, Copy)]
 struct Block {
     handle: u32,
@@ -35,18 +35,18 @@ struct Block {
 }
 
 impl Heap {
-    /// A heap without a block.
+    /// A heap without blocks.
     pub(crate) const fn new() -> Heap {
         let blocks = [Block { handle: 0, start: 0, size: 0 }; HEAP_BLOCKS];
         Heap { bytes: [0; HEAP_LIMIT], blocks, count: 0, used: 0, last: 0 }
     }
 
-    /// Forgets all blocks.
+    /// Drops all blocks.
     pub(crate) fn clear(&mut self) {
         (self.count, self.used, self.last) = (0, 0, 0);
     }
 
-    /// A new block: its handle. All blocks may have `limit` bytes together.
+    /// Allocates a block and returns its handle. All blocks together may have `limit` bytes.
     pub(crate) fn allocate(&mut self, size: u64, limit: usize) -> Result<u64, Exception> {
         let none = || Exception::new(Exception::HEAP_NOMEM, size, 0);
         if size > limit.min(HEAP_LIMIT).saturating_sub(self.used) as u64 {
@@ -55,7 +55,7 @@ impl Heap {
         let handle = self.last.checked_add(1).ok_or_else(none)?;
         let place = self.blocks.get_mut(self.count).ok_or_else(none)?;
         let (start, end) = (self.used, self.used + size as usize);
-        // No limit of the heap passes a u16.
+        // HEAP_LIMIT fits a u16.
         *place = Block { handle, start: start as u16, size: size as u16 };
         self.bytes[start..end].fill(0);
         (self.count, self.used, self.last) = (self.count + 1, end, handle);
@@ -76,13 +76,13 @@ impl Heap {
         Ok(())
     }
 
-    /// The bytes of a block; `offset` is the one popped with its handle.
+    /// The bytes of a block. `offset` is the one popped with its handle, for the exception.
     pub(crate) fn block(&mut self, handle: u64, offset: u64) -> Result<&mut [u8], Exception> {
         let Block { start, size, .. } = self.blocks[self.find(handle, offset)?];
         Ok(&mut self.bytes[start.into()..usize::from(start + size)])
     }
 
-    /// The place of a block among the blocks, which are in the order of their handles.
+    /// The index of a block in `blocks`, which is sorted by handle.
     fn find(&self, handle: u64, offset: u64) -> Result<usize, Exception> {
         let blocks = &self.blocks[..self.count];
         let found = blocks.binary_search_by_key(&handle, |block| block.handle.into());
@@ -90,7 +90,7 @@ impl Heap {
     }
 }
 
-/// The `N` bytes at an offset in a block with that handle.
+/// The `N` bytes at an offset in `block`, which has that handle.
 pub(crate) fn value<const N: usize>(
     block: &mut [u8],
     handle: u64,
@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn blocks_keep_their_bytes_whatever_is_freed_around_them() {
         let mut heap = Heap::new();
-        // Blocks of 0 to 99 bytes, each full of its own number; then every third is freed, and others take the room.
+        // Blocks of 0 to 99 bytes, each filled with its own number; then every third is freed and
+        // others take the space.
         let fill = |heap: &mut Heap, size: u64| {
             let handle = heap.allocate(size, HEAP_LIMIT).expect("room");
             heap.block(handle, 0).expect("a block").fill(handle as u8);

@@ -1,4 +1,4 @@
-//! What a run has to do with the world: the machine and the record.
+//! Effects of a run outside its stack: the machine and the record.
 
 use crate::flow::Flow;
 use crate::log::{Failure, Log, Token};
@@ -9,13 +9,13 @@ use crate::variables::Variables;
 use crate::{Exception, Word};
 use core::sync::atomic::Ordering;
 
-/// The machine, the log, the codes of the record, and what few runs use.
+/// The machine, the log, the codes of the record, and rarely used state.
 pub(crate) struct Hit<'s, 'm, M, const WIDE: bool> {
     pub(crate) machine: &'m mut M,
     pub(crate) mask: u16,
     pub(crate) log: Log<'s>,
     aside: &'s mut Aside,
-    /// Whether `aside` is this run's yet.
+    /// Whether this run has used `aside` (and so cleared it).
     aside_used: bool,
     pub(crate) major: Option<u32>,
     pub(crate) minor: Option<u32>,
@@ -24,13 +24,13 @@ pub(crate) struct Hit<'s, 'm, M, const WIDE: bool> {
 impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
     const WORD: Word = Flow::<WIDE>::WORD;
 
-    /// The start of a run.
+    /// Begins a run.
     #[inline(always)]
     pub(crate) fn new(machine: &'m mut M, mask: u16, log: Log<'s>, aside: &'s mut Aside) -> Self {
         Hit { machine, mask, log, aside, aside_used: false, major: None, minor: None }
     }
 
-    /// What few runs use.
+    /// The rarely used state, cleared at the first use in a run.
     pub(crate) fn aside(&mut self) -> &mut Aside {
         if !self.aside_used {
             self.aside.clear();
@@ -39,13 +39,13 @@ impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
         self.aside
     }
 
-    /// Whether there is anything of this run in what few runs use.
+    /// Whether this run has used the rarely used state.
     #[inline(always)]
     pub(crate) fn has_used_aside(&self) -> bool {
         self.aside_used
     }
 
-    /// Logs a string. One that does not fit ends the handler even where that exception is masked.
+    /// Logs a string. One that does not fit ends the handler even if LOG_OVERFLOW is masked.
     pub(crate) fn log_string(&mut self, address: u64, size: u64) -> Result<(), Exception> {
         match self.log.string(self.machine, Self::WORD, address, size) {
             Ok(()) => {
@@ -86,7 +86,7 @@ impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
         first: u64,
     ) -> Result<(), Exception> {
         let element = |place| {
-            // No sum wraps: the first index that is out of range is also the last that is asked for.
+            // No sum wraps: the loop ends at the first index out of range.
             let variable = variables.at(first.wrapping_add(place))?;
             Ok(variable.load(Ordering::Relaxed))
         };
@@ -100,7 +100,8 @@ impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
         self.logged(set)
     }
 
-    /// Goes on after a record that the log took whole or in part; a full log matters only where it is not masked.
+    /// Finishes a log instruction that logged its record whole or in part; an overflow is ignored
+    /// if masked.
     #[inline(always)]
     fn logged(&mut self, result: Result<(), Failure>) -> Result<(), Exception> {
         match result {
@@ -114,7 +115,8 @@ impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
         }
     }
 
-    /// Logs a fault record. Where it does not fit, that is the exception to raise, unless it is masked.
+    /// Logs a fault record, and returns the exception to raise: LOG_OVERFLOW if the record does not
+    /// fit, unless masked.
     #[cold]
     fn log_fault(&mut self, fault: Fault) -> Exception {
         match self.log.fault(Self::WORD, fault) {
@@ -123,7 +125,7 @@ impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
         }
     }
 
-    /// The `N` bytes at an address, as a number.
+    /// The `N` bytes at an address as a number.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&mut self, address: u64) -> Result<u64, Exception> {
         let mut bytes = [0; 8];

@@ -1,8 +1,8 @@
-//! What each instruction does.
+//! The interpreter's main loop: what each instruction does.
 //!
-//! One loop, one arm per row of the table, in the order of the groups; the arms of what is seldom needed are in
-//! [`crate::outside`]. An instruction that cannot do what it says raises an exception (`?`), which leaves the loop
-//! until it is dealt with.
+//! One arm per row of the table, in the order of the groups; rare instructions are in
+//! [`crate::outside`]. An instruction that fails raises an exception (`?`), which leaves the loop
+//! until it has been handled.
 
 use crate::arithmetic as bits;
 use crate::code::PAUSE;
@@ -20,43 +20,45 @@ use crate::{End, Exception, Op, Outcome, Program, Register, RegisterSet, Word};
 
 /// `parm1` of INVALID_OPERAND: an exit facility.
 const FACILITY: u64 = 4;
-/// `parm1` of INVALID_OPERAND: what a segment register does not take.
+/// `parm1` of INVALID_OPERAND: a value that a segment register does not accept.
 const SELECTOR: u64 = 5;
 
-/// The most jumps that one run can take, whatever `jmpmax` says.
+/// The maximum number of jumps of one run, whatever `jmpmax` says.
 pub const JUMP_LIMIT: u32 = 65_535;
 
-/// The most calls that one run can make. The next one raises [`Exception::CALL_STACK_OVERFLOW`] with this number:
-/// 32 procedures that call each other twice would make 2^32 calls without a jump.
+/// The maximum number of calls of one run. The next one raises [`Exception::CALL_STACK_OVERFLOW`]
+/// with this number. Without it, 32 procedures that each call the next one twice would make 2^32
+/// calls without a jump.
 pub const CALL_LIMIT: u32 = 65_535;
 
-/// The most times that one run can go to an exception handler, as a handler can set itself again. The next exception
-/// ends the run even where a handler is set.
+/// The maximum number of times that one run can call an exception handler (a handler can set itself
+/// again). The next exception ends the run even if a handler is set.
 pub const HANDLER_LIMIT: u32 = 1024;
 
-/// The most instructions that one run can execute, whatever `insmax` says.
+/// The maximum number of instructions of one run, whatever `insmax` says.
 pub const INSTRUCTION_LIMIT: u32 = 1 << 30;
 
-/// Instructions that one run may execute where a program does not say: far more than a handler is meant to take, and
-/// done in a fraction of a second.
+/// Instructions that one run may execute if the program does not say: far more than a handler
+/// should need, and done in a fraction of a second.
 pub const INSTRUCTIONS: u32 = 1 << 24;
 
-/// Runs the handler that begins at `entry` in the program's code, for one hit.
+/// Runs the handler at offset `entry` of the program's code, for one hit.
 ///
-/// Whatever the code holds, it ends after at most `insmax` instructions. It does so after at most
-/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()` anyway: between two jumps, calls,
-/// returns or exceptions the offset only grows, and there are no more returns than calls. An instruction takes a
-/// bounded time: at most 1024 words of the stack, or the whole of the log, the heap or the stack trace buffer.
+/// Whatever the code holds, the run ends after at most `insmax` instructions, and after at most
+/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()`: between two jumps,
+/// calls, returns or exceptions the offset only grows, and there are no more returns than calls. An
+/// instruction takes a bounded time: at most 1024 words of the stack, or all of the log, the heap
+/// or the stack trace buffer.
 ///
-/// A run that takes long asks the machine now and then whether it is to end ([`Machine::is_over`]); then it ends as if
-/// `insmax` were reached.
+/// A long run asks the machine now and then whether it must end ([`Machine::is_over`]); if so it
+/// ends as if `insmax` were reached.
 ///
-/// The handler's log is [`State::log`] afterwards, its stack traces are [`State::trace`].
+/// The handler's log is then in [`State::log`], its stack traces in [`State::trace`].
 pub fn run<M: Machine>(program: &Program<'_>, entry: usize, state: &mut State, machine: &mut M) -> Outcome {
     resume(program, &Middle { offset: entry, ..Middle::default() }, state, machine)
 }
 
-/// [`resume`], for one word: 8 bytes if `WIDE`.
+/// [`resume`] for one word size: 8 bytes if `WIDE`, else 4.
 pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     middle: &Middle<'_>,
@@ -64,7 +66,7 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     machine: &mut M,
 ) -> Outcome {
     let State { words, used, frames, log, aside, .. } = state;
-    // All words count as used until the run is over, in case it never is.
+    // All words count as used while the run lasts, in case it is cut off.
     let mut stack = Stack::new(words, core::mem::replace(used, words.len()));
     stack.fill(Flow::<WIDE>::WORD, middle.top, middle.elements);
     let mut flow = Flow::<WIDE>::new(program, middle, stack, frames);
@@ -109,19 +111,19 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     outcome
 }
 
-/// Why the loop is left.
+/// Why the main loop was left.
 pub(crate) enum Stop {
     /// The handler has ended.
     End(End),
     /// An exception is to be raised.
     Exception(Exception),
-    /// An instruction that is seldom needed, whose operand is not read yet.
+    /// A rare instruction, whose operand has not been read yet.
     Instruction(Op),
-    /// A register to be pushed that is not in the register file.
+    /// A register to push that is not in the register file.
     Register(Register),
 }
 
-/// Runs instructions until something is to be done outside of the loop.
+/// Runs instructions until something must be done outside the loop.
 #[inline(always)]
 fn execute<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
@@ -285,7 +287,7 @@ fn execute<M: Machine, const WIDE: bool>(
                 flow.stack.discard(count);
             }
 
-            // Registers. In the code of a user program both contexts are one.
+            // Registers. In a user program both contexts are the same.
             Op::PushR | Op::PushU => {
                 let register = flow.register()?;
                 if !register.is_general() {
@@ -368,8 +370,8 @@ fn execute<M: Machine, const WIDE: bool>(
             Op::Sx => flow.set_handler()?,
             Op::Ux => flow.frame().set_handler(None),
 
-            // Internal registers. Indices are taken from the top as it is after what is popped is popped, but those
-            // that are operands from the top as it is before.
+            // Internal registers. An index from the stack is relative to the top after the pops; an
+            // operand index is relative to the top before them.
             Op::PushSbp => {
                 let index = flow.stack.pop();
                 flow.stack.push(flow.stack.get(slot(flow.base(), index)));
@@ -438,7 +440,8 @@ fn execute<M: Machine, const WIDE: bool>(
             }
             Op::PushWid => flow.stack.push(word.truncate(u64::from(word.bits()).wrapping_neg())),
 
-            // The rest: exceptions that the program raises, stack tracing, the heap, and what a machine may refuse.
+            // The rest: exceptions that the program raises, stack tracing, the heap, and
+            // instructions that a machine may refuse.
             op @ (Op::Rx
             | Op::PushX
             | Op::LogSt
@@ -471,7 +474,7 @@ fn execute<M: Machine, const WIDE: bool>(
     }
 }
 
-/// A value cut to what a register's name carries: 32 bits of an i386 name.
+/// Truncates a value to the width of the register's name: 32 bits for an i386 name.
 #[inline(always)]
 fn cut(register: Register, value: u64) -> u64 {
     match register.set() {

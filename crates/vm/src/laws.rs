@@ -1,4 +1,4 @@
-//! What holds for every program and every machine, tried on random ones.
+//! Properties that hold for every program and every machine, tested on random ones.
 
 use crate::machine::Machine;
 use crate::test_machine::{Region, TestMachine};
@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// All that a run starts with.
+/// The inputs of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     word: Word,
@@ -28,7 +28,7 @@ pub(crate) struct Start {
     machine: TestMachine,
 }
 
-/// All that a run leaves.
+/// The results of a run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finish {
     outcome: Outcome,
@@ -45,7 +45,7 @@ impl Start {
         self.run_by(state, |program, state, machine| run(program, self.entry, state, machine))
     }
 
-    /// Runs it by something else than [`run`].
+    /// Runs it by something other than [`run`].
     pub(crate) fn run_by(
         &self,
         state: &mut State,
@@ -92,7 +92,7 @@ impl Start {
     }
 }
 
-/// Where the regions of memory begin: apart, next to each other, and at both ends of the address space.
+/// The addresses of the memory regions: apart, adjacent, and at both ends of the address space.
 fn starts(word: Word) -> [u64; 5] {
     let last = word.truncate(u64::MAX);
     [0, 0x0fe0, 0x1000, 0x2000, last - 0x3f]
@@ -103,7 +103,7 @@ pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
     let bytes = || vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], 1..=64);
     let region = (proptest::sample::select(starts(word).to_vec()), bytes(), any::<bool>());
     let registers = vec((proptest::sample::select(Register::ALL), any::<u64>()), 0..4);
-    // What a machine may refuse: it grants all of it or nothing.
+    // The values that a machine may refuse: it grants all or none.
     let granted = any::<bool>();
     (vec(region, 0..4), registers, any::<[u64; 3]>(), granted).prop_map(
         move |(regions, registers, system, granted)| {
@@ -130,7 +130,7 @@ pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
     )
 }
 
-/// Words that matter: small numbers, addresses near memory, the ends.
+/// Relevant words: small numbers, addresses near memory, extreme values.
 pub(crate) fn interesting(word: Word) -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..70_u64,
@@ -142,12 +142,12 @@ pub(crate) fn interesting(word: Word) -> impl Strategy<Value = u64> {
     ]
 }
 
-/// One instruction with an operand that is mostly a sensible one.
+/// One instruction, usually with a sensible operand.
 pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
     let distance = -40..40_i64;
     let register = proptest::sample::select(Register::ALL);
-    // Pushes are as frequent as all else, so that the stack holds something. Stack traces are written and dropped often
-    // enough for the buffer to be in any state.
+    // Pushes are as frequent as all else, so that the stack is not empty. Stack traces are written
+    // and dropped often enough for the buffer to reach any state.
     let tracing = [Op::LogSt, Op::PopStp, Op::PushStp, Op::Call].map(|op| *op.row());
     let row = prop_oneof![
         9 => Just(*Op::Push.row()),
@@ -175,10 +175,10 @@ pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strat
         let logmax = prop_oneof![0..40_usize, 0..2 * LOG_LIMIT];
         let variables = || vec(any::<u64>(), 0..6);
         let entry = prop_oneof![9 => Just(0), 1 => any::<usize>()];
-        // Mostly what is not masked, so that handlers are called.
+        // Usually nothing is masked, so that handlers are called.
         let mask = prop_oneof![3 => Just(0xffff), 1 => any::<u16>()];
         let excpt_log = prop_oneof![0..200_usize, 0..2 * TRACE_LIMIT];
-        // Around the first pauses, too few, and enough.
+        // Too few, around the first pauses, and enough.
         let insmax = prop_oneof![
             1 => 0..60_u32,
             1 => (1..3_u32, 0..3_u32).prop_map(|(pauses, more)| 4096 * pauses + more - 1),
@@ -209,7 +209,7 @@ pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strat
     })
 }
 
-/// The laws, for one program. (The machine checks its own: see [`TestMachine`].)
+/// Checks the properties for one program. (The machine checks its own: see [`TestMachine`].)
 fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
     let finish = start.run(state);
     prop_assert!(state.steps <= start.bound(), "{} instructions", state.steps);
@@ -234,13 +234,13 @@ fn hold(start: &Start, state: &mut State) -> Result<(), TestCaseError> {
     for (before, after) in start.machine.memory.iter().zip(&finish.machine.memory) {
         prop_assert!(before.writable || before == after, "read-only memory changed");
     }
-    // Nothing of an earlier run shows: the same start on a new state finishes the same.
+    // Nothing of an earlier run is visible: the same inputs with a new state give the same results.
     prop_assert_eq!(finish, start.run(&mut State::new()));
     Ok(())
 }
 
-/// Reads stack traces as [`State::trace`] describes them: how many. `None` where they are not laid out so. The last
-/// may end early.
+/// Parses stack traces as [`State::trace`] describes them, and returns their number; `None` if the
+/// layout is wrong. The last trace may end early.
 fn read_traces(bytes: &[u8], word: Word) -> Option<u16> {
     let mut rest = bytes;
     let mut take = |count: usize| {
@@ -259,7 +259,7 @@ fn read_traces(bytes: &[u8], word: Word) -> Option<u16> {
         let frames = prefix(take(3)?, 3)?;
         (frames <= crate::CALL_DEPTH).then_some(())?;
         for _ in 0..frames {
-            // Whatever is not there must be the end of the last trace.
+            // Missing data must be the end of the last trace.
             let Some(_) = take(2 * word.bytes()) else { return (trace == traces).then_some(traces as u16) };
             for token in [4, 5, 6] {
                 let Some(bytes) = take(3) else { return (trace == traces).then_some(traces as u16) };
@@ -268,12 +268,12 @@ fn read_traces(bytes: &[u8], word: Word) -> Option<u16> {
             }
         }
     }
-    // Nothing is behind the last.
+    // Nothing follows the last trace.
     take(1).is_none().then_some(traces as u16)
 }
 
-/// What `log str` and `log mrf` are to log of `size` bytes at `address`, byte by byte, with `room` bytes of log behind
-/// the prefix: the bytes, or the fault.
+/// A byte-by-byte model of `log str` and `log mrf`: `size` bytes at `address`, with `room` bytes of
+/// log after the prefix. Returns the bytes, the exception and the faulting address.
 fn naive(
     machine: &mut TestMachine,
     string: bool,

@@ -1,20 +1,21 @@
-//! What a probe program means.
+//! The RPN virtual machine: instruction set and interpreter.
 //!
-//! This crate holds the instruction set as one table ([`TABLE`]), the interpreter that gives each row its
-//! meaning ([`run`]), and the [`Machine`] trait: the registers, memory and system values of the place where
-//! a probe fired. The assembler, the printer and every compiler read the same table; there is no second list
-//! of opcodes anywhere. Other engines must agree with the interpreter bit for bit; the case files in
-//! `tests/conformance` are theirs too.
+//! [`TABLE`] is the instruction set, [`run`] the interpreter. The [`Machine`] trait gives it the
+//! registers, memory and system values of the thread that hit the probe. The assembler, the printer
+//! and all compilers read the same table; there is no other list of opcodes. Every other engine
+//! must agree with the interpreter bit for bit, and must pass the case files in `tests/conformance`
+//! too.
 //!
 //! Design constraints:
 //!
-//! * `no_std`, no allocation, no `unsafe`: the same code runs in the tracer and inside a probed process.
-//! * Any byte string is a valid input: the interpreter is safe and bounded on random bytecode.
-//! * A handler's run time is bounded: instructions by `insmax`, jumps by `jmpmax`, calls by [`CALL_DEPTH`] and [`CALL_LIMIT`], exceptions that
-//!   are taken by [`HANDLER_LIMIT`], the log by `logmax`; every other instruction moves forward. [`run`] states the
-//!   bound.
-//! * The word is that of the probed program: 8 bytes for x86-64, 4 for i386 ([`Word`]). In a word of 4 bytes
-//!   everything is cut to 32 bits: elements, variables, addresses, operands.
+//! * `no_std`, no allocation, no `unsafe`: the same code runs in the tracer and inside a probed
+//!   process.
+//! * Any byte string is valid input: the interpreter is safe and bounded on random bytecode.
+//! * A handler's run time is bounded: instructions by `insmax`, jumps by `jmpmax`, calls by
+//!   [`CALL_DEPTH`] and [`CALL_LIMIT`], calls of exception handlers by [`HANDLER_LIMIT`], the log
+//!   by `logmax`; every other instruction moves forward. [`run`] states the bound.
+//! * The word is that of the probed program: 8 bytes for x86-64, 4 for i386 ([`Word`]). With a
+//!   4-byte word, elements, variables, addresses and operands are all truncated to 32 bits.
 //!
 //! # One hit
 //!
@@ -45,47 +46,59 @@
 //!
 //! # Where the manual leaves a choice
 //!
-//! * What is not an instruction raises INVALID_OPCODE: an unassigned opcode, an operand cut off by the end of the
-//!   code, the end of the code itself, a jump or call to where there is no byte of the code, a register that the
-//!   program's processor does not have, `pop` of a register that may not be popped.
-//! * `jmpmax` is looked at before a jump's target, the depth of calls before a call's. `loop` counts before it
-//!   decrements. The operand of a conditional jump that is not taken must be there; its target need not.
-//! * A count or an index from the stack is the whole word, never cut to a byte or 16 bits; major and minor codes
-//!   are cut to 16 bits.
-//! * `log` pops its elements whether they fit or not. What does not fit is not looked at: after LOG_OVERFLOW, `log lv`
-//!   does not check the remaining indices and `log mrf` does not read the remaining bytes. The count in a prefix is
-//!   what follows it.
-//! * `log str` works as if it read byte by byte: of a string that neither ends nor fits, an address that cannot be
-//!   read right behind what fits is a fault, not an overflow.
-//! * A fault record that does not fit: LOG_OVERFLOW, and where that is masked INVALID_ADDR.
-//! * Addresses do not wrap: a range that passes the last address of the word faults, at 0 if the part before can be
-//!   accessed. A store is done whole or not at all.
-//! * An exception that is raised has its information on the stack, whether a handler takes it or none; one that is
-//!   masked has not. The offset of a handler is looked at by `sx`.
-//! * `rx` of a masked code, or of none, does nothing; of a masked code that is not maskable it ends the run. What is on
-//!   the stack stays, and nothing is pushed: it is what the handler finds.
-//! * An instruction counts towards `insmax` when it is begun, whether it then raises an exception or not. One more than
-//!   `insmax` raises JMP_MAX, whose second parameter is 1 then, and ends the run: no handler takes it.
-//! * Going to a handler is no jump: `jmpmax` does not count it, [`HANDLER_LIMIT`] does. After JMP_MAX no jump is left.
-//! * A logging succeeds when all of its record fits and nothing faults; only then the previous log pointer follows. All
-//!   loggings move it alike. `pop lp` sets both pointers.
-//! * `pop lp` beyond the end adds zeros, as far as `logmax` (then LOG_OVERFLOW) reaches: nothing of an earlier run, and
-//!   nothing that was dropped, comes back.
-//! * `pop stp` drops the traces that end behind the value, whole: the stack trace pointer is always at the end of the
-//!   header or of a trace. A value beyond it changes nothing.
-//! * Stack registers are slots, 0 to 1023; both start at 0, the slot above 1023. What sets them is taken modulo 1024.
-//! * A trace shows the last exception and the handler that is set when it is written: with `autostacktrace` before the
-//!   handler is called, its information being on the stack already. `rx` is traced too. Of a masked exception that
-//!   ends the run the trace shows the one before. Variables that there are not are not shown. The outermost level is
-//!   no frame.
-//! * Once a trace did not fit, none is written until `purge st`, or until `pop stp` drops something. The count of traces in
-//!   the header is of those that have been begun and not dropped. Numbers in the header are cut to 16 bits.
-//! * A heap block's handle is the number of its `malloc`; there are [`HEAP_BLOCKS`] at most. Values move one by one: what
-//!   came before one that is outside of the block stays moved, and that one is not popped.
-//! * What a machine refuses is not an instruction: a register, a port, `cpuid`, `push task`, `callk`. The leaf, number or
-//!   port has been popped by then. A selector of more than 16 bits names no segment.
-//! * An index out of range as an operand leaves the stack as it was; from the stack, index and value are popped.
-//!   A bad bit position leaves the value.
+//! * These raise INVALID_OPCODE: an unassigned opcode, an operand cut off by the end of the code,
+//!   running past the end of the code, a jump or call to an offset outside the code, a register
+//!   that the program's processor does not have, `pop` of a register that may not be popped.
+//! * `jmpmax` is checked before a jump's target, the call depth before a call's. `loop` counts its
+//!   jump before it decrements. The operand of a conditional jump that is not taken must be
+//!   present; its target is not checked.
+//! * A count or an index from the stack is the whole word, never truncated to a byte or 16 bits;
+//!   major and minor codes are truncated to 16 bits.
+//! * `log` pops its elements whether they fit or not. What does not fit is not examined: after
+//!   LOG_OVERFLOW, `log lv` does not check the remaining indices and `log mrf` does not read the
+//!   remaining bytes. The count in a prefix is that of what was logged, not of what was asked for.
+//! * `log str` behaves as if it read byte by byte: if a string neither ends nor fits, and the
+//!   address right behind the part that fits cannot be read, the result is a fault, not an
+//!   overflow.
+//! * A fault record that does not fit raises LOG_OVERFLOW, or INVALID_ADDR where LOG_OVERFLOW is
+//!   masked.
+//! * Addresses do not wrap: a range that passes the last address of the word faults, at address 0
+//!   if the part before the end can be accessed. A store is done whole or not at all.
+//! * An exception that is raised pushes its information on the stack even if no handler takes it; a
+//!   masked exception pushes nothing. The offset of a handler is checked by `sx`.
+//! * `rx` with a masked code, or with x-field 0, does nothing; with a masked code that is not
+//!   maskable it ends the run. `rx` neither pops nor pushes: the handler finds the operands of `rx`
+//!   on the stack.
+//! * An instruction counts towards `insmax` when it begins, even if it then raises an exception.
+//!   One instruction more than `insmax` raises JMP_MAX with second parameter 1 and ends the run: no
+//!   handler takes it.
+//! * Calling an exception handler is no jump: it counts towards [`HANDLER_LIMIT`], not `jmpmax`.
+//!   After JMP_MAX no jump is left.
+//! * A log instruction succeeds when its whole record fits and nothing faults; only then is the
+//!   previous log pointer updated. This holds for all log instructions. `pop lp` sets both
+//!   pointers.
+//! * `pop lp` beyond the end adds zeros, as far as `logmax` allows (then LOG_OVERFLOW): bytes of an
+//!   earlier run, and bytes that were dropped, never reappear.
+//! * `pop stp` drops whole traces, those that end behind the value: the stack trace pointer is
+//!   always at the end of the header or of a trace. A value beyond the pointer changes nothing.
+//! * Stack registers hold slots, 0 to 1023. Both start at 0, the slot above 1023. Values are taken
+//!   modulo 1024.
+//! * A trace shows the last exception, and the handler that is set when the trace is written. With
+//!   `autostacktrace` that is before the handler is called, when the exception's information is
+//!   already on the stack. `rx` is traced too. For a masked exception that ends the run the trace
+//!   shows the exception before it. Variables that do not exist are left out. The outermost level
+//!   is not a frame.
+//! * After a trace that did not fit, no more are written until `purge st`, or until `pop stp` drops
+//!   something. The header counts the traces begun and not dropped. Numbers in the header are
+//!   truncated to 16 bits.
+//! * A heap block's handle is the number of its `malloc`; there are at most [`HEAP_BLOCKS`] blocks.
+//!   Values are transferred one by one: at the first that lies outside the block the earlier ones
+//!   stay transferred, and that one is not popped.
+//! * What a machine refuses raises INVALID_OPCODE: a register, a port, `cpuid`, `push task`,
+//!   `callk`. The leaf, number or port has been popped by then. A selector of more than 16 bits
+//!   names no segment.
+//! * An operand index out of range leaves the stack as it was; if the index came from the stack,
+//!   index and value have been popped. A bad bit position leaves the value.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The log of a hit: what a handler writes, record after record, up to `logmax` bytes.
+//! The log of a hit: the records that a handler writes, up to `logmax` bytes.
 //!
 //! ```text
 //! log n        word word ...                     no prefix
@@ -10,22 +10,23 @@
 //! a fault      ff  u16 bytes  word               the first address that could not be read
 //! ```
 //!
-//! Numbers are little-endian. A count in a prefix is what follows it, not what was asked for.
+//! Numbers are little-endian. The count in a prefix is that of what follows, not of what was asked
+//! for.
 
 use crate::machine::{self, Fault, Machine};
 use crate::{Exception, Word};
 
-/// The most a run can log, in bytes, whatever `logmax` says.
+/// The maximum size in bytes of a run's log, whatever `logmax` says.
 pub const LOG_LIMIT: usize = 32 * 1024;
 
 /// Bytes of a prefix: the token and a u16.
 const PREFIX: usize = 3;
 
-/// The first piece of a string that is read, in bytes; most strings end in it.
+/// Bytes of a string that are read first; most strings end there.
 const FIRST_PIECE: usize = 128;
 
-/// Pieces of a string never cross a multiple of this, so that a page that cannot be read and that the string does
-/// not reach does not matter. No page is smaller.
+/// The reads of a string never cross a multiple of this, so that an unreadable page that the string
+/// does not reach does not matter. No page is smaller.
 const PAGE: u64 = 4096;
 
 /// The token of a record.
@@ -40,7 +41,7 @@ pub(crate) enum Token {
     Fault = 0xff,
 }
 
-/// Why a record could not be logged whole.
+/// Why a record could not be logged completely.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The log is full.
@@ -60,7 +61,7 @@ pub(crate) struct Log<'s> {
     bytes: &'s mut [u8; LOG_LIMIT],
     /// The log pointer.
     length: usize,
-    /// The previous log pointer: the length after the last logging that succeeded.
+    /// The previous log pointer: the length after the last successful log instruction.
     complete: usize,
     limit: usize,
 }
@@ -72,8 +73,7 @@ impl<'s> Log<'s> {
         Log { bytes, length: 0, complete: 0, limit: logmax.min(LOG_LIMIT) }
     }
 
-    /// Makes an empty log that of a run in its middle, which has logged `bytes`, `complete` of them when a logging had
-    /// succeeded last.
+    /// Loads the log of a run that is resumed: its bytes and its previous log pointer.
     #[inline(always)]
     pub(crate) fn fill(&mut self, bytes: &[u8], complete: usize) {
         let fits = bytes.len().min(self.limit);
@@ -83,7 +83,7 @@ impl<'s> Log<'s> {
         (self.length, self.complete) = (fits, complete.min(fits));
     }
 
-    /// What has been logged.
+    /// The bytes logged.
     #[cfg(test)]
     pub(crate) fn logged(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -94,19 +94,20 @@ impl<'s> Log<'s> {
         self.length
     }
 
-    /// Bytes logged when the last logging that succeeded had ended: the previous log pointer.
+    /// The previous log pointer: bytes logged after the last successful log instruction.
     pub(crate) fn complete_length(&self) -> usize {
         self.complete
     }
 
-    /// Notes that a logging has succeeded.
+    /// Notes that a log instruction has succeeded.
     #[inline(always)]
     pub(crate) fn succeeded(&mut self) {
         self.complete = self.length;
     }
 
-    /// Sets both log pointers. What is behind is dropped. Bytes between the old end and the new are zeros; if not all
-    /// of them fit, as many as do, and the answer is a failure of overflow.
+    /// Sets both log pointers. Bytes beyond the new end are dropped; if the log grows, the new
+    /// bytes are zeros. If they do not all fit, as many as do are added, and an overflow is
+    /// returned.
     pub(crate) fn set_length(&mut self, length: u64) -> Result<(), Failure> {
         let fits = length.min(self.limit as u64) as usize;
         if fits > self.length {
@@ -122,20 +123,21 @@ impl<'s> Log<'s> {
         Exception::new(Exception::LOG_OVERFLOW, self.limit as u64, 0)
     }
 
-    /// The free part.
+    /// The free part of the buffer.
     #[inline(always)]
     fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.length.min(self.limit)..self.limit]
     }
 
-    /// The free part behind a prefix, if one fits.
+    /// The free part after a prefix, if a prefix fits.
     #[inline(always)]
     fn room_behind_prefix(&mut self) -> Result<&mut [u8], Failure> {
         self.room().get_mut(PREFIX..).ok_or(Failure::Overflow)
     }
 
-    /// Makes a record of the next `size` bytes behind a prefix, already in place: writes the prefix, whose number
-    /// is `count`. Both fit, and no count in a log of [`LOG_LIMIT`] bytes passes a u16.
+    /// Makes a record of the next `size` bytes after a prefix, which are already in place, by
+    /// writing the prefix with `count`. Both must fit. A count in a log of [`LOG_LIMIT`] bytes
+    /// always fits a u16.
     #[inline(always)]
     fn commit(&mut self, token: Token, count: usize, size: usize) {
         let [low, high] = (count as u16).to_le_bytes();
@@ -143,9 +145,9 @@ impl<'s> Log<'s> {
         self.length += PREFIX + size;
     }
 
-    /// Logs `count` words, which `element` gives by their number, with a prefix if there is a token. Of what does not
-    /// fit nothing is asked for, and the answer is a failure of overflow. If `element` fails, its error is the answer.
-    /// Whole words that came before either stay logged.
+    /// Logs `count` words, which `element` returns by number, with a prefix if there is a token.
+    /// `element` is not called for words that do not fit; then an overflow is returned. An error of
+    /// `element` is returned. Whole words before either stay logged.
     #[inline]
     pub(crate) fn words<E>(
         &mut self,
@@ -181,8 +183,8 @@ impl<'s> Log<'s> {
         result
     }
 
-    /// Logs `size` bytes of memory from `address` on; if they do not fit, as many as do, and the answer is a failure
-    /// of overflow. Only what fits is read. A fault logs nothing.
+    /// Logs `size` bytes of memory from `address` on; if they do not fit, as many as do, and
+    /// returns an overflow. Reads only what fits. A fault logs nothing.
     pub(crate) fn memory<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -205,9 +207,9 @@ impl<'s> Log<'s> {
         Ok(())
     }
 
-    /// Logs the string at `address`: the bytes before the first NUL, or `size` bytes if there is none before. Works as
-    /// if it read byte by byte: only an address before the end of the string can fault. A string that does not fit,
-    /// or a fault, logs nothing.
+    /// Logs the string at `address`: the bytes before the first NUL, at most `size`. Behaves as if
+    /// it read byte by byte: only an address before the end of the string can fault. If the string
+    /// does not fit, or on a fault, logs nothing.
     pub(crate) fn string<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -234,7 +236,7 @@ impl<'s> Log<'s> {
             length += piece;
         }
         if (length as u64) < size {
-            // No byte of room is left: it fits only if it ends here.
+            // The log is full: the string fits only if it ends here.
             let mut next = [0];
             machine::read(machine, word, address, length, &mut next)?;
             if next != [0] {
@@ -255,8 +257,8 @@ impl<'s> Log<'s> {
     }
 }
 
-/// Reads a piece of a string at `base + offset`: whole, or, if it cannot be read whole, the bytes before the fault.
-/// Says how many were read, and the fault.
+/// Reads part of a string at `base + offset`: all of it or, if it cannot all be read, the bytes
+/// before the fault. Returns how many were read, and the fault.
 fn read_before_fault<M: Machine>(
     machine: &mut M,
     word: Word,
@@ -267,7 +269,8 @@ fn read_before_fault<M: Machine>(
     let Err(fault) = machine::read(machine, word, base, offset, into) else {
         return Ok((into.len(), None));
     };
-    // Addresses do not wrap: a piece that passes the end of the address space faults at 0, behind all its bytes.
+    // Addresses do not wrap: a read that passes the end of the address space faults at 0, after all
+    // its bytes.
     let start = base.wrapping_add(offset as u64);
     let before = word.truncate(fault.address.wrapping_sub(start));
     if before >= into.len() as u64 {
@@ -282,7 +285,7 @@ mod tests {
     use super::*;
     use crate::Register;
 
-    /// Memory full of `a`, which notes what is read.
+    /// Memory full of `a`, which notes its reads.
     struct Noting(Vec<(u64, usize)>);
 
     impl Machine for Noting {

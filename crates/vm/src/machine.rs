@@ -1,68 +1,72 @@
-//! The place where a probe fired, as a handler sees it.
+//! The [`Machine`] trait: the thread that hit a probe, as a handler sees it.
 
 use crate::{Register, Word};
 
-/// The first address that could not be accessed.
+/// A memory access that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// That address.
+    /// The first address that could not be accessed.
     pub address: u64,
 }
 
 /// The registers, memory and system values of the thread that hit the probe.
 ///
-/// The interpreter calls it with what a program names and nothing else: registers that the program's processor
-/// has, memory ranges that do not pass the last address of the word, writes of 1, 2, 4 or 8 bytes, reads of at
+/// The interpreter only passes valid arguments: registers that the program's processor has, memory
+/// ranges that do not pass the last address of the word, writes of 1, 2, 4 or 8 bytes, reads of at
 /// most [`crate::LOG_LIMIT`] bytes.
 ///
-/// The methods that have a default are those that a machine may refuse: their `None` and `false` raise
-/// [`crate::Exception::INVALID_OPCODE`], or where they say so another exception. A machine of a user process refuses
-/// what [`crate::Context::Kernel`] marks.
+/// A machine may refuse the methods that have a default: `None` or `false` raises
+/// [`crate::Exception::INVALID_OPCODE`], unless the method states another exception. The machine of
+/// a user process refuses what [`crate::Context::Kernel`] marks.
 pub trait Machine {
-    /// The value of a register of the shape [`crate::Shape::General`]. `push r` of an i386 name takes its low 32 bits.
+    /// The value of a register of the shape [`crate::Shape::General`]. `push r` of an i386 name
+    /// truncates it to 32 bits.
     fn register(&mut self, register: Register) -> u64;
 
     /// The value of a register of the shape [`crate::Shape::Word`], [`crate::Shape::Float`],
-    /// [`crate::Shape::Vector`] or [`crate::Shape::DescriptorTable`] (the limit in bits 0 to 15, the base above).
+    /// [`crate::Shape::Vector`] or [`crate::Shape::DescriptorTable`] (the limit in bits 0 to 15,
+    /// the base above).
     fn wide_register(&mut self, _register: Register) -> Option<u128> {
         None
     }
 
-    /// What the processor says to `cpuid` of a leaf (its subleaf 0): eax, ebx, ecx, edx.
+    /// The result of `cpuid` for a leaf (subleaf 0): eax, ebx, ecx, edx.
     fn cpuid(&mut self, _leaf: u32) -> Option<[u32; 4]> {
         None
     }
 
-    /// A model-specific register, by its number.
+    /// A model-specific register by number.
     fn model_specific_register(&mut self, _number: u32) -> Option<u64> {
         None
     }
 
-    /// Whether a register that may be popped can be set to a value: a segment register takes 0, and selectors of segments that are
-    /// there. What it does not take raises [`crate::Exception::INVALID_OPERAND`].
+    /// Whether a register that may be popped can be set to this value: a segment register accepts 0
+    /// and selectors of existing segments. `false` raises [`crate::Exception::INVALID_OPERAND`].
     fn takes(&mut self, _register: Register, _value: u64) -> bool {
         true
     }
 
-    /// Sets a register that may be popped ([`Register::can_pop`]). The value is already cut to the register's
-    /// name: an i386 name carries 32 bits, and in a 64-bit program the register's upper half becomes 0.
+    /// Sets a register that may be popped ([`Register::can_pop`]). The value is already truncated
+    /// to the register's name: an i386 name carries 32 bits, and in a 64-bit program the upper half
+    /// of the register becomes 0.
     fn set_register(&mut self, register: Register, value: u64);
 
-    /// Copies memory from `address` on into the whole of `into`, which is never empty: all of it, or none and the
-    /// first address that could not be read. What `into` holds after a fault does not matter.
+    /// Copies memory from `address` on into all of `into`, which is never empty. On a fault,
+    /// returns the first address that could not be read; `into` may then hold anything.
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Copies the whole of `from` to memory from `address` on: all of it, or nothing and the first address that
-    /// could not be written.
+    /// Copies all of `from` to memory from `address` on. On a fault, returns the first address that
+    /// could not be written; then nothing was written.
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault>;
 
-    /// Whether the byte at `address` can be read and, if `write`, also written. Changes nothing.
+    /// Whether the byte at `address` can be read and, if `write`, also written. Has no side
+    /// effects.
     fn verify(&mut self, address: u64, write: bool) -> bool;
 
     /// The process id.
     fn pid(&mut self) -> u64;
 
-    /// The number of the processor.
+    /// The processor's number.
     fn processor(&mut self) -> u64;
 
     /// The address of the kernel's task structure.
@@ -70,8 +74,8 @@ pub trait Machine {
         None
     }
 
-    /// The linear address of an offset in the segment that a selector names. `None` where it names none: that raises
-    /// [`crate::Exception::SEG_FAULT`].
+    /// The linear address of an offset in the segment that a selector names; `None`, if it names
+    /// none, raises [`crate::Exception::SEG_FAULT`].
     fn linear_address(&mut self, _selector: u16, _offset: u64) -> Option<u64> {
         None
     }
@@ -81,29 +85,30 @@ pub trait Machine {
         None
     }
 
-    /// Writes the low `size` bytes, 1, 2 or 4, of a value to a port. Whether it did.
+    /// Writes the low `size` bytes, 1, 2 or 4, of a value to a port. Returns whether it could.
     fn write_port(&mut self, _port: u16, _size: usize, _value: u32) -> bool {
         false
     }
 
-    /// Whether the run is to end, since its probe is taken out. A run that takes long asks every few thousand instructions.
+    /// Whether the run must end because its probe is being removed. A long run asks every few
+    /// thousand instructions.
     fn is_over(&mut self) -> bool {
         false
     }
 
-    /// Calls the kernel modules that have registered for `callk`. Whether it could.
+    /// Calls the kernel modules that have registered for `callk`. Returns whether it could.
     fn call_kernel_modules(&mut self) -> bool {
         false
     }
 
-    /// Calls whoever has registered for `callk`, and lends them what the run has. Whether it could. By itself it lends nothing,
-    /// and does as [`Machine::call_kernel_modules`].
+    /// Calls the plugins registered for `callk` and lends them the run's stack and log. Returns
+    /// whether it could. The default lends nothing and does as [`Machine::call_kernel_modules`].
     fn call_registered(&mut self, _run: &mut dyn Lent) -> bool {
         self.call_kernel_modules()
     }
 }
 
-/// What a run lends to whom `callk` calls: its stack and its log.
+/// The part of a run that `callk` lends to plugins: its stack and its log.
 pub trait Lent {
     /// The program's word.
     fn word(&self) -> Word;
@@ -111,20 +116,20 @@ pub trait Lent {
     /// Pops a word from the RPN stack.
     fn pop(&mut self) -> u64;
 
-    /// Pushes a value, cut to the word, on the RPN stack.
+    /// Pushes a value, truncated to the word, on the RPN stack.
     fn push(&mut self, value: u64);
 
-    /// Logs bytes as `log mrf` logs memory. Whether they fitted; if not, nothing is logged.
+    /// Logs bytes as `log mrf` logs memory. Returns whether they fitted; if not, nothing is logged.
     fn log(&mut self, bytes: &[u8]) -> bool;
 }
 
-/// The last address of a word.
+/// The last address that a word can hold.
 const fn last(word: Word) -> u64 {
     word.truncate(u64::MAX)
 }
 
-/// Reads `into.len()` bytes at `base + offset`. Addresses do not wrap: a range that passes the last address of the
-/// word faults, at 0 if all before the end can be read.
+/// Reads `into.len()` bytes at `base + offset`. Addresses do not wrap: a range that passes the last
+/// address of the word faults, at 0 if the part before the end can be read.
 #[inline]
 pub(crate) fn read<M: Machine>(
     machine: &mut M,
@@ -138,7 +143,7 @@ pub(crate) fn read<M: Machine>(
         Some(address) if address <= last(word) => address,
         _ => return Err(past),
     };
-    // Bytes after the first that the address space still has.
+    // Bytes of the address space after `address`.
     let after = last(word) - address;
     match into.len().checked_sub(1) {
         None => Ok(()),
@@ -147,8 +152,8 @@ pub(crate) fn read<M: Machine>(
     }
 }
 
-/// Writes `from`, of 1 to 8 bytes, at `address`. A range that passes the last address of the word faults, at 0 if
-/// all before the end could be written, and changes nothing.
+/// Writes `from`, 1 to 8 bytes, at `address`. A range that passes the last address of the word
+/// faults, at 0 if the part before the end could be written, and changes nothing.
 #[inline]
 pub(crate) fn write<M: Machine>(machine: &mut M, word: Word, address: u64, from: &[u8]) -> Result<(), Fault> {
     if (from.len() - 1) as u64 <= last(word) - address {

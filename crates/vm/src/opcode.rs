@@ -1,11 +1,12 @@
-//! The instruction set: one table, many readers.
+//! The instruction set: one table, which the interpreter, assembler, printer and compilers share.
 //!
-//! Opcodes are those of the original (0x00-0x98 and, of IA32, 0xb0-0xb6; see `docs/language.md`). Operands follow the opcode,
-//! little-endian. A new instruction is one row here and its meaning in the interpreter.
+//! Opcodes are those of the original DProbes (0x00-0x98 and, for IA32, 0xb0-0xb6; see
+//! `docs/language.md`). Operands follow the opcode, little-endian. To add an instruction, add a row
+//! here and its arm in the interpreter.
 
 use crate::effects::{Effects, Transfer};
 
-/// What follows an opcode in the bytecode, and how it is written in the source.
+/// The kind of operand that follows an opcode: its bytecode form and its source form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// Nothing.
@@ -22,18 +23,18 @@ pub enum Operand {
     Register,
     /// One byte: a bit position, 1 to the word's bits.
     Bit,
-    /// Two bytes, signed: how many elements from where a stack register points; negative: before it.
+    /// Two bytes, signed: an element's distance from a stack register; negative means before it.
     S16,
     /// A word: a value.
     Word,
-    /// A word, signed: a label, as its distance from the byte after the operand.
+    /// A word, signed: a label, as the distance from the byte after the operand.
     Label,
-    /// A word, signed: a procedure, as its distance from the byte after the operand.
+    /// A word, signed: a procedure, as the distance from the byte after the operand.
     Proc,
 }
 
 impl Operand {
-    /// Bytes of the operand in the bytecode, for a word of `word` bytes.
+    /// Bytes of the operand in the bytecode, where a word has `word` bytes.
     pub const fn size(self, word: usize) -> usize {
         match self {
             Operand::None => 0,
@@ -44,7 +45,7 @@ impl Operand {
     }
 }
 
-/// The groups of the language manual.
+/// The instruction groups of the language manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
     /// RPN execution.
@@ -67,7 +68,7 @@ pub enum Group {
     Verification,
     /// Input and output ports.
     Port,
-    /// Miscellaneous: segmented addresses, calls of kernel modules.
+    /// Miscellaneous: segmented addresses, calls of plugins (`callk`).
     Miscellaneous,
     /// Exceptions.
     Exception,
@@ -79,36 +80,36 @@ pub enum Group {
     Heap,
 }
 
-/// The probes in which an instruction or a register means something.
+/// The probes in which an instruction or a register can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
     /// Probes of user programs and of the kernel.
     Both,
-    /// Probes of the kernel and its modules only: what it names cannot be had from user mode. In a user probe
-    /// it is refused when it is assembled; run all the same, it raises [`crate::Exception::INVALID_OPCODE`].
+    /// Probes of the kernel and its modules only: user mode has no access. The assembler refuses it
+    /// in a user probe; if executed there, it raises [`crate::Exception::INVALID_OPCODE`].
     Kernel,
 }
 
-/// One instruction.
+/// A row of the instruction table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The instruction.
     pub op: Op,
-    /// How it is written, without its operand: `push lv`, `push mem, u8`, `jmp`.
+    /// Its source form, without the operand: `push lv`, `push mem, u8`, `jmp`.
     pub name: &'static str,
     /// The operand after the opcode.
     pub operand: Operand,
-    /// Elements it takes from the stack; `None` where its operand or a stack element says how many.
+    /// Elements it pops; `None` if its operand or a stack element gives the number.
     pub pops: Option<u8>,
-    /// Elements it puts on the stack; `None` where its operand or a stack element says how many.
+    /// Elements it pushes; `None` if its operand or a stack element gives the number.
     pub pushes: Option<u8>,
     /// Its group in the manual.
     pub group: Group,
-    /// The probes in which it means something.
+    /// The probes in which it can be used.
     pub context: Context,
-    /// Where a run goes from it.
+    /// Where execution continues after it.
     pub transfer: Transfer,
-    /// What else it does.
+    /// Its other effects.
     pub effects: Effects,
 }
 
@@ -167,7 +168,7 @@ macro_rules! instructions {
         ];
 
         impl Op {
-            /// The instruction with this opcode, or `None` where none has it.
+            /// The instruction with this opcode, if any.
             #[inline(always)]
             pub const fn from_byte(byte: u8) -> Option<Op> {
                 match byte {
@@ -179,9 +180,9 @@ macro_rules! instructions {
     };
 }
 
-// Opcode, name in code, name in the source, operand, elements popped and pushed (n: as many as the operand
-// or a stack element says), group, `Kernel` where it is for kernel probes only, where a run goes from it if not to
-// the next instruction, its effects, and what it does.
+// Opcode, name in code, name in the source, operand, elements popped and pushed (n: the operand or
+// a stack element gives the number), group, `Kernel` if for kernel probes only, where execution
+// continues if not at the next instruction, effects, description.
 instructions! {
     0x00 Nop "nop" None 0 0 Execution [] "No operation.";
     0x01 Jmp "jmp" Label 0 0 Execution -> Jump [RAISES] "Jumps.";
@@ -326,7 +327,7 @@ instructions! {
     0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 32 bits to it.";
 }
 
-/// For each byte, its row's place in [`TABLE`] and 1, or 0.
+/// For each opcode, its row's index in [`TABLE`] plus 1; 0 if it has no row.
 const INDEX: [u8; 256] = {
     let mut index = [0; 256];
     let mut row = 0;

@@ -1,6 +1,7 @@
-//! What leaves the interpreter's loop: exceptions, and the instructions that are seldom needed.
+//! Work outside the interpreter's main loop: exceptions and rare instructions.
 //!
-//! The loop keeps its flow in registers. What is done here needs the flow in memory: it is moved here and back.
+//! The loop keeps its [`Flow`] in registers. The functions here need it in memory, so it is moved
+//! here and back.
 
 use crate::flow::Flow;
 use crate::frame::{CALL_DEPTH, Range};
@@ -15,7 +16,7 @@ use crate::{
     End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, NON_MASKABLE, Op, Program, Register, Shape, Word,
 };
 
-/// Does what the loop was left for. Gives the flow back and, if the handler has ended, how.
+/// Does the work for which the loop was left. Returns the flow and, if the handler has ended, how.
 #[cold]
 #[inline(never)]
 pub(crate) fn outside<'a, 's, M: Machine, const WIDE: bool>(
@@ -38,7 +39,8 @@ pub(crate) fn outside<'a, 's, M: Machine, const WIDE: bool>(
     (flow, end)
 }
 
-/// Ends a run that may execute no more instructions. No handler takes the exception: it could not run.
+/// Ends a run that may execute no more instructions. No handler takes the exception: it could not
+/// be executed.
 #[cold]
 #[inline(never)]
 pub(crate) fn spent<M: Machine, const WIDE: bool>(
@@ -56,15 +58,15 @@ pub(crate) fn spent<M: Machine, const WIDE: bool>(
     End::Exception(exception)
 }
 
-/// Pushes what there is to know of an exception.
+/// Pushes the information of an exception.
 fn tell<const WIDE: bool>(exception: Exception, flow: &mut Flow<'_, '_, WIDE>) {
     for value in [exception.parm2, exception.parm1, exception.code] {
         flow.stack.push(value);
     }
 }
 
-/// Raises an exception of the interpreter's own. One that is masked ends the handler: those that are maskable come
-/// here only where nothing else is left to do.
+/// Raises an exception of the interpreter's. A masked one ends the handler: a maskable exception
+/// only gets here if the handler cannot continue.
 fn raise<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     exception: Exception,
@@ -84,7 +86,7 @@ fn raise<M: Machine, const WIDE: bool>(
     dispatch(program, exception, flow, hit)
 }
 
-/// `rx`: raises the exception whose information is on top of the stack, and leaves it there.
+/// `rx`: raises the exception whose information is on top of the stack, without popping it.
 fn raise_again<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     flow: &mut Flow<'_, '_, WIDE>,
@@ -96,14 +98,15 @@ fn raise_again<M: Machine, const WIDE: bool>(
     if hit.mask & exception.x_field() != 0 {
         return dispatch(program, exception, flow, hit);
     }
-    // Masked: not raised. What no mask can silence ends the handler.
+    // Masked: not raised. A non-maskable one ends the handler.
     (NON_MASKABLE & exception.x_field() != 0).then(|| {
         trace_automatically(program, flow, hit);
         End::Exception(exception)
     })
 }
 
-/// Remembers an exception and goes to the innermost handler there is; where there is none, the run has ended.
+/// Stores an exception as the last one and goes to the innermost exception handler; without one the
+/// run ends.
 fn dispatch<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     exception: Exception,
@@ -147,7 +150,7 @@ fn trace<M: Machine, const WIDE: bool>(
     hit.aside().trace.write(Flow::<WIDE>::WORD, program.excpt_log, &view);
 }
 
-/// The meaning of each instruction that is not in the loop.
+/// Executes an instruction that is not in the main loop.
 fn instruction<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     op: Op,
@@ -185,7 +188,7 @@ fn instruction<M: Machine, const WIDE: bool>(
         Op::PopH32 => pop_heap::<M, WIDE, 4>(flow, hit)?,
         Op::PopH64 => pop_heap::<M, WIDE, 8>(flow, hit)?,
 
-        // What a machine may refuse.
+        // Instructions that a machine may refuse.
         Op::PushTask => {
             let task = granted(flow, hit.machine.task())?;
             flow.stack.push(word.truncate(task));
@@ -211,13 +214,13 @@ fn instruction<M: Machine, const WIDE: bool>(
         Op::PopIo16 => write_port(flow, hit, 2)?,
         Op::PopIo32 => write_port(flow, hit, 4)?,
 
-        // The loop has an arm for each of the others.
+        // The main loop has an arm for each of the others.
         _ => return Err(flow.code.invalid()),
     }
     Ok(())
 }
 
-/// A run as `callk` lends it.
+/// The stack and the log of a run, as lent to plugins by `callk`.
 struct Run<'r, 'a, 's, 'l, const WIDE: bool> {
     flow: &'r mut Flow<'a, 's, WIDE>,
     log: &'r mut Log<'l>,
@@ -251,7 +254,7 @@ fn pop_range<const WIDE: bool>(flow: &mut Flow<'_, '_, WIDE>) -> Range {
     Range { first, count }
 }
 
-/// What the machine has granted; what it refuses is not an instruction.
+/// Unwraps the machine's answer; a refusal raises INVALID_OPCODE.
 fn granted<T, const WIDE: bool>(flow: &Flow<'_, '_, WIDE>, answer: Option<T>) -> Result<T, Exception> {
     answer.ok_or_else(|| flow.code.invalid())
 }
@@ -265,7 +268,7 @@ fn push_heap<M: Machine, const WIDE: bool, const N: usize>(
     let (offset, handle) = (flow.stack.pop(), flow.stack.pop());
     let block = hit.aside().heap.block(handle, offset)?;
     for place in 0..count {
-        // No sum wraps: the first value outside of the block is the last one asked for.
+        // No sum wraps: the loop ends at the first value outside the block.
         let stored = heap::value::<N>(block, handle, offset + place * N as u64)?;
         let mut bytes = [0; 8];
         bytes[..N].copy_from_slice(stored);
@@ -291,7 +294,7 @@ fn pop_heap<M: Machine, const WIDE: bool, const N: usize>(
     Ok(())
 }
 
-/// Pushes a value of `N` bytes: one element, or, of 8 bytes where a word has 4, two, the low one on top.
+/// Pushes a value of `N` bytes: one element, or for 8 bytes with a 4-byte word two, low on top.
 fn push_u64<const WIDE: bool, const N: usize>(flow: &mut Flow<'_, '_, WIDE>, value: u64) {
     if N == 8 && !WIDE {
         flow.stack.push(value >> 32);
@@ -345,7 +348,7 @@ fn read_port<M: Machine, const WIDE: bool>(
     Ok(())
 }
 
-/// Pops a value, then a port, and writes the one to the other.
+/// Pops a value, then a port, and writes the value to the port.
 fn write_port<M: Machine, const WIDE: bool>(
     flow: &mut Flow<'_, '_, WIDE>,
     hit: &mut Hit<'_, '_, M, WIDE>,

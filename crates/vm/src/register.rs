@@ -1,12 +1,12 @@
-//! The registers a probe program can name.
+//! The registers that a probe program can name.
 //!
-//! Indices 0x00-0x55 are those of the manual's appendix A (IA32); what it calls reserved is not there. x86-64 adds
-//! the 64-bit names and the other SSE registers, from 0x100 on. In a 64-bit probe an i386 name of a general register
-//! means its low 32 bits.
+//! Indices 0x00-0x55 are those of the manual's appendix A (IA32), without the reserved ones. x86-64
+//! adds the 64-bit names and the other SSE registers, from 0x100 on. In a 64-bit probe the i386
+//! name of a general register means its low 32 bits.
 
 use crate::{Context, Word};
 
-/// The registers that a word's processor has.
+/// The word sizes whose processor has a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegisterSet {
     /// Named in probes of i386 and x86-64 programs.
@@ -15,11 +15,11 @@ pub enum RegisterSet {
     Long,
 }
 
-/// What a register holds, and so what `push` takes and leaves.
+/// What a register holds, which determines what `push` pops and pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// A general or a segment register, the flags, the instruction pointer or a segment's base: one element, from
-    /// [`crate::Machine::register`].
+    /// A general or segment register, the flags, the instruction pointer or a segment's base: one
+    /// element, from [`crate::Machine::register`].
     General,
     /// At most a word: one element.
     Word,
@@ -29,14 +29,15 @@ pub enum Shape {
     Vector,
     /// The base of a descriptor table and its limit: two elements, the limit on top.
     DescriptorTable,
-    /// What the `cpuid` instruction says: pops a leaf, pushes edx, ecx, ebx and eax (on top).
+    /// The result of the `cpuid` instruction: pops a leaf, pushes edx, ecx, ebx and eax (on top).
     Cpuid,
-    /// A model-specific register of 64 bits: pops its number, pushes one element of 8 bytes or two of 4, low on top.
+    /// A 64-bit model-specific register: pops its number, pushes one element of 8 bytes or two of
+    /// 4, low on top.
     ModelSpecific,
 }
 
-/// The contexts whose register a kernel probe may push (manual, appendix A). In a user probe both contexts are one,
-/// and a register that may be pushed from either may be pushed from both.
+/// The contexts from which a kernel probe may push a register (manual, appendix A). A user probe
+/// has only one context: a register that either instruction may push, both may push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Push {
     /// `push r` and `push u`.
@@ -85,7 +86,7 @@ macro_rules! registers {
                 }
             }
 
-            /// Which processors have it.
+            /// The processors that have it.
             #[inline]
             pub const fn set(self) -> RegisterSet {
                 match self {
@@ -116,7 +117,7 @@ macro_rules! registers {
                 }
             }
 
-            /// The probes in which it means something.
+            /// The probes in which it can be used.
             pub const fn context(self) -> Context {
                 match self {
                     $(Register::$register => context!($($context)?),)*
@@ -126,8 +127,8 @@ macro_rules! registers {
     };
 }
 
-// Index, name in code, name in the source, processors, what it holds, the contexts it may be pushed from, whether it
-// may be popped, and `Kernel` where it is for kernel probes only.
+// Index, name in code, name in the source, processors, shape, contexts from which it may be pushed,
+// whether it may be popped, and `Kernel` if it is for kernel probes only.
 registers! {
     0x00 Cs "cs" Both General Both false;
     0x01 Ds "ds" Both General Both true;
@@ -216,13 +217,13 @@ registers! {
 }
 
 impl Register {
-    /// Whether its shape is [`Shape::General`], told by its index: every hit asks.
+    /// Whether its shape is [`Shape::General`]. Decided by index, since every hit asks.
     #[inline(always)]
     pub(crate) const fn is_general(self) -> bool {
         matches!(self as u16, 0x00..=0x0f | 0x100..=0x113)
     }
 
-    /// Elements that `push` of it takes: the leaf of `cpuid`, the number of `msr`.
+    /// Elements that a `push` of it pops: the leaf of `cpuid`, the number of `msr`.
     pub const fn pops(self) -> usize {
         match self.shape() {
             Shape::Cpuid | Shape::ModelSpecific => 1,
@@ -230,7 +231,7 @@ impl Register {
         }
     }
 
-    /// Elements that `push` of it leaves.
+    /// Elements that a `push` of it pushes.
     pub const fn pushes(self, word: Word) -> usize {
         match self.shape() {
             Shape::General | Shape::Word => 1,
@@ -242,7 +243,7 @@ impl Register {
         }
     }
 
-    /// The register of this name; case does not matter.
+    /// The register with this name, in any case.
     pub fn from_name(name: &str) -> Option<Register> {
         Register::ALL.iter().copied().find(|register| register.name().eq_ignore_ascii_case(name))
     }

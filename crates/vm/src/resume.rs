@@ -1,8 +1,8 @@
-//! Going on in the middle of a run that something else has begun: compiled code, which does what is common and leaves
-//! the rest to the interpreter.
+//! Continues a run that compiled code has begun. Compiled code does the common cases and leaves the
+//! rest to the interpreter.
 //!
-//! What compiled code cannot have done by then is not part of a [`Middle`]: no exception was raised or handler set, the
-//! stack base is 0, and there is no heap block and no stack trace.
+//! A [`Middle`] has no field for state that compiled code cannot have produced: no exception was
+//! raised and no handler set, the stack base is 0, and there is no heap block and no stack trace.
 
 use crate::frame::CALL_DEPTH;
 use crate::interpreter::run_for;
@@ -10,34 +10,35 @@ use crate::machine::Machine;
 use crate::state::State;
 use crate::{Outcome, Program, Word};
 
-/// Where a run is that is to go on. Whatever it holds, going on is safe and bounded like a whole run.
+/// The state of an unfinished run. Whatever it holds, continuing it is safe and bounded like a
+/// whole run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Middle<'a> {
     /// The offset in the code of the next instruction.
     pub offset: usize,
-    /// The slot of the stack's top, modulo 1024: 0 where nothing was pushed, 1023 after one push.
+    /// The slot of the stack's top, modulo 1024: 0 if nothing was pushed, 1023 after one push.
     pub top: usize,
-    /// The elements of the stack that are not 0.
+    /// The nonzero elements of the stack.
     pub elements: &'a [Element],
-    /// The calls that have not returned, the outermost first; at most [`CALL_DEPTH`] of them count.
+    /// The calls that have not returned, outermost first; those beyond [`CALL_DEPTH`] are ignored.
     pub calls: &'a [Call],
-    /// Calls that were made, those that have returned included.
+    /// Calls made, including those that have returned.
     pub calls_made: u32,
-    /// Jumps that were taken.
+    /// Jumps taken.
     pub jumps: u32,
-    /// Instructions that were executed. 0 will do where a run cannot reach `insmax`.
+    /// Instructions executed. May be 0 if the run cannot reach `insmax`.
     pub instructions: u32,
-    /// What has been logged.
+    /// The log so far.
     pub log: &'a [u8],
-    /// Bytes logged when the last logging that succeeded had ended: the previous log pointer.
+    /// The previous log pointer: the length of the log after the last successful log instruction.
     pub complete: usize,
-    /// The major code, 0 to 65535, where `setmaj` set one.
+    /// The major code, 0 to 65535, if `setmaj` set one.
     pub major: Option<u32>,
-    /// The minor code, 0 to 65535, where `setmin` set one.
+    /// The minor code, 0 to 65535, if `setmin` set one.
     pub minor: Option<u32>,
 }
 
-/// An element of the stack: as compiled code stores it.
+/// An element of the stack, as compiled code stores it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Element {
@@ -48,25 +49,25 @@ pub struct Element {
 }
 
 impl<'a> Middle<'a> {
-    /// The calls that count.
+    /// The calls, at most [`CALL_DEPTH`].
     #[inline(always)]
     pub(crate) fn calls(&self) -> &'a [Call] {
         &self.calls[..self.calls.len().min(CALL_DEPTH)]
     }
 }
 
-/// A call that has not returned: as compiled code stores it.
+/// A call that has not returned, as compiled code stores it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
     /// The offset of the procedure in the code.
     pub callee: u32,
-    /// The offset at which the caller goes on.
+    /// The offset at which the caller continues.
     pub back: u32,
 }
 
-/// Goes on with a run, to its end. The result, the log, the variables and what is done to the machine from here on are
-/// those of [`crate::run`], had it come to this place.
+/// Continues a run to its end. The result, the log, the variables and the effects on the machine
+/// from here on are those of [`crate::run`], had it reached this state.
 pub fn resume<M: Machine>(
     program: &Program<'_>,
     middle: &Middle<'_>,

@@ -1,8 +1,9 @@
-//! The RPN stack: 1024 words in a circle, all zero when a hit starts.
+//! The RPN stack: a circular buffer of 1024 words, all zero when a hit starts.
 //!
-//! Slots are filled downwards: the first push lands in slot 1023, and the push after that into slot 0 lands in
-//! slot 1023 again. A pop only moves the top, so popped words can come round again. To start a hit with zeros
-//! without clearing 8 KiB, the deepest slot written is remembered; only what the last hit wrote is cleared.
+//! It grows downwards: the first push goes to slot 1023, and the push after the one to slot 0 goes
+//! to slot 1023 again. A pop only moves the top, so popped words can reappear. To start a hit with
+//! zeros without clearing 8 KiB, the deepest slot written is remembered, and only what the last hit
+//! wrote is cleared.
 
 use crate::Word;
 use crate::resume::Element;
@@ -15,12 +16,12 @@ pub(crate) struct Stack<'s> {
     words: &'s mut [u64; STACK_WORDS],
     /// The slot of the top.
     top: usize,
-    /// How far down from slot 1023 this run has written, in words.
+    /// Words from slot 1023 down to the deepest slot that this run has written.
     used: usize,
 }
 
 impl<'s> Stack<'s> {
-    /// An empty stack over `words`, whose last `used` words are cleared; the others are zero already.
+    /// An empty stack in `words`. Clears the last `used` words; the others must be zero already.
     #[inline]
     pub(crate) fn new(words: &'s mut [u64; STACK_WORDS], used: usize) -> Stack<'s> {
         if used != 0 {
@@ -29,7 +30,7 @@ impl<'s> Stack<'s> {
         Stack { words, top: 0, used: 0 }
     }
 
-    /// Makes an empty stack that of a run in its middle.
+    /// Loads the elements and the top of a run that is resumed into an empty stack.
     #[inline(always)]
     pub(crate) fn fill(&mut self, word: Word, top: usize, elements: &[Element]) {
         for element in elements {
@@ -50,7 +51,7 @@ impl<'s> Stack<'s> {
         self.top
     }
 
-    /// How far down from slot 1023 this run has written, in words.
+    /// Words from slot 1023 down to the deepest slot that this run has written.
     #[inline(always)]
     pub(crate) fn used(&self) -> usize {
         self.used
@@ -62,26 +63,26 @@ impl<'s> Stack<'s> {
         self.get(self.top)
     }
 
-    /// Sets the top, a word, in place.
+    /// Replaces the top; `value` must be a word.
     #[inline(always)]
     pub(crate) fn set_top(&mut self, value: u64) {
         self.set(self.top, value);
     }
 
-    /// The element in a slot, modulo 1024.
+    /// The element in a slot (modulo 1024).
     #[inline(always)]
     pub(crate) fn get(&self, slot: usize) -> u64 {
         self.words[slot % STACK_WORDS]
     }
 
-    /// Sets the element in a slot, modulo 1024, to a word.
+    /// Sets the element in a slot (modulo 1024); `value` must be a word.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: usize, value: u64) {
         self.words[slot % STACK_WORDS] = value;
         self.used = self.used.max(STACK_WORDS - slot % STACK_WORDS);
     }
 
-    /// Makes a slot, modulo 1024, the top.
+    /// Makes a slot (modulo 1024) the top.
     #[inline(always)]
     pub(crate) fn move_top(&mut self, slot: usize) {
         self.top = slot % STACK_WORDS;
@@ -102,13 +103,13 @@ impl<'s> Stack<'s> {
         value
     }
 
-    /// Pops `count` words and forgets them.
+    /// Pops and drops `count` words.
     #[inline(always)]
     pub(crate) fn discard(&mut self, count: u64) {
         self.top = (self.top + (count % STACK_WORDS as u64) as usize) % STACK_WORDS;
     }
 
-    /// Pushes `value` `count` + 1 times. Past 1024 times the words no longer change, only the top moves.
+    /// Pushes `value` `count` + 1 times. After 1024 pushes only the top still changes.
     #[inline]
     pub(crate) fn push_copies(&mut self, value: u64, count: u64) {
         if count < STACK_WORDS as u64 {
@@ -140,7 +141,7 @@ mod tests {
             assert_eq!(used, pushes.min(STACK_WORDS));
             assert_eq!(*Stack::new(&mut words, used).words(), [0; STACK_WORDS]);
         }
-        // A word set below the bottom wraps to slot 0, the far end.
+        // A word set in an empty stack is in slot 0, the deepest slot.
         let mut stack = Stack::new(&mut words, 0);
         stack.set_top(9);
         let used = stack.used();

@@ -1,4 +1,4 @@
-//! The memory that a run works in.
+//! The working memory of a run.
 
 use crate::Exception;
 use crate::frame::{CALL_DEPTH, Frame, Frames};
@@ -8,31 +8,31 @@ use crate::stack::STACK_WORDS;
 use crate::trace::Trace;
 use core::fmt;
 
-/// The working memory of one run at a time: the RPN stack, the call stack, the heap, the log and the stack traces,
-/// 93 KiB.
+/// The working memory of one run at a time: the RPN stack, the call stack, the heap, the log and
+/// the stack traces, 93 KiB.
 ///
-/// Nothing in it passes from one run to the next. It can be used for one program after another, and a run that
-/// was cut off (its thread killed) leaves it fit for use. A new one is all zero bytes, so that statics of it take
-/// no room in a file.
+/// Nothing in it passes from one run to the next. It can be used for different programs in turn,
+/// and stays usable after a run that was cut off (its thread killed). A new one is all zero bytes,
+/// so that a static takes no space in the executable file.
 pub struct State {
     pub(crate) words: [u64; STACK_WORDS],
-    /// How many words, counted from slot 1023 down, may not be zero.
+    /// How many words, counted from slot 1023 down, may be nonzero.
     pub(crate) used: usize,
-    /// The slot of the top after the last run.
+    /// The slot of the top of the stack after the last run.
     pub(crate) top: usize,
-    /// The frames of the calls.
+    /// The call stack.
     pub(crate) frames: Frames,
     pub(crate) log: [u8; LOG_LIMIT],
     pub(crate) log_length: usize,
     pub(crate) aside: Aside,
-    /// Whether `aside` is of the last run, and that did not end with an abort.
+    /// Whether the last run used `aside` and did not end with an abort.
     pub(crate) traced: bool,
-    /// Instructions of the last run.
+    /// Instructions that the last run executed.
     #[cfg(test)]
     pub(crate) steps: u64,
 }
 
-/// What few runs use. It is cleared when a run first uses it.
+/// State that few runs use. It is cleared when a run first uses it.
 pub(crate) struct Aside {
     /// The last exception that was raised.
     pub(crate) last: Exception,
@@ -43,7 +43,7 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Makes it what it is when a run starts.
+    /// Resets it to the state at the start of a run.
     pub(crate) fn clear(&mut self) {
         (self.last, self.handled) = (Exception::NONE, 0);
         self.heap.clear();
@@ -52,7 +52,7 @@ impl Aside {
 }
 
 impl State {
-    /// Working memory that no run has used yet.
+    /// Working memory that has not been used yet.
     pub const fn new() -> State {
         State {
             words: [0; STACK_WORDS],
@@ -68,13 +68,14 @@ impl State {
         }
     }
 
-    /// What the last run logged; empty if it ended with [`crate::End::Abort`].
+    /// The log of the last run; empty if it ended with [`crate::End::Abort`].
     pub fn log(&self) -> &[u8] {
         &self.log[..self.log_length]
     }
 
-    /// The stack traces of the last run (`log st`, `autostacktrace`), to be recorded beside the log with major and
-    /// minor code 0; empty if it wrote none, or ended with [`crate::End::Abort`]. The layout:
+    /// The stack traces of the last run (`log st`, `autostacktrace`), to be recorded separately
+    /// from the log with major and minor code 0; empty if it wrote none, or ended with
+    /// [`crate::End::Abort`]. Layout:
     ///
     /// ```text
     /// 01  u16 bytes  byte ...        the module's name
@@ -89,18 +90,19 @@ impl State {
     ///         06  u16 words  word ...   global variables        (trace gv)
     /// ```
     ///
-    /// Where `excpt_log` bytes do not suffice, the last trace ends early: behind a whole word or a whole prefix.
+    /// If `excpt_log` bytes do not suffice, the last trace ends early, after a whole word or a
+    /// whole prefix.
     pub fn trace(&self) -> &[u8] {
         if self.traced { self.aside.trace.bytes() } else { &[] }
     }
 
-    /// The RPN stack as the last run left it: the word `below` words below the top. It is circular: 1024 words
-    /// below the top is the top.
+    /// An element of the RPN stack as the last run left it: the one `below` elements below the top.
+    /// The stack is circular: 1024 below the top is the top.
     pub fn element(&self, below: usize) -> u64 {
         self.words[self.top.wrapping_add(below) % STACK_WORDS]
     }
 
-    /// The pushes less the pops of the last run, modulo 1024.
+    /// Pushes minus pops of the last run, modulo 1024.
     pub fn depth(&self) -> usize {
         (STACK_WORDS - self.top) % STACK_WORDS
     }
@@ -113,7 +115,7 @@ impl Default for State {
 }
 
 impl fmt::Debug for State {
-    /// Its sizes, not its 93 KiB.
+    /// Shows its sizes, not its 93 KiB.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("State")
             .field("depth", &self.depth())

@@ -1,4 +1,5 @@
-//! Runs that are stopped anywhere and gone on with from there, as compiled code does it: nobody can tell.
+//! Tests that a run can be stopped anywhere and resumed, as compiled code does, with the same
+//! result.
 
 use crate::flow::Flow;
 use crate::hit::Hit;
@@ -9,11 +10,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 
-/// What leaves the loop at the instruction that a run is to be stopped before. No program can raise it: codes that the
-/// interpreter raises have no upper half, and `rx` does not come this way.
+/// Pseudo-exception that leaves the main loop at the instruction before which a run is to be
+/// stopped. No program can raise it: codes that the interpreter raises have a zero upper half, and
+/// `rx` does not use this path.
 pub(crate) const STOPPED: Exception = Exception { code: u64::MAX, parm1: 0, parm2: 0 };
 
-/// Where a run was, in its own memory.
+/// An owned copy of the state of an unfinished run.
 #[derive(Debug, Default)]
 struct Place {
     offset: usize,
@@ -27,7 +29,8 @@ struct Place {
     complete: usize,
     major: Option<u32>,
     minor: Option<u32>,
-    /// Whether nothing else is to be known: no exception, handler, heap, trace or stack base.
+    /// Whether the run has no state beyond the fields above: no exception, handler, heap, trace or
+    /// stack base.
     plain: bool,
 }
 
@@ -36,12 +39,12 @@ thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// Whether the run is to be stopped behind that many instructions.
+/// Whether the run is to be stopped after that many instructions.
 pub(crate) fn is_due(count: u64) -> bool {
     LIMIT.get() == Some(count)
 }
 
-/// Notes where a run is.
+/// Stores the state of a run in `PLACE`.
 pub(crate) fn capture<M: Machine, const WIDE: bool>(
     flow: &mut Flow<'_, '_, WIDE>,
     hit: &mut Hit<'_, '_, M, WIDE>,
@@ -52,7 +55,8 @@ pub(crate) fn capture<M: Machine, const WIDE: bool>(
         let ranges = [&frame.elements, &frame.locals, &frame.globals];
         frame.handler().is_none() && frame.base == 0 && ranges.iter().all(|range| range.count == 0)
     };
-    // The outermost level is no frame of traces: what earlier runs left there does not matter, but for its handler.
+    // Traces do not show the outermost level: leftovers of earlier runs there do not matter, except
+    // for the handler.
     let plain = frames[0].handler().is_none() && frames[1..].iter().all(is_plain);
     let calls = frames[1..]
         .iter()
@@ -110,7 +114,7 @@ proptest! {
                 major: place.major,
                 minor: place.minor,
             };
-            // Another state than that of the first part, and one that was used.
+            // Resumes in a state that another run has used.
             let mut other = State::new();
             let apart = crate::Program { locals: &[], globals: &[], ..*program };
             run(&apart, start.entry, &mut other, &mut machine.clone());

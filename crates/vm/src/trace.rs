@@ -1,7 +1,7 @@
-//! Stack traces: what a handler was doing, written for whoever debugs it. The layout: [`crate::State::trace`].
+//! Stack traces, for debugging a handler. Layout: [`crate::State::trace`].
 //!
-//! Whatever a handler does, the buffer is laid out like that: it is empty, or a header and the traces that the header
-//! counts. So the stack trace pointer is only ever at an end: of the header or of a trace.
+//! The buffer always has this layout: it is empty, or a header and the traces that the header
+//! counts. So the stack trace pointer is always at the end of the header or of a trace.
 
 use crate::frame::{Frame, Range};
 use crate::stack::STACK_WORDS;
@@ -9,10 +9,11 @@ use crate::variables::Variables;
 use crate::{Exception, Point, Word};
 use core::sync::atomic::Ordering;
 
-/// The most that the stack traces of a run can take, in bytes, whatever `excpt_log` says.
+/// The maximum size in bytes of a run's stack traces, whatever `excpt_log` says.
 pub const TRACE_LIMIT: usize = 32 * 1024;
 
-/// What a prefix is before: the module's name, the traces, a trace's frames, a frame's elements and variables.
+/// What follows a prefix: the module's name, the traces, a trace's frames, a frame's elements and
+/// variables.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Token {
@@ -27,13 +28,14 @@ enum Token {
 /// Bytes of a prefix: the token and a u16.
 const PREFIX: usize = 3;
 
-/// Bytes of a header besides the module's name: two prefixes, the offset, the program's number and the codes.
+/// Bytes of a header without the module's name: two prefixes, the offset, the program's number and
+/// the codes.
 const HEADER: usize = 2 * PREFIX + 8 + 3 * 2;
 
-/// Something did not fit.
+/// Error: the data did not fit.
 struct Full;
 
-/// What a trace shows.
+/// The data that a trace shows.
 pub(crate) struct View<'v> {
     /// The probepoint.
     pub(crate) point: Point<'v>,
@@ -41,7 +43,8 @@ pub(crate) struct View<'v> {
     pub(crate) last: Exception,
     /// The current exception handler.
     pub(crate) handler: Option<usize>,
-    /// The frames of the calls that have not returned, the outermost first, without the outermost level.
+    /// The frames of the calls that have not returned, outermost first, without the outermost
+    /// level.
     pub(crate) calls: &'v [Frame],
     /// The stack, slot by slot.
     pub(crate) elements: &'v [u64; STACK_WORDS],
@@ -56,7 +59,8 @@ pub(crate) struct Trace {
     bytes: [u8; TRACE_LIMIT],
     /// The stack trace pointer.
     length: usize,
-    /// Whether the last trace was cut off: what follows would be taken for a part of it.
+    /// Whether the last trace was cut off. Then no more are written: they would be read as part of
+    /// it.
     full: bool,
 }
 
@@ -66,7 +70,7 @@ impl Trace {
         Trace { bytes: [0; TRACE_LIMIT], length: 0, full: false }
     }
 
-    /// What was written.
+    /// The bytes written.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -81,8 +85,8 @@ impl Trace {
         (self.length, self.full) = (0, false);
     }
 
-    /// Sets the stack trace pointer. Traces that end behind it are dropped, and so is the header where it does. A
-    /// pointer behind the last trace changes nothing.
+    /// Sets the stack trace pointer. Traces that end behind it are dropped, and so is the header if
+    /// it does. A pointer beyond the last trace changes nothing.
     pub(crate) fn set_length(&mut self, word: Word, length: u64) {
         if length >= self.length as u64 {
             return;
@@ -98,9 +102,9 @@ impl Trace {
         (self.length, self.full) = (end, false);
     }
 
-    /// Writes a trace, behind a header if it is the first. What does not fit is left out, from its first part on; after
-    /// that nothing is written until the stack trace pointer is set.
-    /// The buffer ends at `limit`.
+    /// Writes a trace, after a header if it is the first, into a buffer of `limit` bytes. If it
+    /// does not fit it is cut off, and no more traces are written until the stack trace pointer is
+    /// set.
     pub(crate) fn write(&mut self, word: Word, limit: usize, view: &View<'_>) {
         if !self.full {
             let free = &mut self.bytes[..limit.min(TRACE_LIMIT)];
@@ -113,7 +117,7 @@ impl Trace {
 
 /// A trace being written.
 struct Writer<'b> {
-    /// The buffer, up to its end.
+    /// The buffer, up to its limit.
     bytes: &'b mut [u8],
     length: usize,
 }
@@ -126,7 +130,8 @@ impl Writer<'_> {
         }
         let handler = view.handler.map_or(u64::MAX, |offset| offset as u64);
         let Exception { code, parm1, parm2 } = view.last;
-        // These and the number of frames stand or fall together: with them a trace has begun.
+        // These and the number of frames are written together or not at all: with them a trace has
+        // begun.
         if self.room() < 4 * word.bytes() + PREFIX {
             return Err(Full);
         }
@@ -138,7 +143,7 @@ impl Writer<'_> {
         view.calls.iter().rev().try_for_each(|frame| self.frame(word, frame, view))
     }
 
-    /// The header, whole or not at all.
+    /// Writes the header, completely or not at all.
     fn header(&mut self, point: &Point<'_>) -> Result<(), Full> {
         let name = name(point);
         if self.room() < HEADER + name.len() {
@@ -153,7 +158,7 @@ impl Writer<'_> {
         self.prefix(Token::Traces, 0)
     }
 
-    /// Counts one more trace in the header.
+    /// Increments the count of traces in the header.
     fn count_trace(&mut self) {
         if let Some([.., low, high]) = header_of(self.bytes).and_then(|header| self.bytes.get_mut(..header)) {
             let count = u16::from_le_bytes([*low, *high]).saturating_add(1);
@@ -176,7 +181,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a prefix and the words of a range: those that are there (`there` from the first on) and fit.
+    /// Writes a prefix and the words of a range: those that exist (`there` from the first on) and
+    /// fit.
     fn words(
         &mut self,
         word: Word,
@@ -195,7 +201,7 @@ impl Writer<'_> {
         if fits == wanted { Ok(()) } else { Err(Full) }
     }
 
-    /// Writes a prefix. No count passes a u16: the buffer is smaller.
+    /// Writes a prefix. Counts fit a u16, since the buffer is smaller.
     fn prefix(&mut self, token: Token, count: usize) -> Result<(), Full> {
         let [low, high] = (count as u16).to_le_bytes();
         self.put(&[token as u8, low, high])
@@ -206,7 +212,7 @@ impl Writer<'_> {
         self.put(&value.to_le_bytes()[..word.bytes()])
     }
 
-    /// Bytes that are free.
+    /// Free bytes.
     fn room(&self) -> usize {
         self.bytes.len() - self.length
     }
@@ -219,12 +225,12 @@ impl Writer<'_> {
     }
 }
 
-/// The module's name as the header has it: no more of it than the buffer could hold.
+/// The module's name as the header has it: at most as long as the buffer.
 fn name<'a>(point: &Point<'a>) -> &'a [u8] {
     &point.module[..point.module.len().min(TRACE_LIMIT)]
 }
 
-/// The number in the prefix at `offset`.
+/// The count in the prefix at `offset`.
 fn number(bytes: &[u8], offset: usize) -> Option<usize> {
     match bytes.get(offset..)? {
         [_, low, high, ..] => Some(u16::from_le_bytes([*low, *high]).into()),
@@ -232,18 +238,18 @@ fn number(bytes: &[u8], offset: usize) -> Option<usize> {
     }
 }
 
-/// The end of the header that `bytes` begin with, if they do.
+/// The end of the header at the start of `bytes`, if there is one.
 fn header_of(bytes: &[u8]) -> Option<usize> {
     let end = HEADER + number(bytes, 0)?;
     (end <= bytes.len()).then_some(end)
 }
 
-/// Where what is in the buffer ends: the header, then each whole trace.
+/// The ends of the header and of each complete trace in the buffer.
 fn ends(word: Word, bytes: &[u8]) -> impl Iterator<Item = usize> {
     core::iter::successors(header_of(bytes), move |&end| trace_end(word, bytes, end))
 }
 
-/// The end of the trace that begins at `start`, if all of it is there.
+/// The end of the trace that begins at `start`, if it is complete.
 fn trace_end(word: Word, bytes: &[u8], start: usize) -> Option<usize> {
     let frames = start + 4 * word.bytes();
     let mut end = frames + PREFIX;

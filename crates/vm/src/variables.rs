@@ -8,11 +8,11 @@ pub(crate) const LOCAL: u64 = 1;
 /// `parm1` of INVALID_OPERAND: a global variable's index.
 pub(crate) const GLOBAL: u64 = 2;
 
-/// The local or the global variables.
+/// The local variables, or the global ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Variables<'a> {
     pub(crate) list: &'a [AtomicU64],
-    /// What an index out of range raises.
+    /// `parm1` of the exception that an index out of range raises.
     pub(crate) kind: u64,
 }
 

@@ -27,7 +27,7 @@ impl Word {
         }
     }
 
-    /// `value` cut to the word.
+    /// `value` truncated to the word.
     pub const fn truncate(self, value: u64) -> u64 {
         match self {
             Word::W4 => value & 0xffff_ffff,
@@ -35,7 +35,7 @@ impl Word {
         }
     }
 
-    /// `value`, a word, read as a signed number.
+    /// `value`, already a word, as a signed number.
     pub const fn signed(self, value: u64) -> i64 {
         match self {
             Word::W4 => value as u32 as i32 as i64,

@@ -1,5 +1,5 @@
-//! The language's meaning, instruction by instruction: every case of `tests/conformance/*.case` of the repository on
-//! every word it names, by the interpreter, each a test of its own.
+//! Runs every case of the repository's `tests/conformance/*.case` with the interpreter, on every
+//! word that it names. Each case is a test of its own.
 
 use dprobes_vm::{End, Op, Program, TABLE, Word, run};
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ const EXCEPTIONS: [&str; 11] = [
     "LOG_OVERFLOW",
 ];
 
-/// The boundaries of the language, each of which a case says (`SHOWS`) that it is there for.
+/// The limits of the language. Each must be listed (`SHOWS`) by a case that tests it.
 const BOUNDARIES: [&str; 16] = [
     "the stack wraps at 1024",
     "32 nested calls",
@@ -42,14 +42,14 @@ const BOUNDARIES: [&str; 16] = [
     "a bit position out of range",
 ];
 
-/// An interpreter whose last run filled the whole stack and the whole log with rubbish, left a heap block and a stack
-/// trace, and had an exception and a handler set.
+/// An interpreter whose last run filled the stack and the log, left a heap block and a stack trace,
+/// and had an exception and a handler set.
 fn dirty() -> Interpreter {
     let mut code = vec![Op::Push as u8, 0xdd, 0xdd, 0xdd, 0xdd];
     code.extend([Op::DupImm as u8, 0xff].repeat(5));
     code.extend([Op::LogImm as u8, 0xff, 0xff]);
     code.extend([Op::Push as u8, 9, 0, 0, 0, Op::Malloc as u8, Op::RestoreSbp as u8]);
-    // The handler is what follows the instruction that fails, and sets itself again.
+    // The handler begins after the instruction that fails, and sets itself again.
     code.extend([Op::Sx as u8, 1, 0, 0, 0, Op::PushLv as u8]);
     code.extend([Op::Sx as u8, 0, 0, 0, 0, Op::LogSt as u8, Op::Exit as u8]);
     let program = Program { word: Word::W4, code: &code, logmax: usize::MAX, heap: 9, ..Program::default() };
@@ -67,7 +67,7 @@ fn check(case: &Case) -> Result<(), String> {
     for &word in &case.words {
         for interpreter in [&mut Interpreter::new(), &mut dirty()] {
             case.check(word, interpreter)?;
-            // The same again with what this run left behind.
+            // Again, with what this run left behind.
             case.check(word, interpreter)?;
         }
     }

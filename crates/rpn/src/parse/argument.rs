@@ -1,7 +1,7 @@
-//! `push arg, N` and `push retval`: arguments and results of functions, by the System V ABI.
+//! `push arg, N` and `push retval`: arguments and return values of functions, by the System V ABI.
 //!
-//! They are instructions of the text only. Each becomes the ones that fetch the value, so that whatever runs programs has
-//! them:
+//! They exist only in source text: the parser replaces each by the instructions that fetch the
+//! value, so that no engine needs support for them:
 //!
 //! ```text
 //!               x86-64                          i386
@@ -23,13 +23,13 @@ use crate::object::Point;
 use crate::source::Place;
 use crate::spellings::{ARGUMENT, RESULT};
 
-/// The registers of x86-64's first arguments (System V ABI, AMD64 supplement, 3.2.3).
+/// The registers of the first arguments on x86-64 (System V ABI, AMD64 supplement, 3.2.3).
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
-/// The last argument that may be asked for.
+/// The largest argument number.
 const LAST: i128 = 255;
 
 impl Parser<'_> {
-    /// Whether one of these instructions is next.
+    /// Whether the next instruction is one of these.
     pub(super) fn is_sugar(&self) -> bool {
         let (word, after) = (self.cursor.peek_at(1), self.cursor.peek_at(2));
         let argument = word.is_word(ARGUMENT) && after.is(",");
@@ -37,7 +37,7 @@ impl Parser<'_> {
         self.cursor.peek().is_word("push") && (argument || result)
     }
 
-    /// Reads one of them.
+    /// Parses it and adds the instructions.
     pub(super) fn sugar(&mut self) -> Result<(), Diagnostic> {
         let first = self.cursor.take();
         let word = self.cursor.take();
@@ -56,7 +56,7 @@ impl Parser<'_> {
         self.for_intel(place, ARGUMENT)?;
         let number = within(&number, what, 0..=LAST)?;
         self.note_place(place, ARGUMENT);
-        // Within 0 to LAST.
+        // The number is within 0 to LAST.
         let number = usize::try_from(number).unwrap_or(0);
         if self.arch == Arch::I386 {
             self.push_memory("esp", 4 + 4 * number, "push mem, u32", place);
@@ -68,7 +68,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Other machines hand arguments over in other ways.
+    /// Reports an error on other machines, whose calling conventions are different.
     fn for_intel(&self, place: Place, word: &str) -> Result<(), Diagnostic> {
         if self.arch.is_intel() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Parser<'_> {
             .help("push the register itself"))
     }
 
-    /// Says where a probe is at no place where arguments, or the result, are in theirs.
+    /// Adds a note if the probe is not where arguments (or the return value) are in their places.
     fn note_place(&mut self, place: Place, word: &str) {
         let (Within::Probe, Some(Item::Probe(probe))) = (self.within, self.program.items.last()) else {
             return;
@@ -91,7 +91,7 @@ impl Parser<'_> {
             (Some(Value::Number(point)), ARGUMENT) => {
                 point.value().is_ok_and(|point| point.symbol.is_some() && point.number == 0)
             }
-            // It could not be read, and has its message.
+            // The location could not be parsed, which has been reported.
             (None, _) => true,
             _ => false,
         };
@@ -122,7 +122,7 @@ impl Parser<'_> {
         self.expand(load, None, place);
     }
 
-    /// Adds the instruction of this name, with an operand or without.
+    /// Adds the instruction with this name, in its form with or without an operand.
     fn expand(&mut self, name: &str, operand: Option<Operand>, place: Place) {
         let fits = |row: &&Row| row.name == name && (row.operand == Takes::None) == operand.is_none();
         if let Some(row) = TABLE.iter().find(fits) {

@@ -1,7 +1,8 @@
-//! Instructions: the rows of the instruction table, and what is known of other spellings.
+//! Parses instructions, by the rows of the instruction table ([`vm::TABLE`]) and the list of other
+//! spellings.
 //!
-//! An instruction's name is as many words of the source as any row has ([`vm::TABLE`]); `push lv` beats
-//! `push`. Where a row exists with and without an operand, a comma or a number after the name decides.
+//! The longest matching name wins: `push lv` rather than `push`. If a row exists with and without
+//! an operand, a comma or a number after the name decides.
 
 use vm::{Operand as Takes, Row, TABLE};
 
@@ -30,7 +31,7 @@ impl Parser<'_> {
                 (name, false)
             }
             Err(known) => match self.known(form.pieces.len(), known)? {
-                // `push b, 1`: the comma is taken.
+                // `push b, 1`: the comma is already taken.
                 Some(name) => (name, true),
                 None => return Ok(()),
             },
@@ -51,18 +52,19 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether a name is next, of these words and signs.
+    /// Whether the next tokens are these words and signs.
     fn matches(&self, pieces: &[&str]) -> bool {
         pieces.iter().enumerate().all(|(at, piece)| {
             let token = self.cursor.peek_at(at);
             let after = self.cursor.peek_at(at + 1);
-            // A later word that is a label or a key belongs to what follows.
+            // A later word that is a label or a key begins the next line or statement.
             let follows = at > 0 && (after.is(":") || after.is("="));
             if *piece == "," { token.is(",") } else { token.is_word(piece) && !follows }
         })
     }
 
-    /// Deals with a spelling that is not in the table; gives its new name, if the instruction goes on.
+    /// Handles a spelling that is not in the table. Returns its new name if an operand is still to
+    /// be parsed.
     fn known(&mut self, length: usize, known: Known) -> Result<Option<&'static str>, Diagnostic> {
         let start = self.cursor.position();
         self.cursor.skip(length);
@@ -102,7 +104,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes what may be the operand of an instruction that cannot be used.
+    /// Skips the possible operand of an instruction that cannot be used.
     fn skip_operand(&mut self) {
         let next = self.cursor.peek();
         if next.is(",") || (!next.starts_line && next.kind != Kind::End) {
@@ -110,8 +112,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `push xx, 1` and `log xx`: the first word alone is an instruction, but the second shows that another
-    /// was meant.
+    /// Reports `push xx, 1` and `log xx`: the first word alone is an instruction, but the second
+    /// shows that another was meant.
     fn check_second_word(&self, first: &Token, name: &'static str) -> Result<(), Diagnostic> {
         let second = self.cursor.peek();
         let after = self.cursor.peek_at(1);
@@ -129,7 +131,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether a register stands where `push` takes a value.
+    /// Whether the next token is a register where `push` takes a value.
     fn is_register_alone(&self) -> bool {
         let token = self.cursor.peek();
         let after = self.cursor.peek_at(1);
@@ -139,7 +141,8 @@ impl Parser<'_> {
             && self.arch.register(&token.text).is_some()
     }
 
-    /// The row of this name, with an operand or without, as the source has it.
+    /// The row with this name; the next token decides between the forms with and without an
+    /// operand.
     fn row(&self, name: &'static str, prefixed: bool) -> &'static Row {
         let follows = prefixed
             || if pieces(name).nth(1).is_some() {
@@ -155,7 +158,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the operand of a row. `prefixed` says that no comma is due before it.
+    /// Parses the operand of a row. With `prefixed`, no comma is expected before it.
     fn operand(&mut self, row: &'static Row, prefixed: bool) -> Result<Option<Operand>, Diagnostic> {
         let what = match row.operand {
             Takes::None => {
@@ -206,7 +209,7 @@ impl Parser<'_> {
                 self.cursor.skip(1);
                 Operand::Target(Name { text: token.text.to_string(), place: token.place })
             }
-            // `push` and the start of the next line: the value is missing.
+            // `push` followed by a name on the next line: the value is missing.
             Takes::Word if token.kind == Kind::Name && token.starts_line => {
                 return Err(self.cursor.expected(what));
             }
@@ -223,7 +226,7 @@ impl Parser<'_> {
     }
 }
 
-/// The message for a name that no instruction has, as far as it goes.
+/// The error for an unknown instruction, as specific as possible.
 fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     let rows = || TABLE.iter().map(|row| row.name);
     let same_start: Vec<&'static str> =
@@ -234,7 +237,7 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
             .label("expected an instruction")
             .suggest(near);
     }
-    // `pop xx`: the first word is right.
+    // `pop xx`: the first word is valid.
     let mut words: Vec<&str> = Vec::new();
     for word in same_start.iter().filter_map(|name| pieces(name).nth(1)) {
         if !words.contains(&word) {
@@ -264,7 +267,7 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     }
 }
 
-/// Whether a name is the first word of an instruction, or of a procedure's begin or end.
+/// Whether a name is the first word of an instruction, or `proc` or `endproc`.
 pub(super) fn begins_instruction(token: &Token) -> bool {
     !forms(&token.text).is_empty() || token.is_word("proc") || token.is_word("endproc")
 }
@@ -283,7 +286,7 @@ fn register(token: &Token, arch: Arch) -> Result<Register, Diagnostic> {
         false => format!("no register is called {}", quote(&token.text)),
     };
     let wrong = Diagnostic::error(token.place, message);
-    // A 64-bit name in an i386 program: its 32-bit part is meant.
+    // A 64-bit name in an i386 program: suggest its 32-bit part.
     let narrow = name.trim_matches('`').strip_prefix('r').map(|rest| format!("e{rest}"));
     let narrow = narrow.and_then(|narrow| arch.register(&narrow));
     let names = arch.registers().iter().map(|register| register.name);

@@ -1,8 +1,9 @@
 //! The parser: tokens in, a [`Program`] out.
 //!
-//! A newline does not end a statement; the grammar does (`modtype = user major = 1` is two statements). A
-//! name before `=` is a statement's key, a name before `:` a label, any other the start of an instruction.
-//! After a mistake, reading goes on with the next line, so that one run finds all of them.
+//! The grammar, not a newline, ends a statement (`modtype = user major = 1` is two statements). A
+//! name before `=` is a statement's key, a name before `:` a label, any other the start of an
+//! instruction. After an error, parsing continues with the next line, so that one run finds all
+//! errors.
 
 mod argument;
 mod instruction;
@@ -19,7 +20,7 @@ use crate::keys::Key;
 use crate::lex::{Kind, Token};
 use crate::source::{Place, Span};
 
-/// Reads a program. `tokens` ends in [`Kind::End`].
+/// Parses a program. `tokens` must end in [`Kind::End`].
 pub(crate) fn parse(tokens: &[Token], arch: Arch, messages: &mut Messages) -> Program {
     let mut parser = Parser {
         cursor: Cursor::new(tokens),
@@ -34,20 +35,21 @@ pub(crate) fn parse(tokens: &[Token], arch: Arch, messages: &mut Messages) -> Pr
     parser.program
 }
 
-/// What is being read.
+/// The part of the program that is being parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     /// The file header.
     Header,
-    /// The probe that is the last item.
+    /// The probe that is the last item of the program.
     Probe,
-    /// The procedure that is the last item; the place of its `proc`, and what is to be read after it.
+    /// The procedure that is the last item of the program: the place of its `proc`, and the state
+    /// to return to after it.
     Procedure(Span, After),
-    /// Nothing: a procedure ended, and a probe must begin.
+    /// Nothing: a procedure after the first probe has ended, and no other probe has begun yet.
     Nothing,
 }
 
-/// What follows a procedure.
+/// The state after a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Header,
@@ -56,14 +58,14 @@ enum After {
 
 struct Parser<'a> {
     cursor: Cursor<'a>,
-    /// The machine whose registers the program names.
+    /// The machine whose registers the program uses.
     arch: Arch,
     messages: &'a mut Messages,
     program: Program,
     within: Within,
-    /// Whether instructions outside of everything were reported already.
+    /// Whether an instruction outside of probes and procedures has been reported.
     strays: bool,
-    /// Old spellings that a note was given for.
+    /// Old spellings for which a note has been given.
     noted: HashSet<String>,
 }
 
@@ -90,7 +92,7 @@ impl Parser<'_> {
                     .label("expected a statement or an instruction")),
             };
             if done.keep(self.messages).is_none() {
-                // The wrong token may be the first of its line.
+                // The wrong token may be the first of its line, where `skip_line` would stop.
                 if std::ptr::eq(self.cursor.peek(), token) {
                     self.cursor.skip(1);
                 }
@@ -102,7 +104,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The body that instructions go to, if there is one.
+    /// The body of the current handler or procedure, if any.
     fn body(&mut self) -> Option<&mut Body> {
         match (self.within, self.program.items.last_mut()) {
             (Within::Probe, Some(Item::Probe(probe))) => Some(&mut probe.body),
@@ -111,7 +113,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds to the handler or procedure being read; elsewhere, says once that it stands nowhere.
+    /// Adds a line to the current handler or procedure; if there is none, reports that once.
     fn add_line(&mut self, line: Line, place: Place) {
         if let Some(body) = self.body() {
             body.lines.push(line);
@@ -171,7 +173,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Begins a probe, whose place is the statement that was just read.
+    /// Begins a probe; the caller has just read the key of its first statement.
     fn begin_probe(&mut self) {
         if let Within::Procedure(begin, _) = self.within {
             self.messages.add(open_procedure(begin));
@@ -180,14 +182,14 @@ impl Parser<'_> {
         self.within = Within::Probe;
     }
 
-    /// Gives the note that a spelling is an old one; once for each.
+    /// Notes that a spelling is old, once per spelling.
     fn note_old(&mut self, place: Place, old: &str, note: &str, new: &str) {
         if self.noted.insert(old.to_string()) {
             self.messages.add(Diagnostic::note(place, format!("{} {note}", quote(old))).label(new));
         }
     }
 
-    /// Whether statements of the file header may stand here.
+    /// Whether this statement belongs to the file header here.
     fn in_header(&self, key: Key) -> bool {
         self.within == Within::Header && key.in_file()
     }

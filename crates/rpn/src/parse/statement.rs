@@ -1,4 +1,4 @@
-//! Statements: `key = value`.
+//! Parses statements: `key = value`.
 
 use super::instruction::begins_instruction;
 use super::{Parser, Within};
@@ -40,8 +40,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether a probe without instructions has `offset =` and now `address =`, or the other way round: that is
-    /// one probe with both, which is refused.
+    /// Whether a probe without instructions has `offset =` and now gets `address =`, or vice versa.
+    /// That is one probe with both, which is refused later.
     fn says_place_again(&self, key: Key) -> bool {
         match (self.within, self.program.items.last()) {
             (Within::Probe, Some(Item::Probe(probe))) => {
@@ -51,7 +51,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The key that a word means; `None` for one that is passed over. Nothing is taken where it is a key.
+    /// The key for a word; `None` if the statement was skipped. Takes no tokens if it returns a
+    /// key.
     fn key(&mut self, word: &Token) -> Result<Option<Key>, Diagnostic> {
         let old = word.text.to_ascii_lowercase();
         let renamed = match old.as_str() {
@@ -85,7 +86,7 @@ impl Parser<'_> {
         Ok(Some(key))
     }
 
-    /// Passes `key = value` whose key is wrong.
+    /// Skips `key = value` with an unknown key.
     fn skip_statement(&mut self) {
         self.cursor.skip(2);
         if self.number_or_word().is_err() {
@@ -104,7 +105,7 @@ impl Parser<'_> {
             Takes::Number => self.number(key).map(Value::Number),
             Takes::Point => {
                 let place = self.number(key)?;
-                // `offset = main label: ...` has a name before its colon.
+                // A name before the colon is a label: `offset = main label: ...`.
                 if !self.cursor.eat(":") {
                     return Ok(Value::Number(place));
                 }
@@ -118,7 +119,7 @@ impl Parser<'_> {
             }
             Takes::Range => {
                 let first = self.number(key)?;
-                // `address = 1 label: ...` has a name before its colon.
+                // A name before the colon is a label: `address = 1 label: ...`.
                 if !self.cursor.eat(":") {
                     return Ok(Value::Number(first));
                 }
@@ -133,7 +134,7 @@ impl Parser<'_> {
         expression::parse(&mut self.cursor, Grammar::Constant, key.what(), self.messages)
     }
 
-    /// Where in a function: after its name and `:`.
+    /// Parses a point, after the function's name and `:`.
     fn point(&mut self) -> Result<(Point, Place), Diagnostic> {
         const WHAT: &str = "`entry`, `return`, `*`, or an offset in hexadecimal";
         let first = self.cursor.peek();
@@ -155,7 +156,7 @@ impl Parser<'_> {
         Ok((point, place))
     }
 
-    /// A value is missing where the next thing is a statement or a label.
+    /// Reports a missing value if the next token begins a statement or a label.
     fn check_there(&self, key: Key) -> Result<(), Diagnostic> {
         let token = self.cursor.peek();
         let follows = self.cursor.peek_at(1);
@@ -164,7 +165,7 @@ impl Parser<'_> {
         if missing { Err(self.cursor.expected(key.what())) } else { Ok(()) }
     }
 
-    /// A name, or a text in quotes. `3c59x` is a name here too.
+    /// Parses a name or a string in quotes. `3c59x` is also a name here.
     fn name(&mut self, key: Key) -> Result<Name, Diagnostic> {
         self.check_there(key)?;
         let token = self.cursor.peek();
@@ -204,7 +205,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// Names, up to what starts the next statement, procedure or probe.
+    /// Parses names up to the start of the next statement, procedure or probe.
     fn names(&mut self, key: Key) -> Result<Vec<Name>, Diagnostic> {
         let mut names = Vec::new();
         loop {
@@ -237,7 +238,7 @@ impl Parser<'_> {
         Ok(Name { text: token.text.to_ascii_lowercase(), place: token.place })
     }
 
-    /// Puts a statement where it belongs, or says that it stands in the wrong place.
+    /// Adds a statement to its header, or reports that it is in the wrong place.
     fn place_statement(&mut self, statement: Statement, word: &Token) {
         let key = statement.key;
         let name = key.name();

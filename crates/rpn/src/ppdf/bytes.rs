@@ -1,26 +1,26 @@
-//! Reading within bounds: a cursor that knows where in the file it is, and what it is reading.
+//! Bounds-checked reading: a cursor that knows its offset in the file, for error messages.
 
 use std::collections::BTreeMap;
 
 use super::error::Damaged;
 use super::tag::Tag;
 
-/// A stretch of the file, and the place in it.
+/// A part of the file that is still to be read.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
-    /// What is left.
+    /// The bytes left.
     rest: &'a [u8],
-    /// Where that starts in the file.
+    /// Their offset in the file.
     offset: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// The bytes of a file from `offset` on.
+    /// A cursor over `bytes`, which are at `offset` in the file.
     pub(super) fn new(bytes: &'a [u8], offset: usize) -> Cursor<'a> {
         Cursor { rest: bytes, offset }
     }
 
-    /// Where in the file it is.
+    /// The current offset in the file.
     pub(super) fn offset(&self) -> usize {
         self.offset
     }
@@ -30,7 +30,7 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
-    /// An error here.
+    /// An error at the current offset.
     pub(super) fn wrong(
         &self,
         what: impl Into<String>,
@@ -80,12 +80,12 @@ impl<'a> Cursor<'a> {
         self.array(what).map(i64::from_le_bytes)
     }
 
-    /// A `u32` that is an index or an offset here.
+    /// Reads a `u32` that is an index or an offset.
     pub(super) fn index(&mut self, what: &str) -> Result<usize, Damaged> {
         self.u32(what).map(|index| index as usize)
     }
 
-    /// A `u32` from 0 to `most`.
+    /// Reads a `u32` from 0 to `most`.
     pub(super) fn up_to(&mut self, most: u32, what: &str) -> Result<u32, Damaged> {
         let here = *self;
         let value = self.u32(what)?;
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A byte that is 0 or 1.
+    /// Reads a byte that must be 0 or 1.
     pub(super) fn flag(&mut self, what: &str) -> Result<bool, Damaged> {
         let here = *self;
         match self.u8(what)? {
@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// One of some values, by its place among them.
+    /// Reads a byte that is an index into `values`, and returns that value.
     pub(super) fn one_of<T: Copy>(&mut self, values: &[T], what: &str) -> Result<T, Damaged> {
         let here = *self;
         let place = self.u8(what)?;
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         value.ok_or_else(|| here.wrong(what, place.to_string(), format!("less than {}", values.len())))
     }
 
-    /// All bytes that are left.
+    /// Reads all bytes that are left.
     pub(super) fn all(&mut self) -> &'a [u8] {
         let all = self.rest;
         self.offset += all.len();
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
         all
     }
 
-    /// All that is left, as text that may stand in a message: UTF-8 without control characters.
+    /// Reads all that is left as text fit for messages: UTF-8 without control characters.
     pub(super) fn text(&mut self, what: &str) -> Result<String, Damaged> {
         let here = *self;
         let text = std::str::from_utf8(self.all()).map_err(|error| Damaged {
@@ -137,13 +137,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Text after its length.
+    /// Reads a length, then a text of that length.
     pub(super) fn string(&mut self, what: &str) -> Result<String, Damaged> {
         let length = self.index(what)?;
         self.take(length, what)?.text(what)
     }
 
-    /// Makes sure that nothing is left.
+    /// Fails if any bytes are left.
     pub(super) fn end(&self, what: &str) -> Result<(), Damaged> {
         match self.len() {
             0 => Ok(()),
@@ -152,21 +152,21 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bytes, counted: `1 byte`, `2 bytes`.
+/// A count of bytes: `1 byte`, `2 bytes`.
 pub(super) fn bytes(count: usize) -> String {
     format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
-/// A list of fields, each taken out once.
+/// A list of fields. Each field can be taken out once.
 pub(super) struct Fields<'a> {
     fields: BTreeMap<Tag, Cursor<'a>>,
-    /// The end of the list, where a field that is missing should have been.
+    /// The end of the list: the offset for errors about missing fields.
     end: Cursor<'a>,
     what: String,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the fields up to the end; `what` names their owner.
+    /// Reads fields up to the end; `what` names their owner, for errors.
     pub(super) fn read(mut cursor: Cursor<'a>, what: String) -> Result<Fields<'a>, Damaged> {
         let mut fields = BTreeMap::new();
         while cursor.len() > 0 {
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { fields, end: cursor, what })
     }
 
-    /// The value of a field, if it is there; all of it has to be read.
+    /// The value of an optional field; `read` must consume all of it.
     pub(super) fn find<T>(
         &mut self,
         tag: Tag,
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
         Ok(Some(value))
     }
 
-    /// The value of a field that has to be there.
+    /// The value of a required field.
     pub(super) fn get<T>(
         &mut self,
         tag: Tag,
@@ -206,7 +206,7 @@ impl<'a> Fields<'a> {
         found.ok_or_else(|| end.wrong(self.what.as_str(), "none", format!("a field {tag}")))
     }
 
-    /// Makes sure that no field is left that has to be understood.
+    /// Fails if a field is left that a reader must understand.
     pub(super) fn end(self) -> Result<(), Damaged> {
         match self.fields.into_iter().find(|(tag, _)| tag.is_required()) {
             None => Ok(()),

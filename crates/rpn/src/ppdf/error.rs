@@ -1,17 +1,17 @@
-//! What can be wrong with a PPDF, or with what is to become one.
+//! Errors of reading and writing a PPDF.
 
 use std::fmt;
 
-/// Why bytes are no sound PPDF.
+/// Why bytes are not a valid PPDF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Where, in bytes from the start of the file.
+    /// Offset in bytes from the start of the file.
     pub offset: usize,
-    /// What stands there: "section `PROB`, probe 2, `Hand`".
+    /// The part of the file there: "section `PROB`, probe 2, `Hndl`".
     pub what: String,
     /// What was found.
     pub found: String,
-    /// What was expected instead.
+    /// What was expected.
     pub expected: String,
 }
 
@@ -24,14 +24,14 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Why an object cannot be written as a PPDF. No compiler makes such an object.
+/// Why an object cannot be written as a PPDF. The compiler never makes such an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unwritable {
-    /// It would be larger than [`super::LARGEST`]: how large, in bytes.
+    /// It would be larger than [`super::LARGEST`]; its size in bytes.
     TooLarge(usize),
     /// A reader would refuse it.
     Invalid(Damaged),
-    /// A reader would not find the same in it.
+    /// A reader would get a different object from it.
     Different,
 }
 

@@ -1,8 +1,10 @@
-//! PPDF, the pre-processed probe definition file: a compiled program whose probes were resolved to places in a file.
+//! PPDF, the pre-processed probe definition file: a compiled program whose probes have been
+//! resolved to sites in a module's file.
 //!
-//! It is built once, where the module's file and its symbols are, and applied where neither compiler nor symbols
-//! need be (dprobes(8), `--build-ppdf` and `--apply-ppdf`). So that it is never applied to another module than it
-//! was built for, it holds the module's build-id and the bytes of each probed instruction.
+//! It is built once, where the module's file and symbols are, and applied on machines that need
+//! neither compiler nor symbols (dprobes(8), `--build-ppdf` and `--apply-ppdf`). It holds the
+//! module's build-id and the bytes of each probed instruction, so that it is never applied to a
+//! different module.
 //!
 //! # The format
 //!
@@ -15,19 +17,21 @@
 //! sections  each starts at a multiple of 16; the gaps are zeros
 //! ```
 //!
-//! A tag is four letters. Section `HEAD` and each record of section `PROB` are lists of *fields*: tag 4, length 4,
-//! value. As in PNG, a tag that begins with a capital letter has to be understood; one that begins with a small
-//! letter may be passed over by a reader that does not know it. So the format grows without breaking: what changes
-//! the meaning of a program gets a capital letter, and an older reader refuses it by name.
+//! A tag is four letters. Section `HEAD` and each record of section `PROB` are lists of *fields*:
+//! tag 4, length 4, value. As in PNG, a reader must understand tags that begin with a capital
+//! letter, and may skip unknown tags that begin with a small letter. So the format can be extended:
+//! additions that change the meaning of a program get a capital letter, and an older reader refuses
+//! them by name.
 //!
 //! # Design constraints
 //!
 //! * Pure: bytes in, a [`Ppdf`] out, and back. No file, no process, no operating system.
-//! * The reader's input is untrusted. It never panics; its time and memory are in proportion to the file's length; the
-//!   checksum is verified before anything else is believed, and everything is checked all the same, since anyone
-//!   can compute a checksum. An error says at which offset what was found and what was expected.
-//! * What [`write()`] gives, [`read`] takes, and gives back the same. An object for which that would not hold is not
-//!   written.
+//! * The reader's input is untrusted. It never panics; its time and memory are proportional to the
+//!   file's length. The checksum is verified first, but everything else is checked too, since
+//!   anyone can compute a checksum. An error gives the offset, what was found and what was
+//!   expected.
+//! * [`read`] accepts everything that [`write()`] returns, and gives the same object. An object for
+//!   which this would not hold is not written.
 
 mod bytes;
 mod error;

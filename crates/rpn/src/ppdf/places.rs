@@ -1,4 +1,4 @@
-//! Places in the source of a program whose source is not there any more.
+//! Source positions of a compiled program, for use without its source texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::source::{Position, SourceId, Sources, Span};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Source {
     pub(super) name: String,
-    /// Where the `#include` stands that brought it in: a source before this one, and a byte in it.
+    /// The place of the `#include` that included it: an earlier source, and a byte offset in it.
     pub(super) included: Option<(SourceId, u32)>,
 }
 
-/// The names of a program's sources, and the line and column of every place in them that its object has a
-/// [`Span`] of. The texts themselves are not kept.
+/// The names of a program's sources, and the line and column of the start of every [`Span`] in its
+/// object. The texts themselves are not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// By [`SourceId`].
     pub(super) sources: Vec<Source>,
-    /// By source and byte.
+    /// By source and byte offset.
     pub(super) positions: BTreeMap<(SourceId, u32), Position>,
 }
 
 impl Places {
-    /// The places of an object in the sources it was compiled from.
+    /// Collects the places of an object from the sources that it was compiled from.
     pub fn of(object: &Object, sources: &Sources) -> Places {
         let all = sources.all().iter().map(|source| Source {
             name: source.name.clone(),
@@ -39,7 +39,8 @@ impl Places {
             .filter(|(source, _)| (source.0 as usize) < all.len())
             .collect();
         let mut positions = BTreeMap::new();
-        // Columns are counted on from the place before: a program may be one long line.
+        // Columns are counted from the previous place, to stay linear if a program is one long
+        // line.
         let mut last: Option<(SourceId, u32, Position)> = None;
         for (source, start) in wanted {
             let at = Span { source, start, end: start };
@@ -57,18 +58,19 @@ impl Places {
         Places { sources: all, positions }
     }
 
-    /// The name of a source: its path as it was given to the compiler, or `<command line>`; empty where there is none.
+    /// The name of a source: its path as given to the compiler, or `<command line>`; empty if there
+    /// is no such source.
     pub fn name(&self, source: SourceId) -> &str {
         self.sources.get(source.0 as usize).map_or("", |source| &source.name)
     }
 
-    /// `name:line:column` of a span's start; nothing where the place is not known.
+    /// `name:line:column` of a span's start, if known.
     pub fn locate(&self, span: Span) -> Option<String> {
         let Position { line, column } = self.positions.get(&(span.source, span.start))?;
         Some(format!("{}:{line}:{column}", self.sources.get(span.source.0 as usize)?.name))
     }
 
-    /// Where the `#include` stands that brought a source in, as [`Places::locate`] writes it.
+    /// The place of the `#include` that included a source, as [`Places::locate`] writes it.
     pub fn included_from(&self, source: SourceId) -> Option<String> {
         let (source, start) = self.sources.get(source.0 as usize)?.included?;
         self.locate(Span { source, start, end: start })

@@ -1,4 +1,4 @@
-//! The sections of a program: what each holds, read and checked.
+//! Reads and checks the individual sections.
 
 use vm::Word;
 
@@ -12,13 +12,13 @@ use crate::object::{
 };
 use crate::source::{Position, SourceId, Span};
 
-/// The major and minor codes there are.
+/// The largest major or minor code.
 const CODES: u32 = 0xffff;
-/// Bytes of the longest instruction.
+/// Maximum length of an instruction in bytes.
 const INSTRUCTION: usize = 15;
-/// Bytes of a build-id that are believed.
+/// Maximum length of a build-id in bytes.
 const BUILD_ID: usize = 1024;
-/// Means that a source was included by none.
+/// In place of the including source: not included.
 pub(super) const NOT_INCLUDED: u32 = u32::MAX;
 
 /// A section found in the table.
@@ -26,19 +26,19 @@ pub(super) const NOT_INCLUDED: u32 = u32::MAX;
 pub(super) struct Section<'a> {
     pub(super) tag: Tag,
     pub(super) content: Cursor<'a>,
-    /// Records in it; the bytes of one that has none.
+    /// Number of records, or the size in bytes if the section has no records.
     pub(super) count: u32,
 }
 
 impl<'a> Section<'a> {
-    /// Reads the records: as many as the table says, up to the section's end.
+    /// Reads as many records as the table says; they must end at the section's end.
     fn records<T>(
         self,
         name: &str,
         mut read: impl FnMut(&mut Cursor<'a>, &str) -> Result<T, Damaged>,
     ) -> Result<Vec<T>, Damaged> {
         let mut cursor = self.content;
-        // Grown as they are read: the count is not believed.
+        // No capacity is reserved: the count is untrusted.
         let mut records = Vec::new();
         for number in 0..self.count {
             records.push(read(&mut cursor, &format!("section {}, {name} {number}", self.tag))?);
@@ -48,7 +48,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// `HEAD`.
+/// Reads `HEAD`.
 pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged> {
     let mut fields = Fields::read(section.content, format!("section {}", section.tag))?;
     let kinds = [ModuleKind::User, ModuleKind::Kernel, ModuleKind::KernelModule];
@@ -75,7 +75,7 @@ pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged
     Ok(object)
 }
 
-/// `GRPS` and `TYPS`.
+/// Reads `GRPS` or `TYPS`.
 pub(super) fn names(section: Section<'_>) -> Result<Vec<String>, Damaged> {
     if section.count > crate::check::MOST_NAMES as u32 {
         let expected = format!("at most {}", crate::check::MOST_NAMES);
@@ -88,7 +88,7 @@ pub(super) fn names(section: Section<'_>) -> Result<Vec<String>, Damaged> {
     section.records("name", |cursor, what| cursor.string(what))
 }
 
-/// `FILE`.
+/// Reads `FILE`.
 pub(super) fn file(section: Section<'_>) -> Result<ModuleFile, Damaged> {
     let what = format!("section {}", section.tag);
     let mut cursor = section.content;
@@ -108,7 +108,7 @@ pub(super) fn file(section: Section<'_>) -> Result<ModuleFile, Damaged> {
     Ok(ModuleFile { path, build_id, size })
 }
 
-/// `PROC`.
+/// Reads `PROC`.
 pub(super) fn procedures(section: Section<'_>, code: usize) -> Result<Vec<Proc>, Damaged> {
     section.records("procedure", |cursor, what| {
         let (entry, end) = range(cursor, code, what)?;
@@ -116,7 +116,7 @@ pub(super) fn procedures(section: Section<'_>, code: usize) -> Result<Vec<Proc>,
     })
 }
 
-/// `SYMB`.
+/// Reads `SYMB`.
 pub(super) fn symbols(section: Section<'_>, code: usize, word: Word) -> Result<Vec<SymbolUse>, Damaged> {
     section.records("symbol", |cursor, what| {
         let here = *cursor;
@@ -133,7 +133,7 @@ pub(super) fn symbols(section: Section<'_>, code: usize, word: Word) -> Result<V
     })
 }
 
-/// `PROB`; the object has its groups, types, file and code.
+/// Reads `PROB`; `object` must already have its groups, types, file and code.
 pub(super) fn probes(section: Section<'_>, object: &Object) -> Result<Vec<Probe>, Damaged> {
     section.records("probe", |cursor, what| {
         let length = cursor.index(what)?;
@@ -174,7 +174,7 @@ fn probe_record(mut fields: Fields<'_>, object: &Object) -> Result<Probe, Damage
     Ok(Probe { entry, end, ..probe })
 }
 
-/// Where a probe was found: one site, or those of a function's points.
+/// The sites of a probe: at most one, or those of a function's points.
 fn sites_of(location: &Location, fields: &mut Fields<'_>, has_file: bool) -> Result<Vec<Site>, Damaged> {
     if let Location::Points { .. } = location {
         let found = fields.find(probe::SITES, |value, what| sites(value, has_file, what))?;
@@ -183,7 +183,7 @@ fn sites_of(location: &Location, fields: &mut Fields<'_>, has_file: bool) -> Res
     Ok(fields.find(probe::SITE, |value, what| site(value, has_file, what))?.into_iter().collect())
 }
 
-/// The one of five fields that says where a probe is.
+/// Reads the location of a probe, one of five fields.
 fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
     let number = |value: &mut Cursor<'_>, what: &str| value.u64(what);
     let symbol = |value: &mut Cursor<'_>, what: &str| Ok((value.i64(what)?, value.text(what)?));
@@ -199,7 +199,8 @@ fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
         let (addend, name) = fields.get(probe::SYMBOL, symbol)?;
         Location::Symbol { name, addend }
     };
-    // A second one is left over, and required: it is refused at the end.
+    // A second location field would be left over, and is refused at the end, since its tag is
+    // required.
     Ok(found)
 }
 
@@ -220,7 +221,7 @@ fn sites(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Vec<Site>
     if !has_file {
         return Err(value.wrong(what, "sites and no section `FILE`", "both or none"));
     }
-    // Grown as they are read: a site has some thirty bytes.
+    // No capacity is reserved: a site has about thirty bytes.
     let mut sites = Vec::new();
     while value.len() > 0 {
         let (offset, vaddr) = (value.u64(what)?, value.u64(what)?);
@@ -261,7 +262,7 @@ fn site(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Site, Dama
     Ok(Site { offset, vaddr, bytes: value.all().to_vec(), function: String::new() })
 }
 
-/// Entry and end of a handler or procedure in `code` bytes of code. It has at least one instruction.
+/// Reads the entry and end of a handler or procedure of at least one byte, in `code` bytes of code.
 fn range(cursor: &mut Cursor<'_>, code: usize, what: &str) -> Result<(usize, usize), Damaged> {
     let here = *cursor;
     let (entry, end) = (cursor.index(what)?, cursor.index(what)?);
@@ -281,7 +282,7 @@ fn span(cursor: &mut Cursor<'_>, what: &str) -> Result<Span, Damaged> {
     Ok(Span { source, start, end })
 }
 
-/// `line`: where each instruction comes from.
+/// Reads `line`: the source span of each instruction.
 pub(super) fn lines(section: Section<'_>, code: usize) -> Result<Vec<(usize, Span)>, Damaged> {
     let mut least = 0;
     section.records("instruction", |cursor, what| {
@@ -295,7 +296,7 @@ pub(super) fn lines(section: Section<'_>, code: usize) -> Result<Vec<(usize, Spa
     })
 }
 
-/// `srcs`: the sources.
+/// Reads `srcs`: the sources.
 pub(super) fn sources(section: Section<'_>, places: &mut Places) -> Result<(), Damaged> {
     let mut number = 0;
     places.sources = section.records("source", |cursor, what| {
@@ -312,7 +313,7 @@ pub(super) fn sources(section: Section<'_>, places: &mut Places) -> Result<(), D
     Ok(())
 }
 
-/// `posn`: lines and columns.
+/// Reads `posn`: lines and columns.
 pub(super) fn positions(section: Section<'_>, places: &mut Places) -> Result<(), Damaged> {
     let mut last = None;
     let positions = section.records("position", |cursor, what| {

@@ -1,4 +1,4 @@
-//! The reader: the header and the section table; then each section by `program`.
+//! The reader: header and section table. `program` reads the individual sections.
 
 use vm::Word;
 
@@ -14,8 +14,8 @@ use crate::arch::Arch;
 ///
 /// # Errors
 ///
-/// [`Damaged`]: it is no PPDF, one of another version, cut short, or damaged. What was found and what was expected is
-/// said with the first place that is wrong.
+/// Returns [`Damaged`] for the first wrong place if the file is not a PPDF, has another version, is
+/// truncated, or is damaged.
 pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
     let header = Header::read(file)?;
     let mut sections = sections(file, header.sections)?;
@@ -61,7 +61,7 @@ pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
     }
 }
 
-/// What the header says, once the whole file has been found to agree with it.
+/// The contents of the header, which [`Header::read`] has checked against the whole file.
 struct Header {
     sections: u32,
     arch: Arch,
@@ -99,7 +99,7 @@ impl Header {
         let here = cursor;
         debug_assert_eq!(here.offset(), CHECKSUM.start);
         let stored = cursor.u32("the checksum")?;
-        // Computing it needs a whole header.
+        // Read the rest of the header first: the checksum needs a complete one.
         let at_machine = cursor;
         let machine = cursor.u16("the machine")?;
         let at_word = cursor;
@@ -130,7 +130,7 @@ impl Header {
     }
 }
 
-/// The sections, by the table. Every byte of the file is in one of them, or is a zero between two.
+/// Reads the section table. Every byte of the file is in a section, or a zero between two.
 fn sections(file: &[u8], count: u32) -> Result<Vec<Section<'_>>, Damaged> {
     let mut table = Cursor::new(&file[HEADER..], HEADER);
     let mut rows = table.take(count as usize * ROW, "the section table")?;
@@ -158,7 +158,7 @@ fn sections(file: &[u8], count: u32) -> Result<Vec<Section<'_>>, Damaged> {
     Ok(sections)
 }
 
-/// Passes over zeros between sections.
+/// Skips zeros between sections.
 fn zeros(cursor: &mut Cursor<'_>, length: usize) -> Result<(), Damaged> {
     let here = *cursor;
     let gap = cursor.take(length, "between sections")?.all();

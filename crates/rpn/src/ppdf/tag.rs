@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Four letters that name a section or a field.
+/// The name of a section or a field: four letters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Tag(pub(super) [u8; 4]);
 
 impl Tag {
-    /// Whether a reader that does not know it has to refuse the file: it begins with a capital letter. What begins
-    /// with no letter at all is damaged, and refused too.
+    /// Whether a reader that does not know the tag must refuse the file. Only a small first letter
+    /// makes it optional; a tag that begins with no letter is damaged, and refused too.
     pub(super) fn is_required(self) -> bool {
         !self.0[0].is_ascii_lowercase()
     }
@@ -38,15 +38,15 @@ macro_rules! tags {
 pub(super) mod section {
     use super::Tag;
     tags! {
-        /// The statements of the file header: fields.
+        /// The statements of the file header, as fields.
         HEAD = b"HEAD",
-        /// The file that the sites were resolved in: path, build-id, size.
+        /// The file in which the sites were resolved: path, build-id, size.
         FILE = b"FILE",
-        /// The groups: names.
+        /// The names of the groups.
         GROUPS = b"GRPS",
-        /// The types: names.
+        /// The names of the types.
         TYPES = b"TYPS",
-        /// The probes: records of fields.
+        /// The probes, as records of fields.
         PROBES = b"PROB",
         /// The procedures: entry, end, name.
         PROCEDURES = b"PROC",
@@ -54,9 +54,9 @@ pub(super) mod section {
         SYMBOLS = b"SYMB",
         /// The instructions.
         CODE = b"CODE",
-        /// The source files: by what they were included, name.
+        /// The source files: where each was included, and its name.
         SOURCES = b"srcs",
-        /// Where each instruction comes from: its offset, the source, start and end there.
+        /// The source span of each instruction: its offset, the source, start and end there.
         LINES = b"line",
         /// The lines and columns of places in the sources.
         POSITIONS = b"posn",
@@ -75,7 +75,7 @@ pub(super) mod head {
         ID = b"Prid",
         LOGMAX = b"Logm",
         JMPMAX = b"Jmpm",
-        /// Instructions that one run may execute, if not the default.
+        /// Instructions that one run may execute, unless it is the default.
         INSMAX = b"Insm",
         EXCPT_LOG = b"Exlg",
         AUTOSTACKTRACE = b"Astk",
@@ -88,7 +88,7 @@ pub(super) mod probe {
     use super::Tag;
     tags! {
         POINT = b"Pont",
-        /// Exactly one of these five says where the probe is.
+        /// A probe has exactly one of these five fields for its location.
         OFFSET = b"Offs",
         SYMBOL = b"Symb",
         ADDRESS = b"Addr",
@@ -106,9 +106,9 @@ pub(super) mod probe {
         HEAP = b"Hpmx",
         HANDLER = b"Hndl",
         SITE = b"Site",
-        /// The sites of `Func`.
+        /// The sites of a probe with `Func`.
         SITES = b"Sits",
-        /// Where `offset =` stands in the source.
+        /// The span of `offset =` or `address =` in the source.
         SPAN = b"span",
     }
 }

@@ -1,4 +1,5 @@
-//! Laws: what is written is read back the same; what is damaged is refused, never believed, and never panics.
+//! Property tests: what is written reads back the same; damaged files are refused and never cause a
+//! panic.
 
 use crate::arch::Arch;
 use proptest::prelude::*;
@@ -57,7 +58,7 @@ fn watch() -> impl Strategy<Value = Watch> {
         .prop_map(|(access, length)| Watch { access, length })
 }
 
-/// A probe; the indices say which group and type of the object, and which part of its code, if there are any.
+/// A probe, and indices that select its group, its type and its part of the code, if there are any.
 fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
     let options =
         (prop::option::of(watch()), prop::option::of(0..=0xffu32), prop::collection::vec(site(), 0..4));
@@ -94,7 +95,7 @@ fn probe() -> impl Strategy<Value = (Probe, [prop::sample::Index; 4])> {
     )
 }
 
-/// A part of the code that is not empty.
+/// A non-empty part of the code.
 fn part(code: usize, one: prop::sample::Index, other: prop::sample::Index) -> (usize, usize) {
     let (one, other) = (one.index(code), other.index(code));
     (one.min(other), one.max(other) + 1)
@@ -143,7 +144,7 @@ fn object() -> impl Strategy<Value = Object> {
             };
             let length = object.code.len();
             for (mut probe, [group, kind, one, other]) in probes {
-                // The first of them: names that are there twice are one.
+                // Duplicate names: the probe has the first of them.
                 let pick = |names: &[String], index: prop::sample::Index| {
                     (!names.is_empty()).then(|| names[index.index(names.len())].clone())
                 };
@@ -155,7 +156,7 @@ fn object() -> impl Strategy<Value = Object> {
                     probe.sites.clear();
                 }
                 if !matches!(probe.location, Location::Points { .. }) {
-                    // One at most, whose function is in the location.
+                    // At most one site, with the function name in the location only.
                     probe.sites.truncate(1);
                     probe.sites.iter_mut().for_each(|site| site.function.clear());
                 }
@@ -199,7 +200,7 @@ fn ppdf() -> impl Strategy<Value = Ppdf> {
     (object(), places()).prop_map(|(object, places)| Ppdf { object, places })
 }
 
-/// Makes length and checksum right, as someone would who wants the reader to believe the rest.
+/// Sets the right length and checksum, as an attacker would.
 fn seal(file: &mut [u8]) {
     let length = (file.len() as u32).to_le_bytes();
     file[16..20].copy_from_slice(&length);
@@ -207,7 +208,8 @@ fn seal(file: &mut [u8]) {
     file[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads what may be damaged. What is accepted must be sound: it can be written, and is the same again.
+/// Reads a possibly damaged file. If it is accepted, it must be valid: written and read again, it
+/// is the same.
 fn accepts(file: &[u8]) -> bool {
     match read(file) {
         Ok(ppdf) => {
@@ -285,7 +287,7 @@ proptest! {
     }
 }
 
-/// A file of one probe without anything that is optional.
+/// A file of one probe, without optional parts.
 fn small() -> Vec<u8> {
     let text = "name = a\nmodtype = user\noffset = f\nexit\n";
     let compiled = crate::compile_text("a.rpn", text, &crate::Options::default()).expect("it compiles");
@@ -293,7 +295,7 @@ fn small() -> Vec<u8> {
     write(&Ppdf { object: compiled.object, places }).expect("it is sound")
 }
 
-/// The small file, changed where some bytes stand, and sealed.
+/// The small file with some bytes replaced and a right checksum.
 fn changed(find: &[u8], replace: &[u8]) -> Vec<u8> {
     let mut file = small();
     let place = file.windows(find.len()).position(|window| window == find).expect("they are there");

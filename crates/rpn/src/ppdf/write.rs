@@ -1,4 +1,4 @@
-//! The writer: each section by itself, then the table, then the header.
+//! The writer: sections, then the section table, then the header.
 
 use super::error::Unwritable;
 use super::format::{CHECKSUM, HEADER, LARGEST, MAGIC, Ppdf, REVISION, ROW, VERSION, checksum};
@@ -11,7 +11,8 @@ use crate::object::{Access, Location, ModuleKind, Object, Point, Probe};
 ///
 /// # Errors
 ///
-/// The object is none that a compiler makes: [`read`] would refuse it or find something else. It is asked.
+/// [`read`] would refuse the file or return something else. To find out, the file is read back.
+/// This does not happen for objects that the compiler made.
 pub fn write(ppdf: &Ppdf) -> Result<Vec<u8>, Unwritable> {
     let sections = sections(ppdf);
     let count = sections.len();
@@ -40,7 +41,7 @@ pub fn write(ppdf: &Ppdf) -> Result<Vec<u8>, Unwritable> {
     }
 }
 
-/// Bytes being put together.
+/// A byte buffer to append to.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -62,17 +63,18 @@ impl Bytes {
         self.raw(&value.to_le_bytes())
     }
 
-    /// A length, count or offset. One that is too large is noticed when the file is read back.
+    /// Appends a length, count or offset. One that is too large is detected when the file is read
+    /// back.
     fn size(&mut self, value: usize) -> &mut Bytes {
         self.u32(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// Text after its length.
+    /// Appends a text after its length.
     fn string(&mut self, text: &str) -> &mut Bytes {
         self.size(text.len()).raw(text.as_bytes())
     }
 
-    /// A field: tag, length, value.
+    /// Appends a field: tag, length, value.
     fn field(&mut self, tag: Tag, fill: impl FnOnce(&mut Bytes) -> &mut Bytes) -> &mut Bytes {
         let mut value = Bytes::default();
         fill(&mut value);
@@ -83,11 +85,11 @@ impl Bytes {
 struct Section {
     tag: Tag,
     bytes: Vec<u8>,
-    /// Records in it; the bytes of one that has none.
+    /// Number of records, or the size in bytes if the section has no records.
     count: usize,
 }
 
-/// A section of records.
+/// Makes a section of records.
 fn records<T>(tag: Tag, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Bytes, T)) -> Section {
     let mut bytes = Bytes::default();
     let mut count = 0;
@@ -98,14 +100,14 @@ fn records<T>(tag: Tag, items: impl IntoIterator<Item = T>, write: impl Fn(&mut 
     Section { tag, bytes: bytes.0, count }
 }
 
-/// A section that is one whole.
+/// Makes a section without records.
 fn whole(tag: Tag, bytes: Vec<u8>) -> Section {
     let count = bytes.len();
     Section { tag, bytes, count }
 }
 
 fn sections(ppdf: &Ppdf) -> Vec<Section> {
-    // Nothing is left out here, so that what is added to the object has to be added below.
+    // No `..` in this pattern: a new field of the object must not be forgotten below.
     let Object {
         module,
         kind,
@@ -147,7 +149,7 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
         .field(head::EXCPT_LOG, |it| it.size(*excpt_log))
         .field(head::AUTOSTACKTRACE, |it| it.u8(u8::from(*autostacktrace)))
         .field(head::HEAPMAX, |it| it.size(*heapmax));
-    // Readers from before there was `insmax` take the default for it: they need not refuse a program that has no other.
+    // Readers older than `insmax` use the default: they need not refuse a program that keeps it.
     if *insmax != vm::INSTRUCTIONS {
         header.field(head::INSMAX, |it| it.u32(*insmax));
     }
@@ -187,7 +189,7 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
 }
 
 fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
-    // As with the object, nothing is left out.
+    // No `..` in this pattern: a new field must not be forgotten below.
     let Probe {
         point,
         location,
@@ -238,7 +240,8 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
                 it
             });
         }
-        // Others have one; what else they have is missed when the file is read back.
+        // Other probes have one site; further ones are detected as missing when the file is read
+        // back.
         (_, [site, ..]) => {
             bytes.field(probe::SITE, |it| it.u64(site.offset).u64(site.vaddr).raw(&site.bytes));
         }

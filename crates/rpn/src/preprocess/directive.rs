@@ -1,4 +1,4 @@
-//! Directives: the lines that start with `#`.
+//! Directives: lines that start with `#`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use crate::expression::{self, Grammar};
 use crate::lex::{Kind, Token};
 use crate::source::Span;
 
-/// An `#if` that is not ended.
+/// An `#if` whose `#endif` has not been read.
 pub(super) struct Conditional {
     /// The `#if`.
     pub(super) span: Span,
-    /// Whether what is being read is to be kept.
+    /// Whether the current branch is kept.
     pub(super) active: bool,
-    /// Whether a branch was kept, or none is to be: the whole of it is left out.
+    /// Whether later branches are excluded: one was kept, or all are excluded.
     decided: bool,
-    /// The `#else`, once met.
+    /// The `#else`, once it has been read.
     otherwise: Option<Span>,
 }
 
@@ -29,7 +29,7 @@ const DIRECTIVES: &[&str] = &[
 ];
 
 impl Preprocessor<'_> {
-    /// Reads a directive; its `#` is next.
+    /// Reads a directive, whose `#` is next.
     pub(super) fn directive(&mut self) {
         let Some(hash) = self.take() else { return };
         let mut line = self.rest_of_line();
@@ -82,7 +82,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// What `#error` says: its line as written.
+    /// The message of `#error`: its line as written.
     fn said(&self, line: &[Token]) -> String {
         let text = match (line.first(), line.last()) {
             (Some(first), Some(last)) => self.sources.text(first.place.span.to(last.place.span)),
@@ -114,7 +114,7 @@ impl Preprocessor<'_> {
 
     fn open_conditional(&mut self, name: &str, word: &Token, line: Vec<Token>) -> Result<(), Diagnostic> {
         let skipping = self.skipping();
-        // Where the condition cannot be read, both branches are left out: one message is enough.
+        // If the condition is invalid, both branches are excluded: one message is enough.
         let truth = match name {
             _ if skipping => Ok(None),
             "if" => self.condition(word, line).map(Some),
@@ -141,7 +141,7 @@ impl Preprocessor<'_> {
         if decided {
             return Ok(());
         }
-        // The manual's `#elseif` continues an `#ifdef`, so that a name alone asks whether it is defined.
+        // The manual's `#elseif` continues an `#ifdef`, so a name alone asks whether it is defined.
         let truth = match &line[..] {
             [only] if name == "elseif" && only.kind == Kind::Name => Ok(self.macros.contains_key(&only.text)),
             _ => self.condition(word, line),
@@ -173,7 +173,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    /// The conditional that a word continues or ends.
+    /// The conditional to which a word such as `#else` belongs.
     fn innermost(&mut self, word: &Token) -> Result<&mut Conditional, Diagnostic> {
         let innermost = self.file().and_then(|file| file.conditionals.last_mut());
         innermost.ok_or_else(|| {
@@ -240,7 +240,8 @@ impl Preprocessor<'_> {
         Ok(out)
     }
 
-    /// `#include "file"`, searched beside the including file first, and `#include <file>`.
+    /// `#include "file"`, which is searched in the including file's directory first, and
+    /// `#include <file>`.
     fn include(&mut self, word: &Token, line: Vec<Token>) -> Result<(), Diagnostic> {
         let line = if line.first().is_some_and(|first| first.kind == Kind::Name) {
             self.expand_list(line)
@@ -310,7 +311,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    /// Looks for a file in the directories, in their order.
+    /// Searches the directories for a file, in order.
     fn find(&mut self, name: &str, beside: bool) -> io::Result<(PathBuf, Vec<u8>)> {
         let files = self.setting.files;
         let own = self.file().and_then(|file| file.path.parent().map(Path::to_owned));
@@ -326,7 +327,7 @@ impl Preprocessor<'_> {
     }
 }
 
-/// The one name that a directive takes.
+/// The single name that a directive takes.
 fn one_name<'t>(word: &Token, line: &'t [Token]) -> Result<&'t Token, Diagnostic> {
     match line {
         [name] if name.kind == Kind::Name => Ok(name),

@@ -1,8 +1,8 @@
-//! Expansion: a macro's name in, its tokens out.
+//! Macro expansion.
 //!
-//! Tokens come from a stack of frames: the files being read, and on top of them the bodies of the macros being
-//! expanded. A macro is disabled while its body is on the stack, so none expands within itself; a name met
-//! then is frozen for good, as in C.
+//! Tokens come from a stack of frames: the files being read, and above them the bodies of the
+//! macros being expanded. A macro is disabled while its body is on the stack, so that it does not
+//! expand within itself; a name found there is frozen for good, as in C.
 
 use std::rc::Rc;
 
@@ -11,12 +11,12 @@ use super::{Frame, Preprocessor};
 use crate::diagnostic::{Diagnostic, Keep, quote};
 use crate::lex::{Kind, Token};
 
-/// Calls of macros within the arguments of others.
+/// Maximum nesting of macro calls within arguments.
 const DEEPEST: usize = 48;
 
 impl Preprocessor<'_> {
-    /// What is to become of a token: itself for the output, or nothing yet, because its expansion is to be
-    /// read next.
+    /// Expands a token. Returns a token for the output; `None` if its expansion was pushed to be
+    /// read next, or if a message was given.
     pub(super) fn expand(&mut self, mut token: Token) -> Option<Token> {
         if token.kind != Kind::Name || token.frozen {
             return Some(token);
@@ -35,13 +35,13 @@ impl Preprocessor<'_> {
             None => Vec::new(),
             Some(_) if !self.peek_is("(") => return Some(token),
             Some(parameters) => match self.arguments(&token, &macro_, parameters.len()) {
-                // The limit was met within the call, and has its message.
+                // The limit was reached within the call, which has been reported.
                 Err(_) if self.exhausted => return None,
                 arguments => arguments.keep(&mut self.messages)?,
             },
         };
         let made = macro_.substitute(&token, &arguments, self.room).keep(&mut self.messages)?;
-        // What is made takes memory until it is read, and a body that comes to nothing takes time.
+        // Tokens made take memory until they are read, and an empty body still takes time.
         self.spend(made.as_ref().map_or(0, Vec::len) + macro_.length() + 1, &token);
         match made {
             Some(tokens) => {
@@ -63,7 +63,7 @@ impl Preprocessor<'_> {
         Some(Token { kind, text: text.into(), ..token.clone() })
     }
 
-    /// Reads a call's arguments, from its `(` on.
+    /// Reads the arguments of a call, beginning with its `(`.
     fn arguments(
         &mut self,
         name: &Token,
@@ -120,7 +120,7 @@ impl Preprocessor<'_> {
         Ok(written.into_iter().map(expand).collect())
     }
 
-    /// Expands tokens on their own: an argument, or a directive's line.
+    /// Expands tokens in isolation: an argument, or a directive's line.
     pub(super) fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         let floor = std::mem::replace(&mut self.floor, self.frames.len());
         self.depth += 1;

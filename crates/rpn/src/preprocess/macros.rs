@@ -1,4 +1,4 @@
-//! Macros: what a `#define` says, and what comes out when the name is used.
+//! Macros: their definition and substitution.
 
 use std::rc::Rc;
 
@@ -6,25 +6,25 @@ use crate::diagnostic::{Diagnostic, quote};
 use crate::lex::{Kind, Lexer, Token};
 use crate::source::{Place, SourceId, Span};
 
-/// What follows the last parameter's name, or stands for it, where a macro takes any number of arguments.
+/// The parameter that stands for the rest of the arguments.
 const REST: &str = "__VA_ARGS__";
 
-/// Parameters of one macro; C asks for 127 at least.
+/// Maximum number of parameters of a macro; C requires at least 127.
 const MOST_PARAMETERS: usize = 127;
 
 /// A macro.
 #[derive(Debug)]
 pub(crate) struct Macro {
-    /// The name, where it is defined.
+    /// The name in its definition.
     pub(crate) span: Span,
-    /// `None` for a macro that is used without parentheses.
+    /// `None` for a macro without parentheses.
     pub(crate) parameters: Option<Vec<Rc<str>>>,
-    /// Whether the last parameter takes the rest of the arguments.
+    /// Whether the last parameter takes all remaining arguments.
     pub(crate) takes_rest: bool,
     body: Vec<Token>,
 }
 
-/// One argument: as written, and with its own macros expanded.
+/// An argument: as written, and with its macros expanded.
 #[derive(Debug)]
 pub(crate) struct Argument {
     pub(crate) written: Vec<Token>,
@@ -32,7 +32,7 @@ pub(crate) struct Argument {
 }
 
 impl Macro {
-    /// Reads what follows `#define`: `NAME body`, or `NAME(parameters) body`.
+    /// Parses what follows `#define`: `NAME body`, or `NAME(parameters) body`.
     pub(crate) fn parse(define: &Token, line: Vec<Token>) -> Result<(Rc<str>, Macro), Diagnostic> {
         let name = match line.first() {
             Some(name) if name.kind == Kind::Name && &*name.text != "defined" && &*name.text != REST => {
@@ -67,7 +67,7 @@ impl Macro {
         Ok((name.text, macro_))
     }
 
-    /// In a macro with parameters, `#` makes a string of a parameter and of nothing else.
+    /// Checks that in a macro with parameters each `#` is followed by a parameter.
     fn check_hashes(&self) -> Result<(), Diagnostic> {
         if self.parameters.is_none() {
             return Ok(());
@@ -81,7 +81,7 @@ impl Macro {
         Ok(())
     }
 
-    /// Whether another definition says the same.
+    /// Whether another definition is equivalent.
     pub(crate) fn says_the_same(&self, other: &Macro) -> bool {
         let texts =
             |macro_: &Macro| -> Vec<Rc<str>> { macro_.body.iter().map(|it| it.text.clone()).collect() };
@@ -90,7 +90,7 @@ impl Macro {
             && texts(self) == texts(other)
     }
 
-    /// How many tokens the body has.
+    /// The number of tokens in the body.
     pub(crate) fn length(&self) -> usize {
         self.body.len()
     }
@@ -100,8 +100,8 @@ impl Macro {
         parameters.iter().position(|parameter| *parameter == token.text)
     }
 
-    /// The tokens a use comes to. `use_` is the macro's name where it is used. More than `room` tokens are not
-    /// made: `Ok(None)`.
+    /// The tokens that a use of the macro produces; `use_` is the macro's name at the use.
+    /// `Ok(None)` if there would be more than `room` tokens.
     pub(crate) fn substitute(
         &self,
         use_: &Token,
@@ -164,7 +164,8 @@ impl Macro {
     }
 }
 
-/// Reads `a, b, ...)` from `line[at]` on; gives the names, whether the last takes the rest, and what follows.
+/// Parses `a, b, ...)` from `line[at]` on. Returns the names, whether the last takes the rest, and
+/// the index after.
 fn parse_parameters(line: &[Token], mut at: usize) -> Result<(Vec<Rc<str>>, bool, usize), Diagnostic> {
     let mut names: Vec<Rc<str>> = Vec::new();
     let expected = |at: usize, what: &str| {
@@ -209,7 +210,7 @@ fn parse_parameters(line: &[Token], mut at: usize) -> Result<(Vec<Rc<str>>, bool
     }
 }
 
-/// The text of tokens, one space where there was any.
+/// The source text of tokens, with single spaces.
 pub(crate) fn spell(tokens: &[Token]) -> String {
     let mut text = String::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -224,7 +225,7 @@ pub(crate) fn spell(tokens: &[Token]) -> String {
     text
 }
 
-/// `left##right`: one token of both texts.
+/// `left##right`: joins two tokens to one.
 fn paste(left: &Token, right: &Token, use_: &Token) -> Result<Token, Diagnostic> {
     let text = format!("{}{}", left.text, right.text);
     let mut lexer = Lexer::new(SourceId(0), text.as_str().into());

@@ -1,11 +1,12 @@
-//! The preprocessor: C's, built in (manual, "Preprocessor directives" and "Substitution").
+//! The preprocessor: that of C, built in (manual, "Preprocessor directives" and "Substitution").
 //!
-//! `#define` with and without arguments, `#undef`, `#include`, `#if`, `#ifdef`, `#ifndef`, `#elif`, the
-//! manual's own `#elseif`, `#else`, `#endif`, `#error`, `#warning`; `-D` definitions are read first, as a
-//! source of their own. The output is one list of tokens, each of which knows its place in the source.
+//! It supports `#define` with and without arguments, `#undef`, `#include`, `#if`, `#ifdef`,
+//! `#ifndef`, `#elif`, the manual's own `#elseif`, `#else`, `#endif`, `#error` and `#warning`. `-D`
+//! definitions are read first, as a source of their own. The output is one list of tokens, each
+//! with its place in the source.
 //!
-//! What a program text can make it do is bounded: bytes of a file and of all files, files included, files
-//! within each other, and the tokens read and made.
+//! Its work is bounded, whatever the text: size of each file and of all files, number and depth of
+//! inclusions, and tokens read and made.
 
 mod directive;
 mod expand;
@@ -27,22 +28,22 @@ use macros::Macro;
 
 pub(crate) use macros::spell;
 
-/// Tokens read from files and made by macros, all in all.
+/// Maximum number of tokens read from files and made by macros.
 const MOST_TOKENS: usize = 2_000_000;
 
-/// Bytes of all files together; a file included twice counts twice.
+/// Maximum size of all files in bytes; a file included twice counts twice.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Inclusions, all in all.
+/// Maximum number of inclusions.
 const MOST_INCLUDES: usize = 1000;
 
-/// Files that include each other.
+/// Maximum depth of inclusions.
 const DEEPEST_INCLUDE: usize = 32;
 
 /// The name of the source that holds the `-D` definitions.
 const COMMAND_LINE: &str = "<command line>";
 
-/// What the preprocessor needs to know.
+/// The inputs of the preprocessor.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
     pub(crate) files: &'a dyn Files,
@@ -50,7 +51,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) include_dirs: &'a [PathBuf],
 }
 
-/// Where tokens come from.
+/// A source of tokens.
 enum Frame {
     File(Box<OpenFile>),
     Tokens { tokens: vec::IntoIter<Token>, macro_name: Option<Rc<str>> },
@@ -62,7 +63,7 @@ impl Frame {
     }
 }
 
-/// A file being read.
+/// A file that is being read.
 struct OpenFile {
     lexer: Lexer,
     path: PathBuf,
@@ -70,7 +71,7 @@ struct OpenFile {
     conditionals: Vec<Conditional>,
 }
 
-/// The preprocessor at work. Its result is in `output`, `sources` and `messages`.
+/// The preprocessor. Its results are `output`, `sources` and `messages`.
 pub(crate) struct Preprocessor<'a> {
     setting: Setting<'a>,
     pub(crate) sources: Sources,
@@ -80,20 +81,21 @@ pub(crate) struct Preprocessor<'a> {
     /// Macros whose bodies are being read.
     disabled: HashSet<Rc<str>>,
     frames: Vec<Frame>,
-    /// Frames below are out of reach: an argument or a directive's line is expanded on its own.
+    /// Frames below this index are not read: an argument or a directive's line is expanded in
+    /// isolation.
     floor: usize,
-    /// Expansions on their own within each other.
+    /// Nesting depth of isolated expansions.
     depth: usize,
     /// Tokens that may still be read or made.
     room: usize,
-    /// Whether there is no room left; the output is then not worth reading.
+    /// Whether the token limit was exceeded. Then the output is not usable.
     pub(crate) exhausted: bool,
     bytes: usize,
     includes: usize,
 }
 
 impl<'a> Preprocessor<'a> {
-    /// Reads the program `text` that is at `path`, and all it includes.
+    /// Preprocesses the program `text`, which is at `path`, with all files that it includes.
     pub(crate) fn run(setting: Setting<'a>, path: &Path, text: &str) -> Preprocessor<'a> {
         let mut this = Preprocessor {
             setting,
@@ -126,13 +128,13 @@ impl<'a> Preprocessor<'a> {
         this
     }
 
-    /// Turns `-D name=value` into `#define name value`, and reads these lines.
+    /// Converts `-D name=value` to `#define name value`, and reads these lines.
     fn define_from_command_line(&mut self) {
         let mut text = String::new();
         let mut wrong = Vec::new();
         for (name, value) in self.setting.defines {
             let start = text.len();
-            // `-D 'f(x)=x+1'` defines a macro with a parameter, as with C compilers.
+            // `-D 'f(x)=x+1'` defines a macro with a parameter, as in C compilers.
             let plain = name.split('(').next().unwrap_or("");
             let line = format!("#define {name} {value}");
             text.push_str(&line.replace(['\n', '\r'], " "));
@@ -160,7 +162,7 @@ impl<'a> Preprocessor<'a> {
         self.drain();
     }
 
-    /// Makes a text the one to be read next.
+    /// Pushes a text to be read next.
     fn open(&mut self, path: &Path, text: &str, included: Option<Span>) -> SourceId {
         let text: Rc<str> = text.into();
         let source = self.sources.add(path.display().to_string(), text.clone(), included);
@@ -173,7 +175,7 @@ impl<'a> Preprocessor<'a> {
         source
     }
 
-    /// Reads everything there is.
+    /// Reads until no input is left.
     fn drain(&mut self) {
         loop {
             if self.exhausted {
@@ -213,7 +215,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// The next token within reach, or `None`: at the end of a file, or of what is expanded on its own.
+    /// The next token above the floor; `None` at the end of a file or of an isolated expansion.
     fn take(&mut self) -> Option<Token> {
         while self.frames.len() > self.floor {
             let token = match self.frames.last_mut()? {
@@ -232,7 +234,7 @@ impl<'a> Preprocessor<'a> {
         None
     }
 
-    /// Whether the next token within reach is this sign.
+    /// Whether the next token above the floor is this sign.
     fn peek_is(&mut self, sign: &str) -> bool {
         while self.frames.len() > self.floor {
             match self.frames.last_mut() {
@@ -261,14 +263,14 @@ impl<'a> Preprocessor<'a> {
         false
     }
 
-    /// Leaves a macro's body, whose name counts again.
+    /// Leaves a macro's body and enables its name again.
     fn close_macro(&mut self) {
         if let Some(Frame::Tokens { macro_name: Some(name), .. }) = self.frames.pop() {
             self.disabled.remove(&name);
         }
     }
 
-    /// Leaves a file; `false` where none is open.
+    /// Leaves a file. Returns whether another one is open.
     fn close_file(&mut self) -> bool {
         let Some(Frame::File(file)) = self.frames.pop() else { return false };
         for open in file.conditionals.iter().filter(|_| !self.exhausted) {
@@ -280,7 +282,7 @@ impl<'a> Preprocessor<'a> {
         !self.frames.is_empty()
     }
 
-    /// The file being read, macros aside.
+    /// The file that is being read, under any macros.
     fn file(&mut self) -> Option<&mut OpenFile> {
         self.frames.iter_mut().rev().find_map(|frame| match frame {
             Frame::File(file) => Some(&mut **file),
@@ -288,13 +290,13 @@ impl<'a> Preprocessor<'a> {
         })
     }
 
-    /// Whether a condition leaves out what is being read.
+    /// Whether a condition excludes the current text.
     fn skipping(&mut self) -> bool {
-        // Within what is left out, every inner condition is inactive too.
+        // Inside an excluded group every inner condition is inactive too.
         self.file().and_then(|file| file.conditionals.last()).is_some_and(|innermost| !innermost.active)
     }
 
-    /// Accounts for tokens read or made; beyond the limit, reading stops, with a message.
+    /// Counts tokens read or made. Beyond the limit it reports an error and stops the preprocessor.
     fn spend(&mut self, tokens: usize, at: &Token) {
         match self.room.checked_sub(tokens) {
             Some(rest) => self.room = rest,

@@ -1,11 +1,11 @@
-//! What the preprocessor makes of a text, compared with what C's would.
+//! Compares the preprocessor's output with that of C's.
 
 use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::files::MemoryFiles;
 
-/// Runs over `main` and the other files; gives the tokens as text, and the messages.
+/// Preprocesses the first of the files. Returns the tokens as text, and the messages.
 fn run(files: &[(&str, &str)], defines: &[(&str, &str)], include_dirs: &[&str]) -> (String, Vec<String>) {
     let memory = files.iter().map(|(path, text)| (PathBuf::from(path), text.to_string())).collect();
     let memory = MemoryFiles(memory);
@@ -21,7 +21,7 @@ fn run(files: &[(&str, &str)], defines: &[(&str, &str)], include_dirs: &[&str]) 
     (texts[..end].join(" "), messages.collect())
 }
 
-/// What one file without mistakes becomes.
+/// Preprocesses one file without errors.
 fn expand(text: &str) -> String {
     let (tokens, messages) = run(&[("main", text)], &[], &[]);
     assert_eq!(messages, Vec::<String>::new());
@@ -39,7 +39,7 @@ fn macros_expand_again_but_never_within_themselves() {
 
 #[test]
 fn the_examples_of_the_c_standard_come_out_as_it_says() {
-    // C11, 6.10.3.5, example 3, without what this language's lexer does not have.
+    // C11, 6.10.3.5, example 3, without the tokens that this lexer does not have.
     let text = "#define x 3\n#define f(a) f(x * (a))\n#undef x\n#define x 2\n#define g f\n#define z z(0)\n\
                 #define h g(~\n#define m(a) a(w)\n#define w 0,1\n#define t(a) a\n#define p() int\n#define q(x) x\n\
                 f(y+1) + f(f(z)) % t(t(g)(0) + t)(1)\n\
@@ -124,7 +124,7 @@ fn includes_are_searched_beside_the_file_and_then_in_the_directories() {
 
 #[test]
 fn includes_are_bounded_in_depth_and_number() {
-    // Each file includes the next one twice: without a bound, 2^31 inclusions.
+    // Each file includes the next one twice: 2^31 inclusions without a limit.
     let names: Vec<(String, String)> = (0..31)
         .map(|n| (format!("f{n}"), format!("#include \"f{0}\"\n#include \"f{0}\"\n", n + 1)))
         .chain([("f31".into(), "x".into())])
@@ -161,7 +161,7 @@ fn what_macros_make_is_bounded() {
         )
         .1
     };
-    // Doubling: in bodies, in arguments, with a result and without one.
+    // Doubling in bodies and in arguments, with and without a result.
     assert_eq!(bomb("#define mN mP mP", " 1"), ["the program is too large"]);
     assert_eq!(bomb("#define mN mP mP", " "), ["the program is too large"]);
     assert_eq!(bomb("#define mN(x) mP(x) mP(x)", "(x) x x"), ["the program is too large"]);

@@ -1,4 +1,4 @@
-//! What a register is, and registers with consecutive indices.
+//! A register's properties, and groups of registers with consecutive indices.
 
 /// A register of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,14 +7,14 @@ pub struct Register {
     pub index: u16,
     /// Its name, in lower case.
     pub name: &'static str,
-    /// What a kernel probe may do with it. In a user probe both contexts are one: what may be done in either may be
-    /// done as `r` and as `u`.
+    /// What a kernel probe may do with it. A user probe has only one context: what is allowed as
+    /// `r` or as `u` is allowed as both.
     pub uses: Uses,
-    /// Whether only kernel probes have it: user mode has no access to it.
+    /// Whether it is for kernel probes only, since user mode has no access to it.
     pub kernel: bool,
 }
 
-/// What a handler may do with a register: the columns of the manual's appendices.
+/// What a handler may do with a register, as in the columns of the manual's appendices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Uses {
     /// `push u`.
@@ -27,13 +27,13 @@ pub struct Uses {
     pub pop_r: bool,
 }
 
-/// Read and set in both contexts.
+/// Can be read and set in both contexts.
 pub(super) const GENERAL: Uses = Uses { push_u: true, push_r: true, pop_u: true, pop_r: true };
-/// Read in both contexts.
+/// Can be read in both contexts.
 pub(super) const READ_ONLY: Uses = Uses { push_u: true, push_r: true, pop_u: false, pop_r: false };
-/// Read in the current context alone: it belongs to the system.
+/// Can be read in the current context only: it belongs to the system.
 pub(super) const CURRENT: Uses = Uses { push_u: false, push_r: true, pop_u: false, pop_r: false };
-/// Read in the user context alone: the kernel has none of its own.
+/// Can be read in the user context only: the kernel has none of its own.
 pub(super) const USER: Uses = Uses { push_u: true, push_r: false, pop_u: false, pop_r: false };
 
 /// Registers with consecutive indices and the same uses.

@@ -1,10 +1,10 @@
-//! The registers of i386 and x86-64: the manual's appendix A, and what x86-64 adds to it.
+//! The registers of i386 and x86-64: the manual's appendix A, plus those of x86-64.
 
 use vm::{Context, Push, RegisterSet};
 
 use super::family::{CURRENT, GENERAL, READ_ONLY, Register, USER};
 
-/// The registers of i386, or, if `long`, of x86-64.
+/// The registers of x86-64 if `long`, else of i386.
 pub(super) fn registers(long: bool) -> Vec<Register> {
     let has = |register: &&vm::Register| long || register.set() == RegisterSet::Both;
     vm::Register::ALL.iter().filter(has).map(|register| row(*register)).collect()

@@ -1,8 +1,8 @@
-//! The registers of each machine: names, indices in the bytecode, and what a handler may do with each (manual,
-//! appendices A, B and C).
+//! The registers of each machine: names, indices in the bytecode, and what a handler may do with
+//! each (manual, appendices A, B and C).
 //!
-//! The Intel ones are the table of the interpreter ([`vm::Register`]); the others are known here alone, because
-//! only their programs are.
+//! The Intel registers come from the interpreter's table ([`vm::Register`]). The others are defined
+//! only here: the interpreter does not run programs of other machines.
 
 mod family;
 mod intel;
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// The register of this name; case does not matter.
+    /// The register with this name, ignoring case.
     pub(crate) fn register(self, name: &str) -> Option<Register> {
         self.registers().iter().copied().find(|register| register.name.eq_ignore_ascii_case(name))
     }
@@ -67,7 +67,7 @@ mod tests {
         }
     }
 
-    /// Single cells of the appendices, chosen by hand: the ends of each family.
+    /// Selected cells of the appendices: the ends of each family.
     #[test]
     fn the_tables_are_those_of_the_appendices() {
         for (arch, name, index, uses) in [
