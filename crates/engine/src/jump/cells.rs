@@ -1,4 +1,5 @@
-//! Words that the tracer shares with the processes it probes: the programs' variables, and what is counted at probes.
+//! Words that the tracer shares with the processes it probes: the programs' variables, and what is
+//! counted at probes.
 //!
 //! ```text
 //!     0               the global variables
@@ -7,13 +8,14 @@
 //!                     counters, processor by processor: those of processor 0, 2^shift bytes; those of processor 1; ...
 //! ```
 //!
-//! There are several memories of this layout: one for each *domain*, which is the processes that could touch one another anyway
-//! ([`super::trust`]), and the tracer's own, which no process has. A place is the same in all of them; what was counted is the sum
-//! over all.
+//! There are several memories of this layout: one for each *domain*, which is the processes that
+//! could touch one another anyway ([`super::trust`]), and the tracer's own, which no process has. A
+//! place is the same in all of them; what was counted is the sum over all.
 //!
-//! A process has that of its domain at one address, which compiled code has in its instructions. What is mapped there is the beginning,
-//! as far as there are pieces ([`Cells::used`]), and more of it before a handler is armed that needs more. What is taken is given
-//! back when nobody asks for it any more and no thread can be in a handler that has it: [`crate::forget`].
+//! A process has that of its domain at one address, which compiled code has in its instructions.
+//! What is mapped there is the beginning, as far as there are pieces ([`Cells::used`]), and more of
+//! it before a handler is armed that needs more. What is taken is given back when nobody asks for
+//! it any more and no thread can be in a handler that has it: [`crate::forget`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +39,8 @@ const WORDS: usize = 32 << 20;
 const COUNTERS: usize = 256 << 20;
 /// Bytes for the counters of one processor: at most, as a power of two.
 const SHIFT: u32 = 22;
-/// Bytes of the first pieces: of single words, and of the counters of one processor as a power of two.
+/// Bytes of the first pieces: of single words, and of the counters of one processor as a power of
+/// two.
 const FIRST_WORDS: usize = 16 << 10;
 const FIRST_SHIFT: u32 = 10;
 /// Bytes of a piece of single words, at most, unless more are asked for at once.
@@ -102,7 +105,8 @@ pub(crate) struct Cells {
     processors: usize,
     /// That of the piece.
     shift: u32,
-    /// What was given back, all 0: words in a row, by their number, and the places of counters, each with its shift.
+    /// What was given back, all 0: words in a row, by their number, and the places of counters,
+    /// each with its shift.
     free_words: HashMap<usize, Vec<usize>>,
     free_counters: Vec<(usize, u32)>,
 }
@@ -115,7 +119,8 @@ pub(crate) struct Words {
     count: usize,
 }
 
-/// A counter: in each memory what each processor has counted, and a word more for threads that cannot count by processor.
+/// A counter: in each memory what each processor has counted, and a word more for threads that
+/// cannot count by processor.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     memories: Rc<Memories>,
@@ -150,7 +155,8 @@ impl Cells {
         })
     }
 
-    /// The domain of processes that are trusted so. None: there are as many as can be, or there is no memory for another.
+    /// The domain of processes that are trusted so. None: there are as many as can be, or there is
+    /// no memory for another.
     pub(crate) fn domain(&mut self, trust: &Rc<Trust>) -> Option<Domain> {
         if let Some((known, _)) = self.domains.iter().find(|(_, known)| known == trust) {
             return Some(*known);
@@ -197,7 +203,8 @@ impl Cells {
         Self::extent().0
     }
 
-    /// Bytes of what there is, in whole pages: so many are to be mapped in a process that has what was taken.
+    /// Bytes of what there is, in whole pages: so many are to be mapped in a process that has what
+    /// was taken.
     pub(crate) fn used(&self) -> u64 {
         self.used as u64
     }
@@ -243,7 +250,8 @@ impl Cells {
         Some(Words { memories: Rc::clone(&self.memories), offset, count })
     }
 
-    /// Takes a counter, which is 0. `spill` is its single word; another is taken where none is given.
+    /// Takes a counter, which is 0. `spill` is its single word; another is taken where none is
+    /// given.
     pub(crate) fn counter(&mut self, spill: Option<usize>) -> Option<Counter> {
         let place = match self.free_counters.last() {
             Some(&place) => place,

@@ -18,7 +18,8 @@ use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
-/// A handler. As long as it is anywhere, its program keeps what it counts in, and its records have their number.
+/// A handler. As long as it is anywhere, its program keeps what it counts in, and its records have
+/// their number.
 #[derive(Debug)]
 struct Handled {
     code: Compiled,
@@ -76,8 +77,8 @@ pub(crate) struct At<'a> {
 }
 
 impl Tracer<'_> {
-    /// Compiles the handler of a probe, by its program's number and its own, for a site of an address space that has this memory for
-    /// it.
+    /// Compiles the handler of a probe, by its program's number and its own, for a site of an
+    /// address space that has this memory for it.
     pub(crate) fn compile(
         &mut self,
         ground: &mut Ground,
@@ -227,14 +228,16 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether the hits of a probe are counted one by one, since it passes some over. The greatest `maxhits` means none.
+/// Whether the hits of a probe are counted one by one, since it passes some over. The greatest
+/// `maxhits` means none.
 pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
     /// `maxhits` where none is given.
     const UNLIMITED: u64 = 0x7fff_ffff;
     definition.ignore > 0 || definition.maxhits < UNLIMITED
 }
 
-/// The local variables that no version of a program does anything with but to increment and decrement them, by number.
+/// The local variables that no version of a program does anything with but to increment and
+/// decrement them, by number.
 fn counted(versions: &Versions) -> Vec<u16> {
     let mut versions = versions.all();
     let mut counted = versions.next().map(counted_in).unwrap_or_default();

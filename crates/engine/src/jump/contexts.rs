@@ -1,7 +1,8 @@
 //! The contexts that handlers of one address space work in.
 //!
-//! They are private memory of the process, below 2 GiB, zeroed by the kernel in a forked child. The tracer reads and writes them
-//! as it does any memory of the process, while a thread is stopped; what it reads is input.
+//! They are private memory of the process, below 2 GiB, zeroed by the kernel in a forked child. The
+//! tracer reads and writes them as it does any memory of the process, while a thread is stopped;
+//! what it reads is input.
 
 use std::mem::offset_of;
 
@@ -10,7 +11,8 @@ use process::Memory;
 
 use super::rings::Rings;
 
-/// Contexts that belong to a processor each, at most; the processors behind use those that are shared.
+/// Contexts that belong to a processor each, at most; the processors behind use those that are
+/// shared.
 const OWN: usize = 64;
 /// Contexts that are shared: as many threads as a rule are preempted in handlers at once.
 const SHARED: u32 = 16;
@@ -75,7 +77,8 @@ impl Contexts {
         memory.peek(self.base, &mut [0]).is_ok()
     }
 
-    /// Gives each its ring: from now on they can be claimed. `tid` is a thread of the process. Says whether it was done.
+    /// Gives each its ring: from now on they can be claimed. `tid` is a thread of the process. Says
+    /// whether it was done.
     pub(crate) fn give(&self, tid: i32, rings: &Rings) -> bool {
         let fields: Vec<Vec<u8>> = (0..self.count())
             .map(|number| {
@@ -103,8 +106,8 @@ impl Contexts {
         Some((half(4), half(0), site))
     }
 
-    /// The address of the displaced instruction before which the agent works with this stack pointer, if it is on the stack
-    /// of a context.
+    /// The address of the displaced instruction before which the agent works with this stack
+    /// pointer, if it is on the stack of a context.
     pub(crate) fn site_of_stack(&self, memory: &Memory, rsp: u64) -> Option<u64> {
         // The stack begins at the end of its context.
         let place = rsp.checked_sub(self.base)?.checked_sub(1)?;

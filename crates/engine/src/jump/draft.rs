@@ -1,8 +1,10 @@
 //! What arming the sites of one module comes to, worked out while the program runs.
 //!
-//! Most instructions are shorter than a jump. What can be done about that is planned by [`patch::tactic`], for all sites of a mapping at
-//! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
-//! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
+//! Most instructions are shorter than a jump. What can be done about that is planned by
+//! [`patch::tactic`], for all sites of a mapping at once; here the plan gets what it has to know of
+//! the process. The handlers are compiled, places are chosen for everything that is to be mapped,
+//! and what is to be written is written down. Nothing of the process is changed: it is only read.
+//! `carry` does what a draft says.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -46,8 +48,8 @@ pub(crate) struct Basis {
     avoided: Vec<(u64, u64, Growth)>,
 }
 
-/// How far what may be copied to other processes keeps away from what is not the module's: the kernel maps large files at multiples of
-/// 2 MiB, so modules are not always as far from each other.
+/// How far what may be copied to other processes keeps away from what is not the module's: the
+/// kernel maps large files at multiples of 2 MiB, so modules are not always as far from each other.
 const AWAY: u64 = 4 << 20;
 
 impl Basis {
@@ -72,7 +74,8 @@ impl Basis {
         taken
     }
 
-    /// Keeps away from what is mapped and neither a module's own nor, like what was copied before, ours.
+    /// Keeps away from what is mapped and neither a module's own nor, like what was copied before,
+    /// ours.
     fn avoid(&mut self, mappings: &[Mapping], module: &Module, space: &Space) {
         let mut ours: Vec<(u64, u64)> = space.jumps.mapped().collect();
         ours.sort_unstable();
@@ -97,14 +100,16 @@ impl Basis {
 pub(crate) struct Drafted {
     pub(crate) planned: Planned,
     pub(crate) jump: Rc<Jump>,
-    /// Whether it is one of the sites that were to be armed, and not one that was moved for them, or has another jump now.
+    /// Whether it is one of the sites that were to be armed, and not one that was moved for them,
+    /// or has another jump now.
     pub(crate) asked: bool,
 }
 
 /// Everything that is to be done.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
+    /// The generation that it builds on, and what is known afterwards; none if nothing is to be
+    /// done.
     pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
     /// The module.
@@ -121,7 +126,8 @@ pub(crate) struct Draft {
     pub(super) seen: Vec<u64>,
     pub(super) jumps: Vec<Drafted>,
     pub(crate) trampolines: New,
-    /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there yet.
+    /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there
+    /// yet.
     pub(crate) code: Vec<(u64, Vec<u8>)>,
     pub(crate) fresh: BTreeMap<u64, Vec<u8>>,
     /// Those of landing pads in other pages.
@@ -133,8 +139,8 @@ pub(crate) struct Draft {
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
-    /// If what it comes to is to be kept for other processes: for which, its own memory for trampolines, and the handlers
-    /// that are described for it, after which others.
+    /// If what it comes to is to be kept for other processes: for which, its own memory for
+    /// trampolines, and the handlers that are described for it, after which others.
     pub(super) keep: Option<Keep>,
     pub(super) own_room: Room,
     pub(super) described: Option<(u64, Ground)>,
@@ -173,8 +179,8 @@ pub(super) struct Group {
     pub(super) others: Vec<(Planned, String)>,
 }
 
-/// The addresses behind a program where it may have its heap in another process: the kernel lays that somewhere in the GiB behind it, and it may
-/// grow. None behind other modules.
+/// The addresses behind a program where it may have its heap in another process: the kernel lays
+/// that somewhere in the GiB behind it, and it may grow. None behind other modules.
 fn heaps(tid: i32, module: &Module) -> Range<u64> {
     const BEHIND: u64 = (1 << 30) + (256 << 20);
     let behind = module.span().end..module.span().end.saturating_add(BEHIND);
@@ -182,14 +188,16 @@ fn heaps(tid: i32, module: &Module) -> Range<u64> {
     if has_heap { behind } else { 0..0 }
 }
 
-/// So few landing pads where a heap may be that most heaps miss them all; and so many sites that there are more.
+/// So few landing pads where a heap may be that most heaps miss them all; and so many sites that
+/// there are more.
 const FEW: usize = 4;
 const MANY: usize = 64;
 
 impl Tracer<'_> {
-    /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
-    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done. It is fresh if
-    /// nobody has executed the module's code yet, nor will before the draft is carried out.
+    /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If
+    /// it is strict, no site is to trap: those that can have no jump are left as they are, and
+    /// where a site that is left ends the session, nothing is to be done. It is fresh if nobody has
+    /// executed the module's code yet, nor will before the draft is carried out.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
         &mut self,
@@ -332,7 +340,8 @@ impl Tracer<'_> {
         draft
     }
 
-    /// Makes sure that there is a ground, chosen if not mapped, and that nothing else is put in its place.
+    /// Makes sure that there is a ground, chosen if not mapped, and that nothing else is put in its
+    /// place.
     pub(super) fn ground_for(
         &mut self,
         number: u32,
@@ -432,7 +441,8 @@ impl Tracer<'_> {
 }
 
 impl Draft {
-    /// Chooses places for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
+    /// Chooses places for the trampolines of sites, and for the copies of instructions that are
+    /// moved for them, unless there is room.
     fn choose_areas(
         &mut self,
         space: &Space,
@@ -470,7 +480,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Nothing is done: all of its sites are left, those that can have a jump, too, for this reason.
+    /// Nothing is done: all of its sites are left, those that can have a jump, too, for this
+    /// reason.
     fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<Left> {
         let mut left = std::mem::take(&mut self.left);
         left.extend(self.into_sites().map(|site| Left {
