@@ -131,6 +131,7 @@ pub(crate) struct Arming {
     pub(super) traps: Vec<Change>,
     /// Its changes as a list in the ledger, made for the first copy.
     pub(super) listed: OnceCell<Rc<Listed>>,
+    /// How many sites each probe has by each tactic.
     pub(super) tactics: HashMap<usize, BTreeMap<&'static str, usize>>,
     /// How often it was copied since the last count.
     pub(super) copies: Cell<usize>,
