@@ -1,7 +1,7 @@
 //! A moment in the life of all rings, and whether the reader has come so far.
 //!
-//! A handler that runs at that moment may not have logged yet. It has its context claimed: what it logs is there as soon as the
-//! context is free, or has more records.
+//! A handler that runs at that moment may not have logged yet. It has its context claimed: what it
+//! logs is there as soon as the context is free, or has more records.
 
 use std::rc::{Rc, Weak};
 
@@ -33,8 +33,8 @@ impl Mark {
         }
     }
 
-    /// Whether the reader has passed all of it. `tail` says how far it has come in a ring; nothing, if it does not read that
-    /// any more. `claimed` says whether a handler has its context.
+    /// Whether the reader has passed all of it. `tail` says how far it has come in a ring; nothing,
+    /// if it does not read that any more. `claimed` says whether a handler has its context.
     pub(crate) fn is_passed(
         &mut self,
         tail: impl Fn(&Rings, u32) -> Option<u64>,

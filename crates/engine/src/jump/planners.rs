@@ -1,7 +1,8 @@
 //! The planners of an address space: one for each module in which there are jumps.
 //!
-//! What one module's jumps change and rely on is that module's own, so modules are planned apart: what was planned for one in a process
-//! holds in others that map it elsewhere ([`Planner::moved`]). Their landing pads lie among each other, in pages of their own.
+//! What one module's jumps change and rely on is that module's own, so modules are planned apart:
+//! what was planned for one in a process holds in others that map it elsewhere
+//! ([`Planner::moved`]). Their landing pads lie among each other, in pages of their own.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,7 +24,8 @@ pub(crate) struct Planners {
 enum Known {
     /// This.
     Here(Rc<Planner>),
-    /// What is known of it in another process, where all is so many bytes nearer; but for these traps, which are not there any more.
+    /// What is known of it in another process, where all is so many bytes nearer; but for these
+    /// traps, which are not there any more.
     Moved { planner: Rc<Planner>, by: u64, out: Vec<u64> },
 }
 
@@ -97,7 +99,8 @@ impl Planners {
         known.chain(self.idle.as_ref().map(Planner::mappings)).sum()
     }
 
-    /// The planner of a module, to be planned with; a new one where there is none. `limits` are what all of them together may use up.
+    /// The planner of a module, to be planned with; a new one where there is none. `limits` are
+    /// what all of them together may use up.
     pub(crate) fn planner(&self, module: &ModuleKey, limits: Limits) -> Planner {
         let known = self.all.get(module).map(Known::planner).or_else(|| self.idle.clone());
         let mut planner = known.unwrap_or_else(|| Planner::new(limits));
@@ -121,13 +124,15 @@ impl Planners {
         }
     }
 
-    /// Sets what is known of a module to what is known of it in another process, where all is so many bytes nearer.
+    /// Sets what is known of a module to what is known of it in another process, where all is so
+    /// many bytes nearer.
     pub(crate) fn carry(&mut self, module: ModuleKey, planner: &Rc<Planner>, by: u64) {
         let known = Known::Moved { planner: Rc::clone(planner), by, out: Vec::new() };
         self.all.insert(module, known);
     }
 
-    /// Takes sites out: what is to be done for it, module by module, and those of which no planner knows.
+    /// Takes sites out: what is to be done for it, module by module, and those of which no planner
+    /// knows.
     pub(crate) fn remove(&mut self, addresses: &[u64]) -> (Vec<Removal>, Vec<u64>) {
         let mut unknown = addresses.to_vec();
         let mut removals = Vec::new();
