@@ -12,8 +12,8 @@ use super::{Part, Trampoline};
 use crate::signal::is_synchronous;
 use crate::tracer::Tracer;
 
-/// Signals that instructions raise: if they are blocked, the kernel kills the thread instead of
-/// delivering them, and resets the handler.
+/// Signals that instructions raise. They stay unblocked: of a thread that blocks one, the kernel
+/// resets the signal's handler to the default.
 const RAISED: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
