@@ -1,7 +1,9 @@
 //! Code of modules, kept for when it is mapped or probed again.
 //!
-//! A program that is executed again and again has the same libraries each time, and a session probes them again and again. Most pages of their code are the file's own, which
-//! the page map says; those that are the process's are read and compared. So of code that is known little is read.
+//! A program that is executed again and again has the same libraries each time, and a session
+//! probes them again and again. Most pages of their code are the file's own, which the page map
+//! says; those that are the process's are read and compared. So of code that is known little is
+//! read.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -17,7 +19,8 @@ use crate::space::Space;
 /// Bytes that are kept at most.
 const MOST: usize = 64 << 20;
 
-/// Some code, and where it is entered in the middle of instructions, which takes a look at all of it.
+/// Some code, and where it is entered in the middle of instructions, which takes a look at all of
+/// it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
@@ -40,7 +43,8 @@ impl Kept {
     }
 }
 
-/// A mapping of a file: the image, which stays as long as it is known here; where in the file, and how many bytes.
+/// A mapping of a file: the image, which stays as long as it is known here; where in the file, and
+/// how many bytes.
 type Key = (*const Image, u64, u64);
 
 /// The code that is kept.
@@ -62,7 +66,8 @@ fn is_of(module: &Module, mapping: &Mapping) -> bool {
 }
 
 impl Texts {
-    /// The code of a module's mapping, if it is known, and the process has it unchanged but for its sites.
+    /// The code of a module's mapping, if it is known, and the process has it unchanged but for its
+    /// sites.
     pub(super) fn known(&self, space: &Space, module: &Module, mapping: &Mapping) -> Option<Rc<Kept>> {
         let (_, kept) = self.known.get(&key(module, mapping)).filter(|_| is_of(module, mapping))?;
         let mut own = Vec::new();
