@@ -8,7 +8,8 @@ use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Why a site must not become a jump, as far as that can be told without a plan.
+    /// Checks, as far as possible without a plan, whether a site may become a jump. The error says
+    /// why not.
     pub(crate) fn suits_a_jump(&self, number: u32, planned: &Planned) -> Result<(), String> {
         let Some(space) = self.spaces.get(&number) else { return Err("the process is gone".to_owned()) };
         let site = &planned.0;

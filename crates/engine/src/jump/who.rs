@@ -63,7 +63,7 @@ impl Noted {
         self.threads.insert(own, thread);
     }
 
-    /// Removes an id: it is of a thread that needs no entry.
+    /// Removes the entry of an id whose thread needs none any more.
     fn forget(&mut self, own: u32) {
         self.threads.remove(&own);
         self.before.remove(&own);
