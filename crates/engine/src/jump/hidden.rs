@@ -27,7 +27,7 @@ use crate::site::{Planned, Use};
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
-/// How far below the stack the table looks, if the stack has no limit.
+/// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;
 
 /// The longest time until the tracer learns of a fork.

@@ -23,7 +23,7 @@
 //! | `carry`, `write`, `writing`, `back` | executes a draft; moves threads between a site and T back to the site |
 //! | `arming`, `armings`, `code_file`, `copied`, `copying` | the result of arming a module; all that are kept; its code as a file; the same at another address; carrying it out in another process that maps the same file |
 //! | `jumps` | the trampolines of an address space |
-//! | `remove`, `over` | removes jumps; ends probes whose handlers have ended them |
+//! | `remove`, `over` | removes jumps; removes probes that handlers have ended |
 //! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | memory for handlers, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; processes that change their rights |
 //! | `hidden` | which parts of this memory handlers must not see |
