@@ -235,7 +235,7 @@ impl Tracer<'_> {
     /// Steps a thread out of its trampoline before it is let go or shown to others. `thread` is
     /// settled before and after.
     ///
-    /// The thread has been killed.
+    /// # Errors
     /// The thread has been killed.
     pub(crate) fn bring_out(
         &mut self,
