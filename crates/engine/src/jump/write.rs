@@ -7,7 +7,7 @@ use process::Memory;
 
 use super::room::ALIGNMENT;
 
-/// A longer piece is not extended any more.
+/// A piece of at least so many bytes is not extended any more.
 const PIECE: usize = 1 << 20;
 
 /// Writes bytes, each with their address, in ascending order. Between two that are less than
