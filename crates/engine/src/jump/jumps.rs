@@ -20,13 +20,16 @@ use crate::site::Jump;
 pub(crate) struct Jumps {
     /// The memory that they are in.
     pub(crate) room: Room,
-    /// All that threads can be in, by their addresses. A child's are its parent's until one of the two changes.
+    /// All that threads can be in, by their addresses. A child's are its parent's until one of the
+    /// two changes.
     trampolines: Rc<BTreeMap<u64, Rc<Trampoline>>>,
     /// The addresses of those that no site leads to any more.
     retired: Vec<u64>,
-    /// The jumps on the way from a site to its trampoline, by their addresses: the site, and the trampoline.
+    /// The jumps on the way from a site to its trampoline, by their addresses: the site, and the
+    /// trampoline.
     ways: Rc<BTreeMap<u64, (u64, u64)>>,
-    /// The instructions of which trampolines have copies behind their own: what is before each copy.
+    /// The instructions of which trampolines have copies behind their own: what is before each
+    /// copy.
     followers: Rc<BTreeMap<u64, Vec<u64>>>,
     /// Memory for landing pads: addresses and sizes.
     pads: Vec<(u64, u64)>,
@@ -163,7 +166,8 @@ impl Jumps {
         }
     }
 
-    /// An instruction is about to be probed: whoever comes to a copy of it in a trampoline goes to the original instead.
+    /// An instruction is about to be probed: whoever comes to a copy of it in a trampoline goes to
+    /// the original instead.
     pub(crate) fn cut(&mut self, address: u64, memory: &Memory, _held: &Held) -> io::Result<()> {
         self.make_own(|copied| copied.has_follower(address));
         if !self.followers.contains_key(&address) {
@@ -188,7 +192,8 @@ impl Jumps {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The site from which a thread that is on its way to a trampoline comes, having done nothing yet.
+    /// The site from which a thread that is on its way to a trampoline comes, having done nothing
+    /// yet.
     pub(crate) fn way_from(&self, rip: u64) -> Option<u64> {
         let own = self.ways.get(&rip).copied();
         own.or_else(|| self.copies.iter().find_map(|copy| copy.copied.way(rip))).map(|(site, _)| site)
@@ -234,7 +239,8 @@ impl Jumps {
         }
     }
 
-    /// Gives the memory of retired trampolines back in which no thread is: `is_in` says of a range whether one is.
+    /// Gives the memory of retired trampolines back in which no thread is: `is_in` says of a range
+    /// whether one is.
     pub(crate) fn free(&mut self, is_in: impl Fn(&Trampoline) -> bool) {
         if self.retired.is_empty() {
             return;
