@@ -197,7 +197,7 @@ impl Cells {
         Self::extent().0
     }
 
-    /// Bytes in use, in whole pages: a process with any cells maps so many.
+    /// Bytes in use, in whole pages: a process with cells has them mapped.
     pub(crate) fn used(&self) -> u64 {
         self.used as u64
     }

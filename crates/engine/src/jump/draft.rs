@@ -48,9 +48,8 @@ pub(crate) struct Basis {
     avoided: Vec<(u64, u64, Growth)>,
 }
 
-/// How far what may be copied to other processes keeps away from foreign mappings: the kernel maps
-/// large files at multiples of 2 MiB, so in another process modules may be that much closer to each
-/// other.
+/// What may be copied to other processes keeps this far away from foreign mappings: the kernel maps
+/// large files at multiples of 2 MiB, so in another process modules may be closer to each other.
 const AWAY: u64 = 4 << 20;
 
 impl Basis {
@@ -139,9 +138,9 @@ pub(crate) struct Draft {
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
-    /// If the result is to be kept for other processes: its keeper's data, its own memory for
-    /// trampolines, and the ground with new descriptions of handlers together with the state of the
-    /// descriptions before.
+    /// If the result is to be kept for other processes: the data to keep with it, its own memory
+    /// for trampolines, and the ground with new descriptions of handlers (after the state of the
+    /// descriptions before).
     pub(super) keep: Option<Keep>,
     pub(super) own_room: Room,
     pub(super) described: Option<(u64, Ground)>,
@@ -189,8 +188,8 @@ fn heaps(tid: i32, module: &Module) -> Range<u64> {
     if has_heap { behind } else { 0..0 }
 }
 
-/// A result is kept only if at most so many landing pads are where a heap may be: most heaps then
-/// miss all of them. With more than `MANY` sites there are too many such pads.
+/// A result is kept only with at most `FEW` landing pads where a heap may be: most heaps then miss
+/// all of them. With more than `MANY` sites there are too many such pads.
 const FEW: usize = 4;
 const MANY: usize = 64;
 
