@@ -21,7 +21,7 @@ use crate::tracer::Tracer;
 /// How long records may wait in a ring.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(3);
 
-/// If a drain finds so many bytes in a ring, the next drain follows at once.
+/// If a drain finds this many bytes in a ring, the next drain follows at once.
 const BUSY: u64 = 1 << 16;
 
 /// The most records of one drain: then the tracer looks for events again.

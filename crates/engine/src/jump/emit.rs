@@ -151,7 +151,7 @@ pub(crate) fn in_the_way(at: u64) -> Obstacle {
     Obstacle { at, reason, traps_too: true }
 }
 
-/// What the code behind a site has, or will have.
+/// What stands behind a site, now or after the plan.
 struct Following<'a> {
     sites: &'a Sites,
     ready: &'a BTreeMap<u64, Ready>,
