@@ -21,7 +21,8 @@ const RAISED: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGFPE)
     | bit(libc::SIGSYS);
 
-/// Steps after which a debug register is used; setting it up costs as much as so many.
+/// Steps after which a debug register is used instead; setting one up costs about as much as these
+/// steps.
 const STEPS: u32 = 16;
 
 /// The flag that makes the processor trap after each instruction.

@@ -46,8 +46,8 @@ pub(crate) fn around(
     sites: &[Site],
     ways: bool,
 ) -> Proven {
-    /// Bytes of a jump. A site of so many needs no other instruction to move; it only must not
-    /// overlap with one.
+    /// Bytes of a jump. A site of this length needs no other instruction to move; its jump only
+    /// must not overlap with one.
     const JUMP: usize = 5;
     let reach = |site: &Site| if site.length < JUMP { AROUND } else { LONGEST };
     let mut places: Vec<(u64, u64)> = sites.iter().map(|site| (site.address, reach(site))).collect();
