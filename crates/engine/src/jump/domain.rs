@@ -2,9 +2,9 @@
 //!
 //! The tracer reads a process's credentials when it is found, born, or executes a program, before
 //! it runs. A process that can change its ids in place is checked again after 10 milliseconds, then
-//! after twice as long each time, up to 4 seconds. When it has changed, one of its threads maps the
-//! cells of the new domain in place of the old ones, in one step for all threads; a thread in a
-//! handler goes on with either.
+//! after twice as long each time, up to 5 seconds (4, and up to one until the tracer is woken).
+//! When it has changed, one of its threads maps the cells of the new domain in place of the old
+//! ones, in one step for all threads; a thread in a handler goes on with either.
 
 use std::collections::HashSet;
 use std::rc::Rc;
