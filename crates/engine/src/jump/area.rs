@@ -1,8 +1,9 @@
-//! Where memory for trampolines is to be.
+//! Chooses where memory for trampolines goes.
 //!
-//! It should be near the code, and in one piece: landing pads must be where all trampolines of a module can be reached from. What comes first
-//! finds room. But thousands of landing pads are wherever the puns of their jumps want them, and leave only small gaps for
-//! those that come later: so a session, which may be told to put more probes in, maps more than it needs. Memory that is not used costs addresses.
+//! It should be near the code, and in one piece: all trampolines of a module must be within reach
+//! of every landing pad. The first plan finds such room. But thousands of landing pads lie wherever
+//! the puns of their jumps lead, and leave small gaps for later plans: so a session, into which
+//! more probes may come, maps more than it needs. Unused memory costs only addresses.
 
 use std::ops::RangeInclusive;
 
@@ -13,16 +14,17 @@ use crate::slots::{self, Gap, Growth};
 
 /// The smallest area, in bytes.
 pub(crate) const AREA: u64 = 1 << 16;
-/// How many times as much as is needed is mapped where more is to come, and the most of that.
+/// Where more is to come: the factor by which more is mapped than needed, and the most that is
+/// mapped so.
 const TIMES: u64 = 4;
 const MOST: u64 = 1 << 28;
-/// How far below the code trampolines are put rather than above it.
+/// Trampolines are put below the code, rather than above it, if they are no farther from it than
+/// this.
 const BELOW: u64 = 1 << 26;
-/// The most pieces.
 const PIECES: usize = 256;
 
-/// Chooses areas of so many bytes together, all of them within `reach`: addresses and sizes. `taken` is as for [`slots::gaps`], `lowest` is
-/// where the code begins. None if there is not as much.
+/// Chooses areas of `size` bytes together, all within `reach`: addresses and sizes. `taken` is as
+/// for [`slots::gaps`], `lowest` is where the code begins. None if there is too little room.
 pub(crate) fn choose(
     taken: &[(u64, u64, Growth)],
     size: u64,
@@ -40,7 +42,7 @@ pub(crate) fn choose(
     }
     let mut free = slots::free(taken, &(*reach.start()..reach.end().saturating_add(1)));
     free.retain(|gap| gap.end - gap.start >= AREA);
-    // The nearest first: where landing pads can be depends on how far apart the areas are.
+    // The nearest first: the farther apart areas are, the fewer places landing pads have.
     free.sort_by_key(|gap| gap.start.abs_diff(near).min(gap.end.abs_diff(near)));
     let mut areas = Vec::new();
     let mut missing = with_slack(size);
@@ -55,16 +57,17 @@ pub(crate) fn choose(
     None
 }
 
-/// Bytes that several pieces need to hold so many: what is at the end of one may be too little for a trampoline.
+/// How many bytes several pieces need to hold `size`: the end of a piece may be too small for a
+/// trampoline.
 pub(crate) fn with_slack(size: u64) -> u64 {
     size + size / 16
 }
 
-/// Where trampolines are to be, of these gaps, the nearest of which is first; `lowest` is where the code begins.
+/// Chooses among gaps, the nearest of which is first; `lowest` is where the code begins.
 ///
-/// Jumps that are punned on an instruction that begins with 80 or 81 lead almost 2 GiB down, and on from there to the trampolines:
-/// below the code more of them can. But where there is less than that below it (a program at fixed addresses), the little that
-/// there is has to be for landing pads.
+/// Jumps punned on an instruction that begins with 80 or 81 have their pads almost 2 GiB below the
+/// code; with trampolines below the code, more of these pads reach them. But a program at fixed low
+/// addresses has less than 2 GiB below it, which has to be left for landing pads.
 pub(crate) fn best_gap(gaps: &[Gap], size: u64, lowest: u64) -> Option<u64> {
     let is_better = |gap: &&Gap| match lowest < REACH {
         true => gap.start > lowest,
@@ -101,14 +104,14 @@ mod tests {
 
     #[test]
     fn among_landing_pads_there_are_several() {
-        // A page of them in every 256 KiB, with a gap of 1 MiB somewhere.
+        // A page of pads in every 256 KiB, with a gap of 1 MiB somewhere.
         let mut taken = vec![(CODE, CODE + 0x20_0000)];
         let all = (CODE - (1 << 30)..CODE + (1 << 30)).step_by(0x4_0000);
         taken.extend(all.map(|at| (at, at + 0x1000)).filter(|pad| pad.0 < CODE || pad.0 > CODE + 0x30_0000));
         taken.sort_unstable();
         let areas = chosen(&taken, 0x30_0000, true).expect("there is room");
         assert!(areas.len() > 4 && areas.iter().map(|area| area.1).sum::<u64>() >= 0x30_0000, "{areas:x?}");
-        // As much as that there is not.
+        // Too much.
         assert_eq!(chosen(&taken, 0x8000_0000, false), None);
     }
 }

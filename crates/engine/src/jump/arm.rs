@@ -1,5 +1,5 @@
-//! Sites become jumps: what that comes to is worked out ([`Draft`]), then done ([`Carried`]), and worked out anew where the process has
-//! changed meanwhile.
+//! Turns sites into jumps: makes a [`Draft`], carries it out ([`Carried`]), and makes a new one if
+//! the process has changed meanwhile.
 
 use layout::PAGE;
 use process::{Module, Stop, Stopped};
@@ -14,31 +14,31 @@ use crate::site::{Planned, Use};
 use crate::space::{Space, module_key};
 use crate::tracer::Tracer;
 
-/// How often a draft is made: another thread may map something where it wants to, or load a module.
+/// How many drafts are tried: another thread may map something at a chosen place, or load a module.
 const TRIES: usize = 4;
 
 /// A site that did not become a jump.
 pub(crate) struct Left {
     pub(crate) site: Planned,
-    /// Why.
     pub(crate) reason: String,
-    /// Whether it can trap instead: not where the jumps of others rely on its bytes.
+    /// Whether it may trap instead: not if jumps of other sites rely on its bytes.
     pub(crate) can_trap: bool,
-    /// The tactic of the jump that it has been so far, if it was one already: it is none any more.
+    /// The tactic of the jump that it was so far, if any: it is no jump any more.
     pub(crate) was: Option<&'static str>,
 }
 
 /// What is to be armed in a module.
 pub(crate) enum Sites {
-    /// These sites.
+    /// Sites still to be planned.
     Planned(Vec<Planned>),
-    /// Those of a draft that was made before.
+    /// A draft that was made before.
     Drafted(Box<Draft>),
 }
 
 impl Tracer<'_> {
-    /// Makes jumps of planned sites, as far as that can be. Gives the others back. `thread` is of the address space. If it is strict, no site
-    /// is to trap. What it comes to is kept for other processes if that is asked for.
+    /// Makes jumps of planned sites where possible, and returns the others. `thread` belongs to the
+    /// address space. If `strict`, no site may trap. With `keep`, the result is kept for other
+    /// processes.
     #[expect(clippy::too_many_arguments, reason = "what arming is asked for with")]
     pub(crate) fn arm_jumps(
         &mut self,
@@ -84,7 +84,7 @@ impl Tracer<'_> {
         Ok((thread, stop, Ok(left.collect())))
     }
 
-    /// Those sites that are still for somebody: probes may have ended meanwhile.
+    /// Drops uses whose probes have ended meanwhile, and sites without any use left.
     fn still_wanted(&self, number: u32, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
         let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let is_wanted = |wanted: &Use| match *wanted {
@@ -98,9 +98,10 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether nobody has executed the code of a module yet, nor will before this thread goes on: its program has not begun, and the thread is at
-/// the system call by which the dynamic linker has just mapped that code or closes its file, or at the very first instruction of its process.
-/// Who has been in other code is not known. (The linker is left out, in which the engine has sites of its own.)
+/// Whether no thread has executed the code of a module yet, nor will before this thread goes on:
+/// the program has not begun, and the thread is at its process's very first instruction, or at the
+/// system call by which the dynamic linker has just mapped that code or closes its file. Of other
+/// code that is not known. The linker itself is never fresh: the engine has its own sites there.
 pub(super) fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
     if !space.starting || proof::may_be_linker(thread.tid(), module) {
         return false;

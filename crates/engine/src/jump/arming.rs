@@ -1,9 +1,12 @@
-//! What arming a module came to in one process, for others that map the same file: a program that is executed again and again.
+//! The result of arming a module in one process, kept for other processes that map the same file: a
+//! program that is executed again and again.
 //!
-//! All of it - the sites, their trampolines and landing pads, what is written for them - moves with the module, by whole pages: distances stay what
-//! they are, and where bytes hold addresses is known ([`Trampoline::site_fields`]). Where a process has the same memory for handlers at the same addresses, and
-//! free memory where the trampolines are to be, nothing is planned nor compiled for it. Sites and trampolines stay those of the process in which
-//! they were worked out; each is moved when it is asked for.
+//! Sites, trampolines, landing pads and the bytes written for them move with the module, by whole
+//! pages: distances stay the same, and the places of absolute addresses in the code are known
+//! ([`Trampoline::site_fields`]). A process that has the handlers' memory at the same addresses,
+//! and free memory where the trampolines go, needs no planning and no compiling. Sites and
+//! trampolines are stored with the addresses of the first process; each is moved when it is asked
+//! for.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, HashMap};
@@ -31,38 +34,41 @@ use crate::program::Probe;
 use crate::site::{INT3, Jump, Site, Use};
 use crate::space::ModuleKey;
 
-/// Landing pads that are closer together than this are written together, and so are sites.
+/// Landing pads closer together than `NEAR` are written in one piece, and so are changes of code
+/// closer than `CLOSE`.
 const NEAR: u64 = 2048;
 const CLOSE: u64 = 4096;
 
-/// What has to be the same in a process for an arming to hold there: what was decided from, beside the module's file and the memory for handlers.
+/// The conditions under which an arming was made. They must be equal in a process to which it is
+/// copied, beside the module's file and the memory for handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
     /// The program's number.
     pub(crate) program: usize,
-    /// The trust domain: what is worked out in a process is for those that could trace it anyway.
+    /// The trust domain: results are shared only between processes that could trace one another
+    /// anyway.
     pub(crate) domain: Domain,
-    /// Whether the process's program has not begun, and whether nobody has executed the module's code.
+    /// Whether the program has not begun; and whether no thread has executed the module's code.
     pub(crate) starting: bool,
     pub(crate) fresh: bool,
     /// Whether threads have shadow stacks.
     pub(crate) shadow_stacks: bool,
 }
 
-/// What is asked for while a module is armed, so that the arming can be kept.
+/// What the caller supplies while a module is armed, so that the arming can be kept.
 #[derive(Debug)]
 pub(crate) struct Keep {
-    /// The number that records of its handlers are known by; never 0.
+    /// The arming's number, which its records carry; never 0.
     pub(crate) number: u32,
     pub(crate) circumstances: Circumstances,
     pub(crate) image: Arc<Image>,
-    /// How many sites were planned, for which probes, and what is to be known of them.
+    /// How many sites were planned, for which probes, and the messages about them.
     pub(crate) count: usize,
     pub(crate) probes: Vec<About>,
     pub(crate) remarks: Vec<Note>,
 }
 
-/// The memory for handlers, as far as their code has addresses of it.
+/// The memory for handlers, as far as its addresses are in their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Around {
     identity: u64,
@@ -80,20 +86,21 @@ impl Around {
     }
 }
 
-/// Bytes for one place.
+/// Bytes, and the address that they are written to.
 pub(super) type Piece = (u64, Vec<u8>);
 
-/// What arming a module came to. It is as much as a process has of it, in one piece: made at once and never changed, so nothing of it would be
-/// another's.
+/// The result of arming a module. The struct is large because all of it is built in one step, is
+/// never changed, and belongs to the arming alone.
 pub(crate) struct Arming {
     pub(super) keep: Keep,
     pub(super) module: ModuleKey,
     pub(super) around: Around,
     /// Whether a handler works in a context.
     pub(super) claims: bool,
-    /// The ground with the descriptions of handlers, if there are any that are new, and which there were before.
+    /// If the arming added descriptions of handlers: the state of the descriptions before
+    /// ([`Ground::described`]), and the ground with the new ones.
     pub(super) described: Option<(u64, Ground)>,
-    /// The code of the mapping, and where it was.
+    /// The code of the mapping, and its start.
     pub(super) code: Rc<Kept>,
     pub(super) start: u64,
     /// Where there were traps before, ascending.
@@ -107,23 +114,26 @@ pub(crate) struct Arming {
     pub(super) room: Room,
     pub(super) areas: Vec<(u64, u64)>,
     pub(super) pads: Vec<(u64, u64)>,
-    /// The bytes of trampolines and pads, and the fields in them that hold addresses: each with the piece that it is in.
+    /// The bytes of trampolines and pads; and the fields in them that hold addresses, each with the
+    /// index of its piece.
     pub(super) pieces: Vec<Piece>,
     pub(super) fields: Vec<(usize, SiteField)>,
-    /// The bytes as a file, which is made for the first copy; none if there is no memory for it.
+    /// The bytes as a file, made for the first copy; `None` inside if there is no memory for it.
     file: OnceCell<Option<CodeFile>>,
-    /// Whether there are others that are not known: it holds only where the module is mapped at the same address.
+    /// Whether code holds addresses at unknown places: the arming fits only where the module has
+    /// the same address.
     pub(super) is_fixed: bool,
-    /// The code where it is changed, as it is then.
+    /// The code around its changes, with the changes made.
     pub(super) written: Vec<Piece>,
-    /// Sites that did not become jumps: with the reason, and whether they trap; and the changes that make them trap.
+    /// Sites that did not become jumps, each with the reason and whether it traps; and the changes
+    /// that make them trap.
     pub(super) left: Vec<(Rc<Site>, String, bool)>,
     pub(super) traps: Vec<Change>,
-    /// The list of its changes in the ledger, once it was copied.
+    /// Its changes as a list in the ledger, made for the first copy.
     pub(super) listed: OnceCell<Rc<Listed>>,
     /// How many sites each probe has by each tactic.
     pub(super) tactics: HashMap<usize, BTreeMap<&'static str, usize>>,
-    /// How often it was copied since that was counted last.
+    /// How often it was copied since the last count.
     pub(super) copies: Cell<usize>,
 }
 
@@ -133,7 +143,7 @@ impl std::fmt::Debug for Arming {
     }
 }
 
-/// What an arming is made of when it was carried out.
+/// The input of [`Arming::of`].
 pub(crate) struct Parts<'a> {
     pub(crate) keep: Keep,
     pub(crate) module: ModuleKey,
@@ -148,14 +158,14 @@ pub(crate) struct Parts<'a> {
     pub(crate) room: Room,
     pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
-    /// The bytes of trampolines, by address; and of pads.
+    /// The bytes of trampolines and of pads, each with its address.
     pub(crate) trampoline_bytes: &'a [Piece],
     pub(crate) pad_bytes: &'a BTreeMap<u64, Vec<u8>>,
     pub(crate) left: &'a [Left],
 }
 
 impl Arming {
-    /// What can be moved of what was carried out; none if it is of this process alone.
+    /// Makes an arming of what was carried out. None if it cannot be moved to other processes.
     pub(crate) fn of(parts: Parts<'_>) -> Option<Arming> {
         let Parts { keep, trampolines, writing, code, start, left, .. } = parts;
         let mut pieces = write::together(
@@ -223,23 +233,22 @@ impl Arming {
         })
     }
 
-    /// Its trampolines and landing pads as a file.
+    /// Its trampolines and landing pads as a file; none if there is no memory for it.
     pub(super) fn file(&self) -> Option<&CodeFile> {
         let mapped = || self.areas.iter().chain(&self.pads).copied().collect();
         self.file.get_or_init(|| CodeFile::of(mapped(), &self.pieces).ok()).as_ref()
     }
 
-    /// What records of its handlers are known by.
+    /// The number that records of its handlers carry.
     pub(super) fn number(&self) -> u32 {
         self.keep.number
     }
 
-    /// The program's number.
     pub(super) fn program(&self) -> usize {
         self.keep.circumstances.program
     }
 
-    /// Adds what was counted by copying it to the counts of its probes.
+    /// Adds the sites of all copies since the last count to the counts of its probes.
     pub(super) fn count(&self, probes: &mut [Probe]) {
         let copies = self.copies.take();
         if copies == 0 {
@@ -253,7 +262,8 @@ impl Arming {
     }
 }
 
-/// The code where it is changed, as it is then: what lies close together is one piece. `seen` is where there were traps before. None if a change is elsewhere.
+/// The code with its changes made, in pieces: changes close to one another are one piece. `seen`
+/// has the traps that were there before. None if a change is outside of the code.
 fn written(code: &Kept, start: u64, changes: &[Change], seen: &[u64]) -> Option<Vec<Piece>> {
     let mut places: Vec<(u64, &Change)> = changes.iter().map(|change| (change.address(), change)).collect();
     places.sort_unstable_by_key(|(address, _)| *address);
@@ -305,7 +315,8 @@ mod tests {
 
     #[test]
     fn what_lies_close_together_is_written_in_one_piece_with_what_is_between() {
-        // Two changes close to each other, in any order, one of them over the other's end; and one far away.
+        // Two changes close to each other, in any order, one of which covers the other's end; and
+        // one far away.
         let pieces =
             written_at(&[(110, &[9; 5]), (100, &[7; 2]), (19_000, &[8; 3]), (113, &[6])], &[105, 50]);
         let pieces = pieces.expect("all of them are in the code");

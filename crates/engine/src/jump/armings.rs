@@ -12,7 +12,7 @@ use crate::program::{Probe, SiteCounts};
 use crate::space::module_key;
 use crate::tracer::Tracer;
 
-/// Armings that are kept at most, and sites of them all together.
+/// The most armings that are kept, and the most sites of them all together.
 const MOST: usize = 64;
 const MOST_SITES: usize = 1 << 19;
 
@@ -23,13 +23,13 @@ impl Tracer<'_> {
         self.count_gone(&gone);
     }
 
-    /// A domain is about to be another one's.
+    /// Forgets the armings of a domain that is about to be given up.
     pub(super) fn leave_armings(&mut self, domain: Domain) {
         let gone = self.cache.armings.leave(domain);
         self.count_gone(&gone);
     }
 
-    /// Counts what was copied of armings that are not kept any more.
+    /// Counts the copies of armings that are no longer kept.
     fn count_gone(&mut self, gone: &[Rc<Arming>]) {
         for arming in gone {
             if let Some(program) = self.programs.get_mut(arming.program()) {
@@ -38,13 +38,14 @@ impl Tracer<'_> {
         }
     }
 
-    /// Counts what was copied of a program's armings, and forgets them: its probes are about to be others.
+    /// Counts the copies of a program's armings and forgets the armings: its probes are about to
+    /// change.
     pub(crate) fn forget_armings(&mut self, program: usize) {
         self.count_copies(program);
         self.cache.armings.forget(program);
     }
 
-    /// Counts for a program's probes what was copied of its armings.
+    /// Counts the copies of a program's armings for its probes.
     pub(crate) fn count_copies(&mut self, program: usize) {
         if let Some(of) = self.programs.get_mut(program) {
             self.cache.armings.count(program, &mut of.probes);
@@ -56,20 +57,20 @@ impl Tracer<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Armings {
     all: Vec<Rc<Arming>>,
-    /// The last number that was given.
+    /// The last number that was given to an arming.
     last: u32,
-    /// How often one was copied.
+    /// How many copies were made.
     pub(crate) copied: u64,
 }
 
 impl Armings {
-    /// A number for one that may be kept.
+    /// A new number for an arming.
     pub(crate) fn number(&mut self) -> u32 {
         self.last = self.last.wrapping_add(1).max(1);
         self.last
     }
 
-    /// Keeps one; the oldest ones make room.
+    /// Keeps an arming. Returns the oldest ones, which had to make room.
     fn keep(&mut self, arming: Arming) -> Vec<Rc<Arming>> {
         self.all.push(Rc::new(arming));
         let sites = |all: &[Rc<Arming>]| all.iter().map(|arming| arming.sites.len()).sum::<usize>();
@@ -80,7 +81,7 @@ impl Armings {
         gone
     }
 
-    /// Those that may hold for a module, which is as they were made for.
+    /// The armings that may fit a module in these circumstances, the newest first.
     pub(crate) fn find(&self, circumstances: &Circumstances, module: &Module) -> Vec<Copied> {
         let is_one = |arming: &&Rc<Arming>| {
             arming.keep.circumstances == *circumstances && Arc::ptr_eq(&arming.keep.image, &module.image)
@@ -93,18 +94,17 @@ impl Armings {
         self.all.iter().rev().filter(is_one).map(copied).filter(holds).collect()
     }
 
-    /// Whether one is of a program.
     pub(crate) fn any_of(&self, program: usize) -> bool {
         self.all.iter().any(|arming| arming.program() == program)
     }
 
-    /// Counts for the probes of a program what was copied of it.
+    /// Counts the copies of a program's armings for its probes.
     pub(crate) fn count(&self, program: usize, probes: &mut [Probe]) {
         let of_program = |arming: &&Rc<Arming>| arming.program() == program;
         self.all.iter().filter(of_program).for_each(|arming| arming.count(probes));
     }
 
-    /// The sites of a program's probe, with those that were copied and are not counted yet.
+    /// The sites of a program's probe, with those of copies that are not counted yet.
     pub(crate) fn with_copies(&self, program: usize, probe: usize, mut sites: SiteCounts) -> SiteCounts {
         let of_program = |arming: &&Rc<Arming>| arming.program() == program;
         for arming in self.all.iter().filter(of_program).filter(|arming| arming.copies.get() > 0) {
@@ -115,12 +115,11 @@ impl Armings {
         sites
     }
 
-    /// Takes those of a domain out, of which no process is there any more.
+    /// Removes and returns the armings of a domain that has no process any more.
     pub(super) fn leave(&mut self, domain: Domain) -> Vec<Rc<Arming>> {
         self.all.extract_if(.., |arming| arming.keep.circumstances.domain == domain).collect()
     }
 
-    /// Forgets those of a program: its probes are not what they were.
     pub(crate) fn forget(&mut self, program: usize) {
         self.all.retain(|arming| arming.program() != program);
     }

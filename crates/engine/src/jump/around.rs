@@ -1,4 +1,4 @@
-//! What a plan for the sites of one mapping has to know of the process.
+//! Collects what the planner has to know of the process, and plans the jumps of one mapping.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,30 +15,30 @@ use crate::site::{Armed, Jump, Planned, Use};
 use crate::slots;
 use crate::space::Space;
 
-/// How far a jump leads.
+/// How far a jump leads, in bytes.
 pub(crate) const REACH: u64 = 1 << 31;
-/// Memory for trampolines that is no farther from code has that code's trampolines, most likely.
+/// Memory for trampolines within this distance of code most likely holds that code's trampolines.
 pub(crate) const NEAR: u64 = 1 << 30;
 
 /// What a plan for one mapping has to know beside its sites.
 pub(crate) struct Around<'a> {
     pub(crate) space: &'a Space,
     pub(crate) module: &'a Module,
-    /// Where instructions are entered in their middle.
+    /// Where code jumps into the middle of an instruction.
     pub(crate) entered: Vec<u64>,
-    /// Code that has to be executed where it is: restartable sequences.
+    /// Code that must run where it is: restartable sequences.
     pub(crate) kept: Vec<Range<u64>>,
     pub(crate) free: Vec<Range<u64>>,
     pub(crate) trampolines: Range<u64>,
     pub(crate) limits: Limits,
-    /// Whether nobody has executed the module's code yet.
+    /// Whether no thread has executed the module's code yet.
     pub(crate) fresh: bool,
-    /// The programs whose probes are never to trap.
+    /// The programs whose probes must never trap (`--engine jump`).
     pub(crate) by_jump_alone: Vec<usize>,
 }
 
 impl Around<'_> {
-    /// The site at an address, if it is a jump now.
+    /// The site at an address, and its jump, if it is a jump now.
     pub(crate) fn jump_at(&self, address: u64) -> Option<(&Armed, &Rc<Jump>)> {
         let armed = self.space.sites.get(&address)?;
         Some((armed, armed.jump()?))
@@ -50,7 +50,7 @@ impl Around<'_> {
         self.jump_at(address).is_some_and(|(armed, _)| armed.site().uses.iter().any(strict))
     }
 
-    /// Plans the jumps of sites, with groups among them if there are to be any.
+    /// Plans the jumps of sites; with `groups`, one jump may cover several instructions.
     pub(crate) fn plan(
         &self,
         planner: &mut Planner,
@@ -87,7 +87,7 @@ impl Around<'_> {
     }
 }
 
-/// What is free for landing pads around some code, and where the trampolines are.
+/// What is free for landing pads around some code, and the range of its trampolines.
 pub(crate) fn free(
     known: &Basis,
     tid: i32,
@@ -95,7 +95,7 @@ pub(crate) fn free(
     text: &Text,
 ) -> (Vec<Range<u64>>, Range<u64>) {
     let range = text.range();
-    // Jumps of earlier plans may get other landing pads: those must reach their trampolines, too.
+    // Jumps of earlier plans may get other landing pads, which must reach their trampolines.
     let near = |&(base, size): &(u64, u64)| {
         base + size > range.start.saturating_sub(NEAR) && base < range.end.saturating_add(NEAR)
     };
@@ -107,7 +107,8 @@ pub(crate) fn free(
     (free_for_pads(&known.taken(tid, mappings), &range), trampolines)
 }
 
-/// What is free for landing pads of code, by address: what is not `taken`.
+/// The ranges that are free for landing pads of code, ascending: all within reach that is not
+/// `taken`.
 pub(crate) fn free_for_pads(taken: &[(u64, u64, slots::Growth)], code: &Range<u64>) -> Vec<Range<u64>> {
     slots::free(taken, &(code.start.saturating_sub(REACH)..code.end.saturating_add(REACH)))
 }

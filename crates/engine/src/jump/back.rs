@@ -1,4 +1,5 @@
-//! Threads that are between a site and its trampoline are put back to the site: they have done nothing yet.
+//! Moves threads that are between a site and its trampoline back to the site: they have executed
+//! nothing of the handler yet.
 
 use process::{Event, Status, Stop, Stopped};
 
@@ -8,7 +9,7 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Puts all threads of an address space back that are on their way to a trampoline.
+    /// Moves all threads of an address space back that are on the way to a trampoline.
     pub(crate) fn bring_back(&mut self, number: u32, _held: &Held) {
         let Some(space) = self.spaces.get(&number) else { return };
         for event in &mut self.holds.events {
@@ -22,11 +23,13 @@ impl Tracer<'_> {
     }
 }
 
-/// Puts a thread back to the site from which it is on its way to a trampoline. `by_trap`: it is stopped by a SIGTRAP.
+/// Moves a thread back to the site if it is on the way to the trampoline. `by_trap`: it is stopped
+/// by a SIGTRAP.
 pub(crate) fn put_back(space: &Space, thread: &mut Stopped, by_trap: bool) -> Result<(), process::Error> {
     let mut registers = thread.registers()?;
     if let Some(site) = space.jumps.way_from(registers.rip()) {
-        // Or it has just executed the `int3` before that, which is still to be answered.
+        // Or it has just executed the `int3` in front of that place, and the trap is still to be
+        // answered.
         let before = registers.rip().wrapping_sub(1);
         let traps = || {
             by_trap || Status::read(thread.tid()).is_ok_and(|status| status.own_pending & SIGTRAP_BIT != 0)

@@ -1,5 +1,5 @@
-//! A draft is carried out: memory is mapped by one stopped thread, trampolines are written to it, and then, while all threads are held, the
-//! sites.
+//! Carries a draft out: one stopped thread maps memory, trampolines are written there, and then,
+//! while all threads are held, the sites.
 //!
 //! ```text
 //!     the ground, areas and pages are mapped          one thread is stopped, the others run
@@ -11,8 +11,8 @@
 //!         the sites are written
 //! ```
 //!
-//! As little as possible is done while threads are held. Where the process is not what the draft was made for, nothing of its code is
-//! changed, and the draft is to be made anew.
+//! As little as possible is done while threads are held. If the process has changed since the draft
+//! was made, none of its code is changed, and the draft has to be made again.
 
 use std::io;
 
@@ -30,27 +30,28 @@ use crate::site::{self, Armed, Site, Use};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// Landing pads that are closer together than this are written together, if nobody uses the page yet.
+/// Landing pads closer together than this are written in one piece, if their page is not in use
+/// yet.
 const NEAR: u64 = 2048;
 
-/// What has become of a draft.
+/// The outcome of [`Tracer::carry_out`].
 pub(crate) enum Carried {
     /// It was carried out; these sites did not become jumps.
     Out(Vec<Left>),
-    /// The process is not what it was made for, and for what reason.
+    /// The process has changed since the draft was made; with the reason.
     Outdated(Box<Draft>, String),
 }
 
-/// What has become of a draft for which everything is mapped.
+/// The outcome of [`Tracer::write_all`].
 enum Written {
-    /// It is written, but for these sites.
+    /// It is written, except for these sites.
     All(Vec<Left>),
-    /// Nothing of the program's code is changed.
+    /// None of the program's code is changed.
     Nothing(Result<Carried, String>),
 }
 
 impl Tracer<'_> {
-    /// Carries a draft out, which is for an address space of which `thread` is.
+    /// Carries out a draft for the address space that `thread` belongs to.
     pub(crate) fn carry_out(
         &mut self,
         number: u32,
@@ -78,7 +79,7 @@ impl Tracer<'_> {
         if let Err(reason) = mapped {
             return Ok((thread, stop, Ok(Carried::Outdated(Box::new(draft), reason))));
         }
-        // Before a byte is changed: it is known what is to be unmapped if the tracer is killed.
+        // Before any code changes, the ledger must know what to unmap if the tracer is killed.
         if let Some(space) = self.spaces.get_mut(&number) {
             space.note_memory();
         }
@@ -92,7 +93,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Unmaps memory for landing pads of a draft that is not written: they are where this draft wanted them.
+    /// Unmaps the landing pads of a draft that was not written: no other draft wants them there.
     pub(super) fn unmap_pads(
         &mut self,
         number: u32,
@@ -109,7 +110,7 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// Writes what a draft comes to, for which everything is mapped.
+    /// Writes a draft for which everything is mapped.
     fn write_all(
         &mut self,
         number: u32,
@@ -142,7 +143,7 @@ impl Tracer<'_> {
             self.released_if_alone();
             return outdated(draft, "its code has changed meanwhile".to_owned());
         }
-        // Landing pads among others that are in use, which nobody jumps to yet.
+        // Landing pads in pages that are in use; no site jumps to these pads yet.
         let memory = &space.code.memory;
         if let Err(error) = draft.more.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes)) {
             self.released_if_alone();
@@ -156,9 +157,11 @@ impl Tracer<'_> {
         Ok(Written::All(left))
     }
 
-    /// Maps what a draft needs, by system calls of the thread. The result says why something could not be mapped.
+    /// Maps what a draft needs, by system calls of the thread. The result says why something could
+    /// not be mapped.
     ///
-    /// First what has to be at certain addresses: rings and slots are where there is room, and would take it.
+    /// Memory with fixed addresses comes first: rings and slots go wherever there is room, and
+    /// could take its place.
     pub(super) fn map_all(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
@@ -171,7 +174,7 @@ impl Tracer<'_> {
         self.map_others(number, thread, stop, draft)
     }
 
-    /// Maps the rest of what a draft needs, its areas and pads being mapped.
+    /// Maps the rest of what a draft needs, once its areas and pads are mapped.
     pub(super) fn map_others(
         &mut self,
         number: u32,
@@ -191,7 +194,8 @@ impl Tracer<'_> {
         Ok((thread, stop, mapped))
     }
 
-    /// Maps what needs no certain place, or has one that nobody else takes.
+    /// Maps the ground, cells, the table of hidden memory, and slots: they need no certain place,
+    /// or have one that nothing else takes.
     fn map_rest(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
         let lossless = self.is_lossless();
@@ -223,7 +227,8 @@ impl Tracer<'_> {
         self.map_spare(number, thread, stop, &trap)
     }
 
-    /// What of a draft, which is about to be written, holds for other processes, if it is to be kept.
+    /// Makes an arming of a draft that is about to be written, if it is to be kept and can be
+    /// moved.
     fn arming_of(&self, draft: &mut Draft) -> Option<Arming> {
         let keep = draft.keep.take()?;
         let is_whole = draft.restore.is_empty() && draft.demoted.is_empty() && draft.more.is_empty();
@@ -249,7 +254,8 @@ impl Tracer<'_> {
         })
     }
 
-    /// Writes the sites, all threads being held, and notes what has become of them.
+    /// Writes the sites while all threads are held, and records the result. Returns the sites that
+    /// did not become jumps.
     fn write_sites(&mut self, number: u32, mut draft: Draft, held: &Held) -> Vec<Left> {
         let kept = self.arming_of(&mut draft);
         let Draft { after, trampolines, restore, mut left, demoted, writing, code, fresh, texts, .. } = draft;
@@ -271,10 +277,10 @@ impl Tracer<'_> {
                 space.jumps.forget_ways(old.site().address, jump);
             }
         }
-        // They are known before any thread can be in them.
+        // Known before any thread can be in them.
         space.jumps.add(trampolines);
         for old in &gone {
-            // One that has another jump now may have the same trampoline.
+            // A site that gets another jump may keep its trampoline.
             let stays = |start| {
                 armed.get(&old.site().address).and_then(Armed::jump).is_some_and(|it| it.trampoline == start)
             };
@@ -285,7 +291,7 @@ impl Tracer<'_> {
         }
         let written =
             site::write(out, &space.code, held).and_then(|()| site::write(batch, &space.code, held));
-        // What was there before is struck out of the ledger now.
+        // Strikes the old changes out of the ledger.
         drop(gone);
         retired.into_iter().for_each(|trampoline| space.jumps.retire(trampoline));
         for note in &notes {
@@ -309,7 +315,8 @@ impl Tracer<'_> {
         }
         space.sites.append(&mut armed);
         for address in probed.iter().copied().chain(left.iter().map(|left| left.site.0.address)) {
-            // What a jump covers stays where it is: such a site is left as it is, with its reason.
+            // A site covered by a jump stays covered: it is not armed, and reported with its
+            // reason.
             if !space.sites.is_covered(address) {
                 failed = space.jumps.cut(address, &space.code.memory, held).err().or(failed);
             }
@@ -334,7 +341,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Writes what nobody uses yet.
+/// Writes trampolines, pads in new pages and descriptions of handlers, which no thread uses yet.
 fn write_code(space: &mut Space, draft: &mut Draft) -> io::Result<()> {
     let memory = &space.code.memory;
     draft.code.sort_unstable_by_key(|(address, _)| *address);

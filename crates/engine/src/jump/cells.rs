@@ -1,4 +1,5 @@
-//! Words that the tracer shares with the processes it probes: the programs' variables, and what is counted at probes.
+//! Cells: words that the tracer shares with the processes it probes, for variables and for counters
+//! of probes.
 //!
 //! ```text
 //!     0               the global variables
@@ -7,13 +8,14 @@
 //!                     counters, processor by processor: those of processor 0, 2^shift bytes; those of processor 1; ...
 //! ```
 //!
-//! There are several memories of this layout: one for each *domain*, which is the processes that could touch one another anyway
-//! ([`super::trust`]), and the tracer's own, which no process has. A place is the same in all of them; what was counted is the sum
-//! over all.
+//! There are several memories of this layout: one for each *domain* (processes that could touch one
+//! another anyway, [`super::trust`]), and the tracer's own, which no process has. A cell has the
+//! same place in all of them, and its value is the sum over all.
 //!
-//! A process has that of its domain at one address, which compiled code has in its instructions. What is mapped there is the beginning,
-//! as far as there are pieces ([`Cells::used`]), and more of it before a handler is armed that needs more. What is taken is given
-//! back when nobody asks for it any more and no thread can be in a handler that has it: [`crate::forget`].
+//! A process has the memory of its domain mapped at one address, which is an immediate in compiled
+//! code. It maps the beginning, as far as pieces are in use ([`Cells::used`]), and more before a
+//! handler is armed that needs more. Cells are given back when nobody reads them any more and no
+//! thread can be in a handler that uses them: [`crate::forget`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -27,39 +29,40 @@ use layout::{PAGE, PerProcessor};
 use super::shared::Shared;
 use super::trust::Trust;
 
-/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
-/// Bytes of the global variables: the most that a program can ask for.
+/// Bytes of the global variables: the most that a program can have.
 const GLOBALS: usize = (u16::MAX as usize + 1) * WORD;
-/// Bytes for single words, those of the global variables included, as a rule.
+/// Bytes for single words and global variables, about.
 const WORDS: usize = 32 << 20;
-/// Bytes for counters, of all processors together, at most.
+/// The most bytes for counters, of all processors together.
 const COUNTERS: usize = 256 << 20;
-/// Bytes for the counters of one processor: at most, as a power of two.
+/// The most bytes for the counters of one processor, as a power of two.
 const SHIFT: u32 = 22;
-/// Bytes of the first pieces: of single words, and of the counters of one processor as a power of two.
+/// Bytes of the first piece of single words; and of the first piece of one processor's counters, as
+/// a power of two.
 const FIRST_WORDS: usize = 16 << 10;
 const FIRST_SHIFT: u32 = 10;
-/// Bytes of a piece of single words, at most, unless more are asked for at once.
+/// The most bytes of a piece of single words, unless more are requested at once.
 const GREATEST_WORDS: usize = 4 << 20;
-/// Domains that have memory at a time, at most.
+/// The most domains at a time.
 const MOST: usize = 128;
 
-/// A trust domain, by the number of its memory. No number is used twice.
+/// A trust domain, known by the number of its memory. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Domain(u32);
 
 impl Domain {
-    /// That of the tracer alone: no process has its memory.
+    /// The tracer's own: no process has its memory.
     pub(crate) const OWN: Domain = Domain(0);
 }
 
-/// The memories. That of a domain which is left is never another's: a process may have kept it.
+/// The memory of each domain. A domain's memory is never reused for another one: a process may have
+/// kept it.
 #[derive(Debug)]
 struct Memories(RefCell<BTreeMap<Domain, Rc<Shared>>>);
 
 impl Memories {
-    /// The tracer's own.
+    /// Makes the tracer's own memory.
     fn new() -> io::Result<Memories> {
         let memories = Memories(RefCell::default());
         memories.add(Domain::OWN)?;
@@ -72,42 +75,39 @@ impl Memories {
         Ok(())
     }
 
-    /// That of a domain.
     fn of(&self, domain: Domain) -> Option<Rc<Shared>> {
         self.0.borrow().get(&domain).cloned()
     }
 
-    /// Does something with each.
     fn each(&self, action: impl FnMut((&Domain, &Rc<Shared>))) {
         self.0.borrow().iter().for_each(action);
     }
 }
 
-/// All the words there are.
+/// All cells.
 #[derive(Debug)]
 pub(crate) struct Cells {
     memories: Rc<Memories>,
-    /// Whose the memories are, but for the tracer's own.
+    /// The domains that have memory, but for the tracer's own.
     domains: Vec<(Domain, Rc<Trust>)>,
-    /// The last domain that there was.
     last: Domain,
-    /// Where the pieces end.
+    /// The end of the last piece.
     used: usize,
-    /// Where the next single word is, and the end of its piece.
+    /// The next free single word, and the end of its piece.
     next_word: usize,
     words_end: usize,
-    /// Where the next counter is, and the end of what processor 0 has in its piece.
+    /// The next free counter, and the end of processor 0's part of its piece.
     next_counter: usize,
     counters_end: usize,
     processors: usize,
-    /// That of the piece.
+    /// The shift of that piece.
     shift: u32,
-    /// What was given back, all 0: words in a row, by their number, and the places of counters, each with its shift.
+    /// Given back, and all 0: runs of words, by their count; and counters, each with its shift.
     free_words: HashMap<usize, Vec<usize>>,
     free_counters: Vec<(usize, u32)>,
 }
 
-/// Some single words in a row, in each memory.
+/// Consecutive single words, in each memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     memories: Rc<Memories>,
@@ -115,20 +115,20 @@ pub(crate) struct Words {
     count: usize,
 }
 
-/// A counter: in each memory what each processor has counted, and a word more for threads that cannot count by processor.
+/// A counter: in each memory one word for each processor, and one (`spill`) for threads that cannot
+/// count by processor.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     memories: Rc<Memories>,
-    /// Where that of processor 0 is.
+    /// Offset of processor 0's word.
     offset: usize,
     processors: usize,
     shift: u32,
-    /// Where the one more is.
     spill: usize,
 }
 
 impl Cells {
-    /// None are taken yet.
+    /// No cells are in use yet.
     ///
     /// # Errors
     /// There is no memory to share.
@@ -150,7 +150,8 @@ impl Cells {
         })
     }
 
-    /// The domain of processes that are trusted so. None: there are as many as can be, or there is no memory for another.
+    /// The domain of processes with this trust. None if there are too many domains, or no memory
+    /// for another.
     pub(crate) fn domain(&mut self, trust: &Rc<Trust>) -> Option<Domain> {
         if let Some((known, _)) = self.domains.iter().find(|(_, known)| known == trust) {
             return Some(*known);
@@ -165,12 +166,11 @@ impl Cells {
         Some(domain)
     }
 
-    /// The domains that there are, and who they are.
     pub(crate) fn domains(&self) -> &[(Domain, Rc<Trust>)] {
         &self.domains
     }
 
-    /// No process is of a domain any more. What was counted there is the tracer's own from now on.
+    /// Ends a domain without processes: adds its counts to the tracer's own memory.
     pub(crate) fn leave(&mut self, domain: Domain) {
         if domain == Domain::OWN {
             return;
@@ -187,45 +187,44 @@ impl Cells {
         }
     }
 
-    /// The memory of a domain, for its processes.
+    /// The memory of a domain, to be mapped in its processes; none for the tracer's own.
     pub(crate) fn memory(&self, domain: Domain) -> Option<Rc<Shared>> {
         self.memories.of(domain).filter(|_| domain != Domain::OWN)
     }
 
-    /// Bytes that they can have.
+    /// The size of each memory.
     pub(crate) fn size(&self) -> u64 {
         Self::extent().0
     }
 
-    /// Bytes of what there is, in whole pages: so many are to be mapped in a process that has what was taken.
+    /// Bytes in use, in whole pages: a process with cells has them mapped.
     pub(crate) fn used(&self) -> u64 {
         self.used as u64
     }
 
-    /// Begins a piece: its place; none if there is no room.
+    /// Begins a piece and returns its offset; none if there is no room.
     fn begin(&mut self, size: usize) -> Option<usize> {
         let place = self.used;
         let end = place.checked_add(size)?.checked_next_multiple_of(PAGE as usize)?;
         (end as u64 <= self.size()).then(|| std::mem::replace(&mut self.used, end))
     }
 
-    /// How many bytes they can have on this machine, and for how many processors.
+    /// The size of each memory on this machine, and the number of processors.
     pub(crate) fn extent() -> (u64, usize) {
         let processors = processors();
         ((WORDS + (processors << shift(processors))) as u64, processors)
     }
 
-    /// The processors there can be.
+    /// How many processors there can be.
     pub(crate) fn processors(&self) -> usize {
         self.processors
     }
 
-    /// The global variables.
     pub(crate) fn globals(&self, count: usize) -> Words {
         Words { memories: Rc::clone(&self.memories), offset: 0, count: count.min(GLOBALS / WORD) }
     }
 
-    /// Takes words, all 0; none if there are not so many left.
+    /// Takes `count` words, all 0; none if there are not enough.
     pub(crate) fn words(&mut self, count: usize) -> Option<Words> {
         if let Some(offset) = self.free_words.get_mut(&count).and_then(Vec::pop) {
             return Some(Words { memories: Rc::clone(&self.memories), offset, count });
@@ -234,7 +233,7 @@ impl Cells {
         if bytes > self.words_end - self.next_word {
             let least = bytes.max(FIRST_WORDS);
             let greater = least.max((self.used / 4).min(GREATEST_WORDS));
-            // What is left of the last one are a few words.
+            // What is left of the last piece is lost: a few words.
             self.next_word = self.begin(greater).or_else(|| self.begin(least))?;
             self.words_end = self.used;
         }
@@ -243,7 +242,8 @@ impl Cells {
         Some(Words { memories: Rc::clone(&self.memories), offset, count })
     }
 
-    /// Takes a counter, which is 0. `spill` is its single word; another is taken where none is given.
+    /// Takes a counter, set to 0. `spill` is the offset of its spill word; without it a new one is
+    /// taken.
     pub(crate) fn counter(&mut self, spill: Option<usize>) -> Option<Counter> {
         let place = match self.free_counters.last() {
             Some(&place) => place,
@@ -270,7 +270,7 @@ impl Cells {
         })
     }
 
-    /// Begins a piece of counters: one that has twice as many, if there is room for it.
+    /// Begins a piece of counters, twice as large as the last one if there is room.
     fn begin_counters(&mut self) -> Option<()> {
         for shift in (FIRST_SHIFT..=(self.shift + 1).min(SHIFT)).rev() {
             if let Some(place) = self.begin(self.processors << shift) {
@@ -283,7 +283,7 @@ impl Cells {
 }
 
 impl Cells {
-    /// Takes words back, which nobody uses any more.
+    /// Takes back words that nobody uses any more, and clears them.
     pub(crate) fn give_back_words(&mut self, words: Words) {
         words.set(0);
         if words.count > 0 {
@@ -291,14 +291,14 @@ impl Cells {
         }
     }
 
-    /// Takes a counter back, which nobody uses any more.
+    /// Takes back a counter that nobody uses any more.
     pub(crate) fn give_back(&mut self, counter: Counter) {
         let (offset, memories) = (counter.spill, Rc::clone(&counter.memories));
         self.give_back_shared(counter);
         self.give_back_words(Words { memories, offset, count: 1 });
     }
 
-    /// The same for a counter whose single word is a part of others.
+    /// The same for a counter whose spill word belongs to somebody else.
     pub(crate) fn give_back_shared(&mut self, counter: Counter) {
         counter.reset();
         self.free_counters.push((counter.offset, counter.shift));
@@ -306,32 +306,30 @@ impl Cells {
 }
 
 impl Words {
-    /// Where the first is.
+    /// The offset of the first.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Its address in a process in which all words are mapped at `base`.
+    /// The address of the first in a process that has the cells at `base`.
     pub(crate) fn address(&self, base: u64) -> u32 {
         (base + self.offset as u64) as u32
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The memory in which those of a domain are; that of the tracer where it has none.
+    /// The memory that holds a domain's values; the tracer's own if the domain has none.
     pub(crate) fn memory(&self, domain: Domain) -> Option<Rc<Shared>> {
         self.memories.of(domain).or_else(|| self.memories.of(Domain::OWN))
     }
 
-    /// Those in a memory.
     pub(crate) fn of<'a>(&self, memory: &'a Shared) -> &'a [AtomicU64] {
         memory.words(self.offset, self.count)
     }
 
-    /// Does something with one of them, in a domain.
+    /// Applies `action` to one word of a domain.
     pub(crate) fn with<T>(
         &self,
         domain: Domain,
@@ -341,21 +339,21 @@ impl Words {
         self.memory(domain).and_then(|memory| self.of(&memory).get(which).map(action))
     }
 
-    /// Does something with one of them in each memory. The first is the tracer's own.
+    /// Applies `action` to one word in each memory, the tracer's own first.
     pub(crate) fn each(&self, which: usize, mut action: impl FnMut(Domain, &AtomicU64)) {
         self.memories.each(|(&domain, memory)| {
             self.of(memory).get(which).into_iter().for_each(|word| action(domain, word));
         });
     }
 
-    /// The sum of all domains' values of one of them.
+    /// The sum of one word over all memories.
     pub(crate) fn sum(&self, which: usize) -> u64 {
         let mut sum = 0u64;
         self.each(which, |_, word| sum = sum.wrapping_add(word.load(Ordering::Relaxed)));
         sum
     }
 
-    /// Sets all of them, in all domains.
+    /// Sets all words in all memories.
     pub(crate) fn set(&self, value: u64) {
         let set =
             |memory: &Shared| self.of(memory).iter().for_each(|word| word.store(value, Ordering::Relaxed));
@@ -364,14 +362,13 @@ impl Words {
 }
 
 impl Counter {
-    /// What was counted so far, in all domains.
+    /// The count so far, in all domains.
     pub(crate) fn value(&self) -> u64 {
         let mut sum = 0u64;
         self.memories.each(|(_, memory)| sum = sum.wrapping_add(self.value_in(memory)));
         sum
     }
 
-    /// What a domain has counted.
     pub(crate) fn value_of(&self, domain: Domain) -> u64 {
         self.memories.of(domain).map_or(0, |memory| self.value_in(&memory))
     }
@@ -380,7 +377,7 @@ impl Counter {
         self.own(memory).fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
 
-    /// Counts one more, from the tracer.
+    /// Counts a hit on behalf of the tracer.
     pub(crate) fn count(&self) {
         let own = self.memories.of(Domain::OWN);
         if let Some(spill) = own.as_ref().and_then(|own| own.words(self.spill, 1).first()) {
@@ -388,25 +385,22 @@ impl Counter {
         }
     }
 
-    /// Begins anew.
     pub(crate) fn reset(&self) {
         self.set(0);
     }
 
-    /// Sets all its words.
     fn set(&self, value: u64) {
         self.memories
             .each(|(_, memory)| self.own(memory).for_each(|word| word.store(value, Ordering::Relaxed)));
     }
 
-    /// Its words in a memory.
     fn own<'a>(&self, memory: &'a Shared) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
         let Counter { offset, processors, shift, spill, .. } = *self;
         let places = (0..processors).map(move |processor| offset + (processor << shift));
         places.chain([spill]).flat_map(|place| memory.words(place, 1))
     }
 
-    /// Where it is in a process in which all words are mapped at `base`.
+    /// What compiled code needs to count, in a process that has the cells at `base`.
     pub(crate) fn at(&self, base: u64) -> PerProcessor {
         PerProcessor {
             address: (base + self.offset as u64) as u32,
@@ -416,16 +410,16 @@ impl Counter {
     }
 }
 
-/// Bytes of the counters of one processor, where there are so many: as a power of two.
+/// Bytes of the counters of one processor, as a power of two.
 fn shift(processors: usize) -> u32 {
     SHIFT.min((COUNTERS / processors).ilog2())
 }
 
-/// The processors that there can be: one more than the greatest number.
+/// How many processors there can be: the greatest number plus one.
 fn processors() -> usize {
-    /// What the kernel's number of processors can be at most, on x86-64.
+    /// The kernel's greatest number of processors on x86-64.
     const MOST: usize = 8192;
-    // It is fixed when the kernel begins.
+    // Fixed when the kernel boots.
     static KNOWN: OnceLock<usize> = OnceLock::new();
     *KNOWN.get_or_init(|| {
         let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
@@ -440,10 +434,8 @@ fn processors() -> usize {
 mod tests {
     use super::*;
 
-    /// Words in a row.
     const COUNT: usize = 4;
 
-    /// A domain of its own.
     fn domain(cells: &mut Cells, name: &str) -> Domain {
         cells.domain(&Rc::new(Trust::named(name))).expect("room")
     }
@@ -459,7 +451,7 @@ mod tests {
             words.with(domain, 1, |word| word.store(value, Ordering::Relaxed)).expect("it is there");
         }
         assert_eq!((words.sum(0), words.sum(1)), (0, 321));
-        // What is left gets nobody's memory, and its counts stay.
+        // A domain that is given up leaves its memory to nobody, and its counts stay.
         cells.leave(one);
         let third = domain(&mut cells, "one");
         assert!(![Domain::OWN, one, other].contains(&third));
@@ -509,7 +501,7 @@ mod tests {
         let mut cells = Cells::new().expect("memory");
         let one = domain(&mut cells, "one");
         let most = (1 << shift(cells.processors)) / WORD;
-        // More than there is room for, were none given back.
+        // More than there is room for unless cells are reused.
         for _ in 0..2 * most / 1000 + 1 {
             let locals = cells.words(5).expect("room");
             let variable = cells.counter(Some(locals.offset())).expect("room");
@@ -558,7 +550,7 @@ mod tests {
         let spill = cells.words(1).expect("room").offset();
         let many = (0..most * 3 / 4).map(|_| cells.counter(Some(spill)).expect("room"));
         let many: Vec<Counter> = few.into_iter().chain(many).collect();
-        // No word of one is another's.
+        // No two counters share a word.
         let mut places: Vec<usize> = many
             .iter()
             .flat_map(|it| (0..it.processors).map(|processor| it.offset + (processor << it.shift)))

@@ -1,50 +1,54 @@
-//! What the time was when the time stamp counter was such.
+//! Converts values of the time stamp counter (TSC) to wall-clock time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The shortest time from which the counter's rate is told.
+/// The shortest time over which the TSC's rate is measured.
 const LEAST: Duration = Duration::from_millis(2);
 
-/// Pairs of counter and time of the day that are read, of which the closest is taken: in between, this thread may have had to wait.
+/// How often TSC and wall clock are read together; the closest pair counts, since this thread may
+/// be preempted between the two.
 const PAIRS: usize = 4;
 
-/// Moments that are remembered: records may wait in their rings while later ones are taken, each three milliseconds at most.
+/// Moments that are kept: records may wait in rings while later moments are taken, one every three
+/// milliseconds at most.
 const MOMENTS: usize = 4096;
 
-/// By how much the time of the day may be behind what it must be after the last moment. If it is more, it was set back: times go on
-/// as if it was not.
+/// How many nanoseconds the wall clock may be behind what the TSC says. If it is more, it was set
+/// back, and times go on as if it was not.
 const BEHIND: u64 = 10_000_000;
 
-/// A moment, and what follows.
+/// A moment, and the rate from there to the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
-    /// The counter.
+    /// The TSC.
     count: u64,
     /// Nanoseconds since 1970.
     time: u64,
-    /// Nanoseconds of a count from here on, as a number of 2^-32.
+    /// Nanoseconds per count from here on, times 2^32.
     rate: u64,
 }
 
-/// Relates the time stamp counter to the time of the day.
+/// Relates the TSC to wall-clock time.
 ///
-/// The time goes from each moment to the next in a straight line, so that of two hits the later one never has the earlier time, whatever was between
-/// the reading of the counter and of the clock.
+/// Between two moments the time is interpolated linearly, so a later hit never gets an earlier
+/// time, whatever happened between reading the TSC and the wall clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// When it was made.
+    /// The TSC and the time when the clock was made.
     first: (u64, Instant),
-    /// Nanoseconds of a count before the first moment, as a number of 2^-32. It stays, so that a time is told the same way twice.
+    /// Nanoseconds per count before the first moment, times 2^32. It never changes, so the same
+    /// value always gives the same time.
     early: u64,
-    /// Those that were taken, the last at the end.
+    /// The moments, ascending.
     moments: VecDeque<Moment>,
-    /// The moment that was looked up last, and counts from there to the next one: 0 where nothing was looked up since one was added.
+    /// The moment of the last lookup, and the counts from there to the next one: 0 if nothing was
+    /// looked up since a moment was added.
     recent: (Moment, u64),
 }
 
 impl Clock {
-    /// Begins to measure.
+    /// Begins to measure the rate.
     pub(crate) fn new() -> Clock {
         Clock {
             first: (counter(), Instant::now()),
@@ -54,13 +58,13 @@ impl Clock {
         }
     }
 
-    /// Whether no moment was taken: no time is known then.
+    /// Whether no moment was taken yet: no time is known then.
     pub(crate) fn is_unset(&self) -> bool {
         self.moments.is_empty()
     }
 
-    /// Takes the present moment as that up to which times are told. Those of hits before it are exact to less than a
-    /// microsecond for as long as they are not much older.
+    /// Takes the present moment. Times of hits shortly before it are exact to less than a
+    /// microsecond.
     pub(crate) fn set(&mut self) {
         if self.moments.is_empty() {
             while self.first.1.elapsed() < LEAST {
@@ -87,12 +91,12 @@ impl Clock {
             self.early = next.rate;
         }
         self.moments.push_back(next);
-        // The one before has another rate now, and an end.
+        // The moment before it has another rate now, and an end.
         self.recent.1 = 0;
     }
 
-    /// The time at which the counter had a value: nanoseconds since 1970. Records come in the order of their times, so the moments that
-    /// one lies between are mostly those of the one before.
+    /// The time at which the TSC had a value: nanoseconds since 1970. Records are read in the order
+    /// of time, so the last lookup's moment is mostly the right one.
     #[inline]
     pub(crate) fn time(&mut self, value: u64) -> u64 {
         let (before, width) = &self.recent;
@@ -106,7 +110,8 @@ impl Clock {
 
     fn look_up(&mut self, value: u64) -> u64 {
         let place = self.moments.partition_point(|moment| moment.count <= value);
-        // What is later than the last was written since; what is nonsense is a process's own.
+        // Later than the last moment: the record is that new. Far out of range: the process wrote
+        // nonsense.
         let before = place.checked_sub(1).and_then(|before| self.moments.get(before));
         match (before, self.moments.front()) {
             (Some(before), _) => {
@@ -120,17 +125,15 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of so many counts.
 fn length(counts: u64, rate: u64) -> u64 {
     u64::try_from((u128::from(counts) * u128::from(rate)) >> 32).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds of a count, as a number of 2^-32.
+/// Nanoseconds per count, times 2^32.
 fn rate(nanoseconds: u64, counts: u64) -> u64 {
     u64::try_from((u128::from(nanoseconds) << 32) / u128::from(counts.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The present moment, and at which rate it goes on.
 fn moment(rate: u64) -> Moment {
     let pair = |_| {
         let (before, time, after) = (counter(), SystemTime::now(), counter());
@@ -143,9 +146,9 @@ fn moment(rate: u64) -> Moment {
     Moment { count, time, rate }
 }
 
-/// The time stamp counter.
+/// Reads the TSC.
 pub(super) fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has it, and Linux lets user programs read it.
+    // SAFETY: every x86-64 processor has it, and Linux lets programs read it in user mode.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -178,7 +181,7 @@ mod tests {
         for round in 0..200_000 {
             waiting.extend([counter(), counter()]);
             clock.set();
-            // Now and then some stay, as they do where there are more than are read at a time.
+            // Sometimes records stay, as when there are more than are read at a time.
             let stay = if round % 1000 < 500 { round % 1000 } else { 0 };
             while waiting.len() > stay
                 && let Some(hit) = waiting.pop_front()
@@ -211,7 +214,7 @@ mod tests {
                 assert_eq!(clock.time(value), expected, "{value} after {first}");
             }
         }
-        // The last moment's rate and end are known only when the next one is.
+        // The rate and the end of the last moment are known only when the next one is taken.
         let late = counter() + 1_000_000_000;
         clock.time(late);
         clock.set();

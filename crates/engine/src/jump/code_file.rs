@@ -1,5 +1,5 @@
-//! The trampolines and landing pads of an arming as a memory file. Processes to which it is copied map it, and share
-//! the pages that are the same in all of them.
+//! The trampolines and landing pads of an arming as a memory file. Processes to which the arming is
+//! copied map it, and share the pages that need no change.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,17 @@ use process::FilePiece;
 
 use super::shared::within_limits;
 
-/// The file, which nobody can change.
+/// The file, sealed against changes.
 #[derive(Debug)]
 pub(super) struct CodeFile {
     file: OwnedFd,
-    /// What is mapped where, by address.
+    /// Which part is mapped where, by address.
     pieces: Vec<FilePiece>,
 }
 
 impl CodeFile {
-    /// The file of memory that is to be mapped at some addresses (with their sizes), and of the bytes that are written there.
+    /// Makes the file from the memory to be mapped (addresses and sizes) and the bytes written
+    /// there.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -46,12 +47,11 @@ impl CodeFile {
         Ok(CodeFile { file, pieces })
     }
 
-    /// The file.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// What of it is mapped where in a process in which all of it is so many bytes farther.
+    /// The parts to be mapped in a process in which all addresses are `by` bytes higher.
     pub(super) fn pieces(&self, by: u64) -> Vec<FilePiece> {
         let moved = |piece: &FilePiece| FilePiece { place: piece.place.wrapping_add(by), ..*piece };
         self.pieces.iter().map(moved).collect()

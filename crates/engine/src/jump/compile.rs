@@ -1,4 +1,4 @@
-//! The handlers of jump probes as machine code.
+//! Compiles the handlers of jump probes to machine code.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -18,7 +18,8 @@ use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
 
-/// A handler. As long as it is anywhere, its program keeps what it counts in, and its records have their number.
+/// A compiled handler. While it exists, its program keeps the cells that it counts in, and its
+/// number stays taken.
 #[derive(Debug)]
 struct Handled {
     code: Compiled,
@@ -55,13 +56,13 @@ impl Code for Handled {
 /// A handler that was compiled for a site.
 pub(crate) struct Ready {
     pub(crate) code: Rc<dyn Code>,
-    /// Whether its record is committed behind the displaced instruction.
+    /// Whether its record is committed behind the displaced instruction (TENTATIVE until then).
     pub(crate) tentative: bool,
     /// Whether it works in a context.
     pub(crate) claims: bool,
 }
 
-/// Where a handler is to run.
+/// Where a handler runs.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) site: &'a Site,
@@ -69,15 +70,16 @@ pub(crate) struct At<'a> {
     pub(crate) may_fault: bool,
     /// The program's code from the site on.
     pub(crate) ahead: &'a [u8],
-    /// Whether the record of a handler that runs before it waits for the displaced instruction.
+    /// Whether an earlier handler of the site makes a record that waits for the displaced
+    /// instruction.
     pub(crate) waits: bool,
-    /// The number of the arming that it is of, if that may be copied; else 0.
+    /// The number of the arming, if that may be copied; else 0.
     pub(crate) arming: u32,
 }
 
 impl Tracer<'_> {
-    /// Compiles the handler of a probe, by its program's number and its own, for a site of an address space that has this memory for
-    /// it.
+    /// Compiles the handler of a probe (its program's number and its own) for a site, in an address
+    /// space with this ground.
     pub(crate) fn compile(
         &mut self,
         ground: &mut Ground,
@@ -108,7 +110,7 @@ impl Tracer<'_> {
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
         const FULL: &str = "there is no more room to count in";
-        // Of a probe that has many sites, each is counted for itself.
+        // A probe at points of functions counts each of its sites separately.
         let place = match definition.location {
             Location::Points { .. } if limits => {
                 return Err("it has many sites, and counts its hits one by one".to_owned());
@@ -169,7 +171,7 @@ impl Tracer<'_> {
                 maxhits: definition.maxhits,
             }),
             agent: ground.entries,
-            // A handler that stays in compiled code does without a description.
+            // Only a handler that can leave to the interpreter needs a description.
             info: 0,
             number: number.get(),
             site: site.address,
@@ -227,14 +229,14 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether the hits of a probe are counted one by one, since it passes some over. The greatest `maxhits` means none.
+/// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
+/// greatest `maxhits` means no limit.
 pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
-    /// `maxhits` where none is given.
     const UNLIMITED: u64 = 0x7fff_ffff;
     definition.ignore > 0 || definition.maxhits < UNLIMITED
 }
 
-/// The local variables that no version of a program does anything with but to increment and decrement them, by number.
+/// The local variables that every version of a program only increments and decrements.
 fn counted(versions: &Versions) -> Vec<u16> {
     let mut versions = versions.all();
     let mut counted = versions.next().map(counted_in).unwrap_or_default();
@@ -245,7 +247,7 @@ fn counted(versions: &Versions) -> Vec<u16> {
     counted
 }
 
-/// The same for one version. Those that it does nothing at all with are not among them.
+/// The same for one version. Variables that it does not use at all are not included.
 fn counted_in(object: &Object) -> Vec<u16> {
     let mut used: HashMap<u16, bool> = HashMap::new();
     for decoded in vm::instructions(&object.code, object.word()) {
@@ -258,7 +260,7 @@ fn counted_in(object: &Object) -> Vec<u16> {
             Some(variable) if effects.intersects(Effects::COUNTS_LOCALS) => {
                 used.entry(variable).or_insert(true);
             }
-            // Of a variable that the stack names it may be any.
+            // The variable's number is on the stack: it may be any.
             None if effects.intersects(Effects::SEES_LOCALS) => return Vec::new(),
             _ => {}
         }
@@ -274,7 +276,7 @@ fn counted_in(object: &Object) -> Vec<u16> {
 }
 
 impl Program {
-    /// What is counted in a local variable beside its own word.
+    /// The counter of a local variable that is only incremented and decremented.
     pub(crate) fn counted(&self, variable: usize) -> Option<&Counter> {
         self.counters.as_ref()?.get(&u16::try_from(variable).ok()?)
     }

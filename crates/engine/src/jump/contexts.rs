@@ -1,7 +1,7 @@
-//! The contexts that handlers of one address space work in.
+//! The contexts that the handlers of one address space work in.
 //!
-//! They are private memory of the process, below 2 GiB, zeroed by the kernel in a forked child. The tracer reads and writes them
-//! as it does any memory of the process, while a thread is stopped; what it reads is input.
+//! They are the process's private memory, below 2 GiB; the kernel zeroes them in a forked child.
+//! The tracer accesses them only while a thread is stopped, and does not trust what it reads.
 
 use std::mem::offset_of;
 
@@ -10,32 +10,30 @@ use process::Memory;
 
 use super::rings::Rings;
 
-/// Contexts that belong to a processor each, at most; the processors behind use those that are shared.
+/// The most contexts that belong to one processor each; further processors use the shared ones.
 const OWN: usize = 64;
-/// Contexts that are shared: as many threads as a rule are preempted in handlers at once.
+/// Shared contexts: about as many threads are preempted in handlers at once.
 const SHARED: u32 = 16;
 
-/// Where the contexts are in a process, and how many.
+/// The place and number of the contexts in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contexts {
-    /// The address of the first.
     base: u64,
-    /// How many belong to a processor each: the first ones.
+    /// How many (the first ones) belong to one processor each.
     own: u32,
 }
 
 impl Contexts {
-    /// Bytes of them all, where there are so many processors.
+    /// Bytes of all contexts on a machine with so many processors.
     pub(crate) fn size(processors: usize) -> u64 {
         (processors.min(OWN) as u64 + u64::from(SHARED)) * CONTEXT_SIZE
     }
 
-    /// Those that begin at an address.
     pub(crate) fn at(base: u64, processors: usize) -> Contexts {
         Contexts { base, own: processors.min(OWN) as u32 }
     }
 
-    /// As many, at another address.
+    /// The same number at another address.
     pub(crate) fn moved(self, base: u64) -> Contexts {
         Contexts { base, ..self }
     }
@@ -45,37 +43,36 @@ impl Contexts {
         self.base
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> u32 {
         self.own + SHARED
     }
 
-    /// Their address, and their bytes.
+    /// Their address and size.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.base, u64::from(self.count()) * CONTEXT_SIZE)
     }
 
-    /// How many belong to a processor each, and how many follow that are shared.
+    /// How many belong to one processor each, and how many behind them are shared.
     pub(crate) fn kinds(&self) -> (u32, u32) {
         (self.own, SHARED)
     }
 
-    /// Memory in them of which nothing is used before the first hit.
+    /// Memory in the contexts that is unused before the first hit.
     pub(crate) fn scratch(&self) -> u64 {
         self.base + PAGE
     }
 
-    /// Where a field of a context is.
+    /// The address of a field of a context.
     fn address(&self, number: u32, field: usize) -> u64 {
         self.base + u64::from(number) * CONTEXT_SIZE + field as u64
     }
 
-    /// Whether they are mapped.
     pub(crate) fn are_mapped(&self, memory: &Memory) -> bool {
         memory.peek(self.base, &mut [0]).is_ok()
     }
 
-    /// Gives each its ring: from now on they can be claimed. `tid` is a thread of the process. Says whether it was done.
+    /// Gives each context its ring; from now on they can be claimed. `tid` is a thread of the
+    /// process. Returns whether it succeeded.
     pub(crate) fn give(&self, tid: i32, rings: &Rings) -> bool {
         let fields: Vec<Vec<u8>> = (0..self.count())
             .map(|number| {
@@ -92,7 +89,7 @@ impl Contexts {
         process::write_each(tid, &pieces).is_ok()
     }
 
-    /// A context's claim, its holder and its site.
+    /// Reads a context's claim, holder and site.
     fn look(&self, memory: &Memory, number: u32) -> Option<(u32, u32, u64)> {
         const _: () = assert!(offset_of!(Context, holder) == 0 && offset_of!(Context, claim) == 4);
         const _: () = assert!(offset_of!(Context, site) == 8);
@@ -103,34 +100,34 @@ impl Contexts {
         Some((half(4), half(0), site))
     }
 
-    /// The address of the displaced instruction before which the agent works with this stack pointer, if it is on the stack
-    /// of a context.
+    /// If this stack pointer is in the agent's stack of a context: the site address stored in that
+    /// context.
     pub(crate) fn site_of_stack(&self, memory: &Memory, rsp: u64) -> Option<u64> {
-        // The stack begins at the end of its context.
+        // The stack starts at the end of its context, so the end itself belongs to it.
         let place = rsp.checked_sub(self.base)?.checked_sub(1)?;
         let number = u32::try_from(place / CONTEXT_SIZE).ok().filter(|&number| number < self.count())?;
         Some(self.look(memory, number)?.2)
     }
 
-    /// The same for the address of a context.
+    /// The same, given the address of a context.
     pub(crate) fn site_at(&self, memory: &Memory, context: u64) -> Option<u64> {
         let place = context.checked_sub(self.base).filter(|place| place.is_multiple_of(CONTEXT_SIZE))?;
         let number = u32::try_from(place / CONTEXT_SIZE).ok().filter(|&number| number < self.count())?;
         Some(self.look(memory, number)?.2)
     }
 
-    /// Whether a handler has a context.
+    /// Whether a handler has claimed a context.
     pub(crate) fn is_claimed(&self, memory: &Memory, number: u32) -> bool {
         self.look(memory, number).is_some_and(|(state, ..)| state == claim::TAKEN)
     }
 
-    /// The displaced instructions before which threads are in handlers that have claimed a context.
+    /// The sites of all threads that are in handlers with a context.
     pub(crate) fn claimed(&self, memory: &Memory) -> Vec<u64> {
         let looked = (0..self.count()).filter_map(|number| self.look(memory, number));
         looked.filter(|(state, ..)| *state == claim::TAKEN).map(|(.., site)| site).collect()
     }
 
-    /// Gives the contexts back that a thread had, which is no more.
+    /// Gives back the contexts of a thread that has ended.
     pub(crate) fn give_back(&self, memory: &Memory, tid: i32) {
         for number in 0..self.count() {
             if let Some((claim::TAKEN, holder, _)) = self.look(memory, number)
@@ -148,7 +145,7 @@ impl Contexts {
 mod tests {
     use super::*;
 
-    /// Contexts in the memory of this process, as a tracer sees them.
+    /// Contexts in this process's memory, accessed as the tracer does.
     struct Own(Contexts, Memory, #[expect(dead_code, reason = "it is the memory")] Vec<u64>);
 
     impl Own {

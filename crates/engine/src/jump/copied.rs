@@ -1,4 +1,5 @@
-//! An arming in another process than the one in which it was worked out: all of it is so many bytes farther.
+//! An arming in another process than the one it was planned in: all addresses are `by` bytes
+//! higher.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,10 +18,10 @@ use crate::placed::About;
 use crate::site::{Code, Jump, LONGEST, Planned, Site, Use};
 use crate::space::ModuleKey;
 
-/// Fields that are closer together than this are written in one piece.
+/// Fields closer together than this are written in one piece.
 const NEAR: u32 = 1024;
 
-/// An arming in a process in which all of it is so many bytes farther.
+/// An arming, moved by `by` bytes.
 #[derive(Clone)]
 pub(crate) struct Copied {
     pub(super) arming: Rc<Arming>,
@@ -34,39 +35,38 @@ impl std::fmt::Debug for Copied {
 }
 
 impl Copied {
-    /// The module, as it is mapped in this process.
+    /// The module, as it is mapped here.
     pub(crate) fn module(&self) -> ModuleKey {
         let (device, inode, bias) = self.arming.module;
         (device, inode, bias.wrapping_add(self.by))
     }
 
-    /// What records of its handlers are known by, and how much farther their sites are.
+    /// The number that records of its handlers carry, and how much higher their sites are here.
     pub(crate) fn moved(&self) -> (u32, u64) {
         (self.arming.keep.number, self.by)
     }
 
-    /// The program's number.
     pub(crate) fn program(&self) -> usize {
         self.arming.program()
     }
 
-    /// How many sites were planned, and what is to be known of them.
+    /// How many sites were planned, and the messages about them.
     pub(crate) fn count(&self) -> (usize, &[Note]) {
         (self.arming.keep.count, &self.arming.keep.remarks)
     }
 
-    /// The probes for which they were planned.
+    /// The probes that they were planned for.
     pub(crate) fn probes(&self) -> Vec<About> {
         let moved = |&(address, program, probe): &About| (self.there(address), program, probe);
         self.arming.keep.probes.iter().map(moved).collect()
     }
 
-    /// An address here, where it was worked out.
+    /// Converts an address here to that of the first process.
     fn origin(&self, address: u64) -> u64 {
         address.wrapping_sub(self.by)
     }
 
-    /// An address where it was worked out, here.
+    /// Converts an address of the first process to that here.
     fn there(&self, address: u64) -> u64 {
         address.wrapping_add(self.by)
     }
@@ -76,18 +76,16 @@ impl Copied {
         self.arming.sites.binary_search_by_key(&origin, |(address, ..)| *address).ok()
     }
 
-    /// Whether there is a site of it at an address.
     pub(crate) fn has_site(&self, address: u64) -> bool {
         self.index(address).is_some()
     }
 
-    /// The site at an address, and its jump.
     pub(crate) fn site(&self, address: u64) -> Option<(Site, Jump)> {
         let (_, site, jump) = &self.arming.sites[self.index(address)?];
         Some((site.moved(self.by), jump.moved(self.by)))
     }
 
-    /// Those of some code, in the addresses of the process in which they were worked out.
+    /// The sites in a range of addresses, with the addresses of the first process.
     fn slice(&self, addresses: &Range<u64>) -> &[(u64, Rc<Site>, Rc<Jump>)] {
         let sites = &self.arming.sites;
         let Some((first, last)) = sites.first().zip(sites.last()) else { return &[] };
@@ -102,30 +100,30 @@ impl Copied {
         &sites[place(addresses.start)..place(addresses.end)]
     }
 
-    /// The addresses of its sites in some code, ascending.
+    /// The addresses of its sites in a range, ascending.
     pub(crate) fn sites_in(&self, addresses: Range<u64>) -> impl Iterator<Item = u64> {
         self.slice(&addresses).iter().map(|(address, ..)| self.there(*address))
     }
 
-    /// Shows who wants to know of each site.
+    /// Shows every use of every site.
     pub(crate) fn each_use(&self, mut show: impl FnMut(&Use)) {
         self.arming.sites.iter().for_each(|(_, site, _)| site.uses.iter().for_each(&mut show));
     }
 
-    /// Shows what is written for the sites in some code.
+    /// Shows the changes of the sites in a range of addresses.
     pub(crate) fn each_change(&self, addresses: Range<u64>, mut show: impl FnMut(&Change)) {
         for (.., jump) in self.slice(&addresses) {
             jump.changes.iter().for_each(|change| show(&change.moved(self.by)));
         }
     }
 
-    /// All that is written for its sites and its traps.
+    /// All changes: those of its jumps and of its traps.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         let jumps = self.arming.sites.iter().flat_map(|(.., jump)| &jump.changes);
         jumps.chain(&self.arming.traps).map(|change| change.moved(self.by))
     }
 
-    /// Enters what is written for its sites in the ledger, until what is returned is dropped.
+    /// Enters the changes of its jumps in the ledger, until the returned entry is dropped.
     pub(crate) fn enter(&self, code: &Code) -> Result<Option<EnteredList>, Full> {
         let Some(ledger) = &code.ledger else { return Ok(None) };
         let listed = match self.arming.listed.get() {
@@ -139,24 +137,25 @@ impl Copied {
         ledger.enter_list(code.process, listed, self.by).map(Some)
     }
 
-    /// What makes those sites trap that do.
+    /// The changes of its sites that trap.
     pub(crate) fn traps(&self) -> Vec<Change> {
         self.arming.traps.iter().map(|change| change.moved(self.by)).collect()
     }
 
-    /// The jump on the way to a trampoline that is at an address: its site, and the trampoline.
+    /// The intermediate jump at an address, on the way to a trampoline: its site and that
+    /// trampoline.
     pub(crate) fn way(&self, at: u64) -> Option<(u64, u64)> {
         let &(site, trampoline) = self.arming.ways.get(&self.origin(at))?;
         Some((self.there(site), self.there(trampoline)))
     }
 
-    /// All of these: where each is, its site, and its trampoline.
+    /// All intermediate jumps: their addresses, sites and trampolines.
     pub(crate) fn ways(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let ways = self.arming.ways.iter();
         ways.map(|(&at, &(site, trampoline))| (self.there(at), self.there(site), self.there(trampoline)))
     }
 
-    /// Where the trampoline begins that begins last before an address, or there.
+    /// The start of the trampoline that contains an address.
     pub(crate) fn trampoline_before(&self, address: u64) -> Option<u64> {
         let before = self.arming.trampolines.range(..=self.origin(address)).next_back();
         let (&start, trampoline) = before?;
@@ -168,12 +167,12 @@ impl Copied {
         Some(self.arming.trampolines.get(&self.origin(start))?.moved(self.by))
     }
 
-    /// Where its trampolines begin.
+    /// The start of each trampoline.
     pub(crate) fn trampolines(&self) -> impl Iterator<Item = u64> {
         self.arming.trampolines.keys().map(|&start| self.there(start))
     }
 
-    /// Whether a trampoline has a copy of an instruction behind its own.
+    /// Whether a trampoline has a copy of the instruction at an address behind its displaced one.
     pub(crate) fn has_follower(&self, address: u64) -> bool {
         self.arming.followers.contains_key(&self.origin(address))
     }
@@ -185,28 +184,28 @@ impl Copied {
         mappings.iter().find(|mapping| mapping.start == start && mapping.end - mapping.start == length)
     }
 
-    /// Whether these are the sites that trapped in its code before.
+    /// Whether the traps in its code are the same as when it was planned.
     pub(super) fn has_seen(&self, traps: impl Iterator<Item = u64>) -> bool {
         traps.eq(self.arming.seen.iter().map(|&trap| self.there(trap)))
     }
 
-    /// Whether handlers find all where their code has it.
+    /// Whether the handlers' memory is where their code expects it.
     pub(super) fn suits(&self, ground: &Ground) -> bool {
         self.arming.around == arming::Around::of(ground)
     }
 
-    /// Whether handlers need the table of what they do not see.
+    /// Whether its handlers need the table of hidden memory.
     pub(super) fn hides(&self) -> bool {
         self.arming.around.hidden != 0
     }
 
-    /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
+    /// Memory to be mapped for trampolines, and for landing pads: addresses and sizes.
     pub(super) fn mapped(&self) -> [Vec<(u64, u64)>; 2] {
         let moved = |all: &[(u64, u64)]| all.iter().map(|&(base, size)| (self.there(base), size)).collect();
         [moved(&self.arming.areas), moved(&self.arming.pads)]
     }
 
-    /// Sites that do not become jumps.
+    /// Its sites that do not become jumps.
     pub(super) fn left(&self) -> Vec<Left> {
         let left = |(site, reason, can_trap): &(Rc<Site>, String, bool)| Left {
             site: Planned(Box::new(site.moved(self.by))),
@@ -217,7 +216,8 @@ impl Copied {
         self.arming.left.iter().map(left).collect()
     }
 
-    /// Writes trampolines and landing pads; if they are mapped from the file, only the fields that hold addresses.
+    /// Writes trampolines and landing pads; if they are mapped from the file, only the fields that
+    /// hold addresses.
     pub(super) fn write_code(&self, memory: &Memory, is_file: bool) -> std::io::Result<()> {
         let mut fields = self.arming.fields.iter().peekable();
         let (mut moved, mut written) = (Vec::new(), Vec::new());
@@ -250,18 +250,18 @@ impl Copied {
         Ok(())
     }
 
-    /// Writes the sites, and the traps, all threads being held.
+    /// Writes the jumps and traps, while all threads are held.
     pub(super) fn write_sites(&self, memory: &Memory, _held: &Held) -> std::io::Result<()> {
         let mut written = Ok(());
         for (address, bytes) in &self.arming.written {
-            // What cannot be written does not keep the rest from being written.
+            // A failure does not keep the rest from being written.
             written = written.and(memory.poke(self.there(*address), bytes));
         }
         written
     }
 
-    /// Whether the program has still what was written for it, in a process where this may have been unmapped, or mapped anew: it is looked at one site of
-    /// each page.
+    /// Whether its changes are still in a process that may have unmapped or remapped the module:
+    /// checks one site of each page.
     pub(crate) fn is_there(&self, memory: &Memory) -> bool {
         const PAGE: u64 = 4096;
         let mut last = None;
@@ -276,7 +276,7 @@ impl Copied {
         })
     }
 
-    /// It was carried out once more.
+    /// Counts one more copy.
     pub(super) fn count_copy(&self) {
         self.arming.copies.set(self.arming.copies.get() + 1);
     }

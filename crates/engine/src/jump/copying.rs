@@ -1,7 +1,8 @@
-//! An arming that was worked out in one process is carried out in another, which has the same file mapped elsewhere.
+//! Carries out an arming, which was planned in one process, in another that maps the same file.
 //!
-//! It goes as a draft is carried out (`carry`), without its being worked out: memory is mapped, trampolines are written, all threads are held,
-//! and the code is written. Where the process is not what the arming was made for, nothing of its code is changed, and it is planned as any.
+//! The steps are those of a draft (`carry`), without the planning: memory is mapped, trampolines
+//! are written, all threads are held, and the code is written. If the process does not fit the
+//! arming, none of its code is changed, and the module is planned as usual.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::space::{Generation, Space, module_key};
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// The armings that may hold for a program in a module of a stopped thread's process.
+    /// The armings that may fit a program's probes in a module of a stopped thread's process.
     pub(crate) fn armings_for(&self, program: usize, thread: &Stopped, module: &Module) -> Vec<Copied> {
         if !self.cache.armings.any_of(program) {
             return Vec::new();
@@ -32,7 +33,8 @@ impl Tracer<'_> {
         circumstances.map_or_else(Vec::new, |these| self.cache.armings.find(&these, module))
     }
 
-    /// What an arming of a program in a module is made for; none if no other process will need it, or there are jumps already.
+    /// The circumstances for arming a program in a module; none if no other process will need the
+    /// result, or the module has jumps already.
     pub(crate) fn circumstances(
         &self,
         program: usize,
@@ -46,7 +48,7 @@ impl Tracer<'_> {
         Some(Circumstances { fresh, ..these })
     }
 
-    /// The same in a process whose threads run, or may have executed its code.
+    /// The same for a process whose threads run, or may have executed the module's code.
     pub(crate) fn running(
         &self,
         program: usize,
@@ -57,7 +59,8 @@ impl Tracer<'_> {
         let space = self.spaces.get(&number)?;
         let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
         let again = self.session.serving || space.starting;
-        // Where no site is to trap, no address that a jump may lead to is given up.
+        // An arming that may be copied leaves addresses near other mappings unused. With
+        // `--engine jump` all addresses are needed: no site may trap.
         if !is_alone || !again || self.programs[program].options.engine != Engine::Auto {
             return None;
         }
@@ -70,7 +73,8 @@ impl Tracer<'_> {
         })
     }
 
-    /// Arms a module as it was armed in another process, if that holds: the sites that did not become jumps. Else all is planned.
+    /// Arms a module by a copy that fits, and returns the sites that did not become jumps. If none
+    /// fits, plans the module, and returns none.
     pub(crate) fn place_copy(
         &mut self,
         number: u32,
@@ -104,7 +108,7 @@ impl Tracer<'_> {
         Ok((thread, stop, None))
     }
 
-    /// What is to be kept for other processes of what arming a module comes to, if anything.
+    /// The data for keeping the result of arming a module, if it is to be kept.
     pub(crate) fn plan_to_keep(
         &mut self,
         program: usize,
@@ -125,8 +129,8 @@ impl Tracer<'_> {
         })
     }
 
-    /// Carries an arming out in the process of a thread: the sites that did not become jumps. The reason, if the process is not what it was made
-    /// for.
+    /// Carries an arming out in a thread's process, and returns the sites that did not become
+    /// jumps; or the reason why the process does not fit.
     pub(crate) fn copy_arming(
         &mut self,
         number: u32,
@@ -151,7 +155,7 @@ impl Tracer<'_> {
         if let Err(reason) = mapped {
             return Ok((thread, stop, Err(reason)));
         }
-        // Before a byte is changed: it is known what is to be unmapped if the tracer is killed.
+        // Before any code changes, the ledger must know what to unmap if the tracer is killed.
         if let Some(space) = self.spaces.get_mut(&number) {
             space.note_memory();
         }
@@ -168,8 +172,9 @@ impl Tracer<'_> {
         }
     }
 
-    /// Maps its trampolines and landing pads from the file that has them. False if that cannot be: they are written
-    /// then. A process of more threads is given no descriptor: another thread might close or use it.
+    /// Maps its trampolines and landing pads from the arming's file. False if that fails: they are
+    /// written instead. A process with several threads gets no descriptor: another thread could
+    /// close or use it.
     fn map_code_file(
         &mut self,
         number: u32,
@@ -191,7 +196,8 @@ impl Tracer<'_> {
         Ok((thread, stop, is_mapped))
     }
 
-    /// What is to be mapped for it, and what is known afterwards.
+    /// A draft that lists what is to be mapped, with the state after it; or why the arming does not
+    /// fit.
     fn draft_of(
         &mut self,
         number: u32,
@@ -209,7 +215,8 @@ impl Tracer<'_> {
         if space.groundless.is_some() || space.ringless.is_some() || space.cramped {
             return Err("the process has no room");
         }
-        // Records say which arming they are of, and not where.
+        // A record names its arming, not its site's address: an arming may be in a process only
+        // once.
         if space.moved.iter().any(|(number, _)| *number == copied.moved().0) {
             return Err("the module is, or was, armed so in another place of the process");
         }
@@ -262,7 +269,7 @@ impl Tracer<'_> {
         Ok(draft)
     }
 
-    /// Writes it, everything being mapped.
+    /// Writes the copy, once everything is mapped.
     fn write_copy(
         &mut self,
         number: u32,
@@ -308,7 +315,7 @@ impl Tracer<'_> {
         self.identify_all(number, Some(thread));
         let Some(space) = self.spaces.get_mut(&number) else { return gone() };
         space.trapping.extend(trapping);
-        // They are known before any thread can be in them.
+        // Known before any thread can be in them.
         space.jumps.add_copy(copied.clone());
         space.add_moved(copied.moved());
         let written = copied.write_sites(&space.code.memory, &held);
@@ -333,7 +340,7 @@ impl Tracer<'_> {
 }
 
 impl Space {
-    /// Records of handlers that were made elsewhere come from here, too: their sites are so much farther.
+    /// Adds an arming's number, and how much higher its sites are here: records refer to it.
     pub(crate) fn add_moved(&mut self, moved: (u32, u64)) {
         self.moved.push(moved);
         self.rings.iter().for_each(|rings| rings.add_moved(moved));

@@ -1,9 +1,10 @@
-//! Processes enter the domain that they are trusted as, and change it when they become others.
+//! Assigns processes to trust domains, and moves them when their rights change.
 //!
-//! A process is asked who it is when it is found, born, or executes a program, before it runs. One that can change its ids in place is asked again:
-//! after 10 milliseconds, and then each time after twice as long, up to 5 seconds. When it has become another, one of its threads puts the
-//! cells of the other domain in the place of those that it had, at once for all threads; those that are in handlers go on with the one or the
-//! other.
+//! The tracer reads a process's credentials when it is found, born, or executes a program, before
+//! it runs. A process that can change its ids in place is checked again after 10 milliseconds, then
+//! after twice as long each time, up to 5 seconds (4, and up to one until the tracer is woken).
+//! When it has changed, one of its threads maps the cells of the new domain in place of the old
+//! ones, in one step for all threads; a thread in a handler goes on with either.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -19,14 +20,15 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 
 impl Space {
-    /// When its process is looked at again, about; soon as long as it is to change its domain.
+    /// When the process is checked again; soon while it is to change its domain.
     fn next_look(&self) -> NextLook {
         if self.becomes.is_some() { NextLook::Soon } else { self.again.next() }
     }
 }
 
 impl Tracer<'_> {
-    /// The domain of processes that are trusted so. Where there are too many, it is the tracer's own, and they are probed by traps.
+    /// The domain of processes with this trust. If there are too many, it is the tracer's own, and
+    /// they are probed by traps.
     fn domain_of(&mut self, trust: &Trust) -> Domain {
         let trust = Rc::new(if self.sharing.everybody { Trust::default() } else { trust.clone() });
         let Some(cells) = &mut self.sharing.cells else { return Domain::OWN };
@@ -37,7 +39,7 @@ impl Tracer<'_> {
         self.sharing.cells.as_mut().and_then(|cells| cells.domain(&trust)).unwrap_or(Domain::OWN)
     }
 
-    /// Gives the memory of domains back of which no process is there.
+    /// Ends domains without processes, and frees their memory.
     fn leave_domains(&mut self) {
         let Some(cells) = &mut self.sharing.cells else { return };
         let spaces = self.spaces.values();
@@ -57,7 +59,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// An address space is new, or is a copy of its parent's: it is of the domain that its process is trusted as, or is about to be.
+    /// Assigns a new address space, or a copy of its parent's, to its process's domain; if it has
+    /// cells of another one, the change is made later.
     pub(crate) fn enter_domain(&mut self, space: &mut Space) {
         let Some(trust) = Trust::of(space.code.process) else { return };
         let domain = self.domain_of(&trust);
@@ -69,7 +72,7 @@ impl Tracer<'_> {
         self.sharing.next_look = self.sharing.next_look.max(space.next_look());
     }
 
-    /// Looks at those processes that may have become others.
+    /// Checks the processes whose rights may have changed.
     pub(crate) fn look_for_others(&mut self) {
         if self.sharing.next_look == NextLook::Never {
             return;
@@ -83,12 +86,12 @@ impl Tracer<'_> {
         let changing = |space: &Space| space.becomes.is_some();
         let changing: Vec<u32> =
             self.spaces.iter().filter(|(_, space)| changing(space)).map(|(&number, _)| number).collect();
-        // The one that was asked may be where no tracer can stop it.
+        // The thread asked before may be in the kernel, where it cannot be stopped.
         changing.iter().for_each(|&number| self.ask_one(number));
         self.sharing.next_look = self.spaces.values().map(Space::next_look).max().unwrap_or_default();
     }
 
-    /// Looks who a process is just now.
+    /// Checks the rights of a process now.
     pub(crate) fn look_who(&mut self, number: u32) {
         let pid = self.spaces.get(&number).map(|space| space.code.process);
         let Some(trust) = pid.and_then(Trust::of) else { return };
@@ -105,10 +108,10 @@ impl Tracer<'_> {
         }
     }
 
-    /// Has a process change its domain, if it is to: `thread` is one of it.
+    /// Moves a process to its new domain, if it has one; `thread` belongs to it.
     ///
     /// # Errors
-    /// It has been killed.
+    /// The thread has been killed.
     pub(crate) fn change_domain(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
         let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let space = number.and_then(|number| Some((number, self.spaces.get_mut(&number)?)));
@@ -149,7 +152,7 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// A process is of a domain now, with all its probes.
+    /// Records that a process belongs to a domain now, with all its probes.
     fn has_entered(&mut self, number: u32, domain: Domain) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         space.domain = domain;

@@ -1,8 +1,9 @@
-//! What arming the sites of one module comes to, worked out while the program runs.
+//! Plans the arming of one module's sites while the program runs. The result is a [`Draft`].
 //!
-//! Most instructions are shorter than a jump. What can be done about that is planned by [`patch::tactic`], for all sites of a mapping at
-//! once; here the plan gets what it has to know of the process. The handlers are compiled, places are chosen for everything that is to be
-//! mapped, and what is to be written is written down. Nothing of the process is changed: it is only read. `carry` does what a draft says.
+//! Most instructions are shorter than a jump; [`patch::tactic`] plans how a jump fits nevertheless,
+//! for all sites of a mapping at once. This file gives the planner what it has to know of the
+//! process, compiles the handlers, chooses places for everything to be mapped, and collects
+//! everything to be written. The process is only read; `carry` executes the draft.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -29,10 +30,11 @@ use crate::slots::Growth;
 use crate::space::{Generation, ModuleKey, Space, module_key};
 use crate::tracer::Tracer;
 
-/// Bytes of code, from a site on, by which is judged whether the flags are live there.
+/// Bytes of code, from a site on, that are looked at to judge whether the flags are live there.
 const AHEAD: usize = 128;
 
-/// What is known of the jumps of an address space: what a draft starts from, and what it comes to.
+/// What is known of the jumps of an address space: what a draft starts from, and the state after
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     /// Of the address space.
@@ -40,18 +42,18 @@ pub(crate) struct Basis {
     pub(crate) ground: Option<Ground>,
     pub(crate) planners: Planners,
     pub(crate) room: Room,
-    /// What drafts before this one will have mapped.
+    /// Memory that this draft, and earlier ones that build on the same state, will map.
     reserved: Vec<(u64, u64, Growth)>,
-    /// What the draft that is being made keeps away from.
+    /// Memory near which the draft must put nothing.
     avoided: Vec<(u64, u64, Growth)>,
 }
 
-/// How far what may be copied to other processes keeps away from what is not the module's: the kernel maps large files at multiples of
-/// 2 MiB, so modules are not always as far from each other.
+/// What may be copied to other processes keeps this far away from foreign mappings: the kernel maps
+/// large files at multiples of 2 MiB, so in another process modules may be closer to each other.
 const AWAY: u64 = 4 << 20;
 
 impl Basis {
-    /// What is known now.
+    /// The present state.
     pub(crate) fn of(space: &Space) -> Basis {
         Basis {
             generation: space.generation,
@@ -63,7 +65,7 @@ impl Basis {
         }
     }
 
-    /// What of a process's address space is taken, by address.
+    /// What is taken in a process's address space, ascending: mapped, reserved or avoided.
     pub(crate) fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
         let mut taken = mapping::taken(tid, mappings);
         taken.extend(&self.reserved);
@@ -72,7 +74,8 @@ impl Basis {
         taken
     }
 
-    /// Keeps away from what is mapped and neither a module's own nor, like what was copied before, ours.
+    /// Avoids the surroundings of mappings that are neither the module's own nor (like earlier
+    /// copies) ours.
     fn avoid(&mut self, mappings: &[Mapping], module: &Module, space: &Space) {
         let mut ours: Vec<(u64, u64)> = space.jumps.mapped().collect();
         ours.sort_unstable();
@@ -93,64 +96,67 @@ impl Basis {
     }
 }
 
-/// A jump that is to be made.
 pub(crate) struct Drafted {
     pub(crate) planned: Planned,
     pub(crate) jump: Rc<Jump>,
-    /// Whether it is one of the sites that were to be armed, and not one that was moved for them, or has another jump now.
+    /// Whether it is one of the sites to be armed; else it was moved for one of them, or gets
+    /// another jump.
     pub(crate) asked: bool,
 }
 
-/// Everything that is to be done.
+/// Everything that is to be done to arm sites of a module.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// The generation that it builds on, and what is known afterwards; none if nothing is to be done.
+    /// The generation of the state that it builds on; and the state after it, none if there is
+    /// nothing to do.
     pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
-    /// The module.
     pub(crate) module: ModuleKey,
-    /// Whether the ground is to be mapped first.
+    /// Whether the ground must be mapped first.
     pub(crate) lays_ground: bool,
-    /// Where the table of what handlers do not see is to be mapped, if it is.
+    /// Where to map the table of memory that handlers must not see ([`Hidden`](super::Hidden)), if
+    /// it is to be mapped.
     pub(crate) hidden: Option<u64>,
-    /// Memory that is to be mapped for trampolines, and for landing pads: addresses and sizes.
+    /// Memory to be mapped for trampolines, and for landing pads: addresses and sizes.
     pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
-    /// The code as it was read, and the sites in it that trapped then.
+    /// The code as it was read, and the traps of ours that were in it then.
     pub(crate) texts: Vec<Text>,
     pub(super) seen: Vec<u64>,
     pub(super) jumps: Vec<Drafted>,
     pub(crate) trampolines: New,
-    /// Their bytes, and those of landing pads in pages that are mapped for them: nobody is there yet.
+    /// The bytes of trampolines, and of landing pads in pages that are newly mapped: no thread is
+    /// there yet.
     pub(crate) code: Vec<(u64, Vec<u8>)>,
     pub(crate) fresh: BTreeMap<u64, Vec<u8>>,
-    /// Those of landing pads in other pages.
+    /// Landing pads in pages that are mapped already.
     pub(crate) more: Vec<Write>,
-    /// Bytes that are the program's again.
+    /// Original bytes to be restored.
     pub(crate) restore: Vec<Write>,
-    /// The first bytes of sites that will trap.
+    /// The `int3`s of sites that will trap.
     pub(super) traps: Vec<Change>,
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
     pub(crate) left: Vec<Left>,
-    /// If what it comes to is to be kept for other processes: for which, its own memory for trampolines, and the handlers
-    /// that are described for it, after which others.
+    /// If the result is to be kept for other processes: the data to keep with it, its own memory
+    /// for trampolines, and the ground with new descriptions of handlers (after the state of the
+    /// descriptions before).
     pub(super) keep: Option<Keep>,
     pub(super) own_room: Room,
     pub(super) described: Option<(u64, Ground)>,
-    /// Sites that are jumps, and will trap: others could not be armed otherwise.
+    /// Sites that are jumps and become traps, because others could not be armed otherwise.
     pub(crate) demoted: Vec<Left>,
 }
 
 impl Draft {
-    /// All sites as they were before it was made.
+    /// The sites to be armed, as they were before the draft.
     pub(crate) fn into_sites(self) -> impl Iterator<Item = Planned> {
         let asked = self.jumps.into_iter().filter(|drafted| drafted.asked);
         let asked = asked.map(|drafted| drafted.planned).chain(self.writing.into_sites());
         asked.chain(self.left.into_iter().map(|left| left.site))
     }
 
-    /// Whether there is no trap in its code that it does not know of.
+    /// Whether its code has exactly the traps that were there when the draft was made.
     pub(crate) fn has_seen_traps(&self, space: &Space) -> bool {
         let traps = self.texts.iter().flat_map(|text| space.traps_in(text.range()));
         traps.eq(self.seen.iter().copied())
@@ -162,19 +168,19 @@ impl Draft {
     }
 }
 
-/// A site, and why it is to have no jump, if that is known.
+/// A site; and why it gets no jump, if that is known already.
 type Wanted = (Planned, Option<String>);
 
 /// The sites of one mapping.
 pub(super) struct Group {
     pub(super) text: Text,
     pub(super) ready: BTreeMap<u64, Ready>,
-    /// Those that are to trap, and why.
+    /// Sites that will trap, and why.
     pub(super) others: Vec<(Planned, String)>,
 }
 
-/// The addresses behind a program where it may have its heap in another process: the kernel lays that somewhere in the GiB behind it, and it may
-/// grow. None behind other modules.
+/// Where the program may have its heap in another process: the kernel puts it somewhere in the GiB
+/// behind the program, and it may grow. Empty for other modules.
 fn heaps(tid: i32, module: &Module) -> Range<u64> {
     const BEHIND: u64 = (1 << 30) + (256 << 20);
     let behind = module.span().end..module.span().end.saturating_add(BEHIND);
@@ -182,14 +188,16 @@ fn heaps(tid: i32, module: &Module) -> Range<u64> {
     if has_heap { behind } else { 0..0 }
 }
 
-/// So few landing pads where a heap may be that most heaps miss them all; and so many sites that there are more.
+/// A result is kept only with at most `FEW` landing pads where a heap may be: most heaps then miss
+/// all of them. With more than `MANY` sites there are too many such pads.
 const FEW: usize = 4;
 const MANY: usize = 64;
 
 impl Tracer<'_> {
-    /// Works out what arming these sites of a module comes to; `tid` is a thread of the process. If it is strict, no site is to trap: those
-    /// that can have no jump are left as they are, and where a site that is left ends the session, nothing is to be done. It is fresh if
-    /// nobody has executed the module's code yet, nor will before the draft is carried out.
+    /// Plans the arming of these sites of a module; `tid` is a thread of the process. If `strict`,
+    /// no site may trap: sites without a jump stay as they are, and if that ends the session,
+    /// nothing is done. If `fresh`, no thread has executed the module's code, nor will before the
+    /// draft is carried out.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
         &mut self,
@@ -263,7 +271,7 @@ impl Tracer<'_> {
             ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
         let Some(space) = self.spaces.get(&number) else { return draft };
-        // What is to be copied has its trampolines in areas of its own.
+        // What is to be copied has areas of its own for its trampolines.
         let shared_room = keep.is_some().then(|| std::mem::take(&mut known.room));
         if keep.is_some() {
             known.avoid(&mappings, module, space);
@@ -292,7 +300,7 @@ impl Tracer<'_> {
             draft.leave(groups.into_iter().flat_map(|group| group.others), true);
             return draft;
         }
-        // What was mapped for pads before is theirs already.
+        // Mappings for landing pads count as theirs, not as the program's.
         let others = mappings.len().saturating_sub(known.planners.mappings());
         let limits = mapping::limits_for_pads(tid, others);
         let kept = kept(module, &space.code.memory);
@@ -311,7 +319,7 @@ impl Tracer<'_> {
             };
         }
         let changes = draft.jumps.iter().map(|drafted| drafted.jump.changes.len()).sum::<usize>();
-        // Sites that trap are entered once more when they are known as such.
+        // A site that traps is entered again when it becomes armed.
         if let Err(full) = space.code.has_room(changes + 2 * draft.traps.len() + draft.left.len()) {
             return Draft { left: draft.into_all_left(false, &full.to_string()), ..Draft::default() };
         }
@@ -332,7 +340,8 @@ impl Tracer<'_> {
         draft
     }
 
-    /// Makes sure that there is a ground, chosen if not mapped, and that nothing else is put in its place.
+    /// Makes sure that there is a ground, choosing its place if none is mapped, and reserves its
+    /// memory.
     pub(super) fn ground_for(
         &mut self,
         number: u32,
@@ -357,7 +366,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Compiles the handlers of sites of a module, mapping by mapping.
+    /// Compiles the handlers of a module's sites, and groups the sites by mapping.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     fn group(
         &mut self,
@@ -405,7 +414,7 @@ impl Tracer<'_> {
             };
             let mut group = Group { text, ready: BTreeMap::new(), others: Vec::new() };
             for (site, reason) in sites {
-                // This may take seconds, in which other threads log.
+                // Compiling may take seconds, in which other threads log.
                 self.drain_meanwhile();
                 let (address, ground) = (site.0.address, &mut known.ground);
                 let original = site.0.displaced.original();
@@ -432,7 +441,8 @@ impl Tracer<'_> {
 }
 
 impl Draft {
-    /// Chooses places for the trampolines of sites, and for the copies of instructions that are moved for them, unless there is room.
+    /// Chooses areas for the trampolines of sites, and for copies of moved instructions, unless
+    /// there is enough room already.
     fn choose_areas(
         &mut self,
         space: &Space,
@@ -470,7 +480,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Nothing is done: all of its sites are left, those that can have a jump, too, for this reason.
+    /// Gives up the draft: all of its sites, even those that could be jumps, are left for this
+    /// reason.
     fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<Left> {
         let mut left = std::mem::take(&mut self.left);
         left.extend(self.into_sites().map(|site| Left {

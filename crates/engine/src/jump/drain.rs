@@ -1,4 +1,4 @@
-//! The records of all rings, to the observer.
+//! Reads the records of all rings, in the order of time, and passes them to the observer.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -21,36 +21,37 @@ use crate::tracer::Tracer;
 /// How long records may wait in a ring.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(3);
 
-/// A drain that finds as many bytes in a ring is followed by another one at once.
+/// If a drain finds this many bytes in a ring, the next drain follows at once.
 const BUSY: u64 = 1 << 16;
 
-/// The records of one drain, at most: then the tracer looks for events.
+/// The most records of one drain: then the tracer looks for events again.
 const BATCH: u64 = 20_000;
 
-/// The records of one ring after which its process is told, at most.
+/// The most records of one ring before its process is told that there is room.
 const PORTION: u64 = 512;
 
-/// What reads all rings.
+/// The reader of all rings.
 #[derive(Debug)]
 pub(crate) struct Drain {
     clock: Clock,
-    /// The rings of all processes, and the reader's place in each.
+    /// The rings of all processes, with the reader's position in each.
     sources: Vec<Source>,
     last: Instant,
-    /// Whether the last drain has found much, and could hand it out.
+    /// Whether the last drain found much, and could pass it on.
     busy: bool,
-    /// Records that were ever taken out.
+    /// Records read so far.
     read: u64,
-    /// The rings that have records, and the next of each; used again.
+    /// The next record of each ring that has one; reused by each drain.
     next: Vec<Front>,
-    /// The record that is handed out; its memory is used again.
+    /// The record passed to the observer; its memory is reused.
     record: Record,
-    /// The thread whose user and name the record has, if any.
+    /// The thread whose user and name are in `record`, if any.
     named: Option<u32>,
-    /// How often a ring was emptied since it made no sense; and the processes to be told of, with the reason.
+    /// How many rings were emptied because their content was invalid; and the processes still to be
+    /// reported, with the reason.
     nonsense: u64,
     liars: Vec<(i32, Nonsense)>,
-    /// What was lost in the rings of which processes, and is not told yet.
+    /// What was lost in rings and is not reported yet, with the process.
     gaps: Vec<(i32, Gap)>,
 }
 
@@ -59,9 +60,9 @@ pub(crate) struct Drain {
 struct Source {
     rings: Rc<Rings>,
     readers: Vec<Reader>,
-    /// A process that is gone has nothing more to say than what is there.
+    /// Whether the process is gone: its rings get no more records.
     gone: bool,
-    /// Whether it was told that this process has written what no handler writes.
+    /// Whether it was reported that this process has written what no handler writes.
     told: bool,
     who: Who,
 }
@@ -75,7 +76,6 @@ struct Front {
 }
 
 impl Drain {
-    /// There is nothing to be read yet.
     pub(crate) fn new() -> Drain {
         Drain {
             clock: Clock::new(),
@@ -98,12 +98,11 @@ impl Drain {
         self.sources.push(Source { rings, readers, gone: false, told: false, who });
     }
 
-    /// Whether there are rings.
     pub(crate) fn any(&self) -> bool {
         !self.sources.is_empty()
     }
 
-    /// Whether records may have waited long enough.
+    /// Whether it is time to read.
     pub(crate) fn is_due(&self) -> bool {
         self.any() && (self.busy || self.last.elapsed() >= PATIENCE)
     }
@@ -113,17 +112,17 @@ impl Drain {
         self.busy
     }
 
-    /// How often a ring was emptied since there was what no handler writes.
+    /// How many rings were emptied because of content that no handler writes.
     pub(crate) fn nonsense(&self) -> u64 {
         self.nonsense
     }
 
-    /// Records that were ever taken out.
+    /// Records read so far.
     pub(crate) fn read(&self) -> u64 {
         self.read
     }
 
-    /// The threads that say that they wait for room, and the numbers of their rings.
+    /// The threads that claim to wait for room, with the numbers of their rings.
     pub(super) fn waiting(&self) -> Vec<(i32, u32)> {
         let rings = |source: &Source| 0..source.rings.count();
         let all = self.sources.iter().flat_map(|source| rings(source).map(move |ring| (source, ring)));
@@ -131,19 +130,19 @@ impl Drain {
             .collect()
     }
 
-    /// The thread that says that it waits for room in a ring.
+    /// The thread that claims to wait for room in a ring.
     pub(super) fn waiter(&self, rings: &Rc<Rings>, ring: u32) -> Option<i32> {
         let source = self.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))?;
         source.who.thread(rings.waiter(ring)?)
     }
 
-    /// How far the reader has come in a ring, if it reads that still.
+    /// The reader's position in a ring; none if it is not read any more.
     fn tail(&self, rings: &Rings, ring: u32) -> Option<u64> {
         let source = self.sources.iter().find(|source| std::ptr::eq(&*source.rings, rings))?;
         source.readers.get(ring as usize).map(Reader::tail)
     }
 
-    /// Looks how far the rings are filled, and notes the next record of each that has one.
+    /// Reads how far each ring is filled, and notes the next record of each.
     fn look(&mut self, numbers: &Numbers, all: bool) {
         self.next.clear();
         for (number, source) in self.sources.iter_mut().enumerate() {
@@ -175,12 +174,12 @@ impl Drain {
         }
     }
 
-    /// Tells what was lost for want of room.
+    /// Reports what was lost for want of room.
     fn tell_gaps(&mut self, observer: &mut dyn Observer) {
         if self.gaps.is_empty() {
             return;
         }
-        // Times of records stay what they were told as: no other moment is taken.
+        // Without records, no moment is taken just for this: times stay what they were.
         if self.clock.is_unset() {
             self.clock.set();
         }
@@ -190,8 +189,8 @@ impl Drain {
         }
     }
 
-    /// Which of the rings in `next` has the oldest record, and the time up to which that ring's records are older than all
-    /// others.
+    /// The index in `next` of the ring with the oldest record; and the oldest time of all other
+    /// rings: up to it, that ring's records come first.
     fn oldest(&self) -> Option<(usize, u64)> {
         let (mut place, mut least, mut second) = (None, u64::MAX, u64::MAX);
         for (number, front) in self.next.iter().enumerate() {
@@ -207,11 +206,13 @@ impl Drain {
 }
 
 impl Tracer<'_> {
-    /// Reads all rings, in the order of time. With `all`, to the end: what waits for an instruction is dropped.
+    /// Reads all rings in the order of time. With `all`, to the end: records that wait for their
+    /// instruction are dropped.
     pub(crate) fn drain(&mut self, all: bool) {
         self.sharing.sign.iter().for_each(|sign| sign.beat());
         self.tell_times();
-        // The reader is taken out meanwhile: records go to the rest of the tracer.
+        // The reader is taken out of `self` meanwhile, so that the rest of the tracer can be
+        // borrowed.
         let mut drain = std::mem::replace(&mut self.reader.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;
@@ -229,14 +230,15 @@ impl Tracer<'_> {
             left -= self.drain_ring(&mut drain, place, until, all, left.min(PORTION));
         }
         if !drain.next.is_empty() {
-            // Records that cannot be handed out wait for the next time; all others are wanted at once.
+            // If the observer takes no more, the records wait for the next regular drain; if only
+            // the batch is full, the next drain follows at once.
             drain.busy = left == 0;
             for front in drain.next.drain(..) {
                 let source = &drain.sources[front.source];
                 source.readers[front.ring as usize].tell(&source.rings, front.ring);
             }
         }
-        // One that has something left is read next time.
+        // A ring that is not empty is read again next time.
         let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
         if self.sharing.numbers.wait() && drain.sources.iter().all(done) {
             self.sharing.numbers.all_is_read();
@@ -255,15 +257,15 @@ impl Tracer<'_> {
         self.park_waiting();
     }
 
-    /// Reads the rings if it is time, in the midst of other work. Threads that are held must not wait for it.
+    /// Drains during other work, if it is due; never while threads are held.
     pub(crate) fn drain_meanwhile(&mut self) {
         if self.holds.events.is_empty() && self.reader.drain.is_due() {
             self.drain(false);
         }
     }
 
-    /// Hands out the records of a ring, which is one of those in `next`, up to a time, and at most so many; and tells its process.
-    /// Says how many.
+    /// Passes on the records of the ring at `place` in `next`: up to a time, and at most `most`;
+    /// then tells its process. Returns how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
         let Drain { sources, next, clock, record, named, nonsense, liars, last, gaps, .. } = drain;
         *named = None;
@@ -302,7 +304,7 @@ impl Tracer<'_> {
             }
         }
         self.count_taken(&mut last);
-        // Who waits for room need not wait for all of it.
+        // A thread that waits for room need not wait until all is read.
         reader.tell(rings, front.ring);
         gaps.extend(reader.gap(rings, front.ring).map(|gap| (rings.pid(), gap)));
         if is_empty {
@@ -312,8 +314,8 @@ impl Tracer<'_> {
         handed
     }
 
-    /// A thread is about to end. What its records show of it is remembered; and if it was killed in a handler, what it had is
-    /// given back.
+    /// Called when a thread is about to end: keeps its name for its records; and if it was killed
+    /// in a handler, gives back its context.
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
         let items = |wanted| self.programs.values().any(|program| program.options.items.contains(wanted));
         let is_named = items(Items::UID) || items(Items::PROCNAME);
@@ -334,8 +336,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// A thread of an address space is no more: what it had of contexts is given back, and its record that waits for an instruction
-    /// dropped.
+    /// Gives back the contexts of a thread that has ended, and drops its record that waits for an
+    /// instruction.
     pub(crate) fn bury(&mut self, space: Option<u32>, tid: i32) {
         let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
         let (Some(ground), Some(rings)) = (&space.ground, &space.rings) else { return };
@@ -350,7 +352,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A new thread of an address space is noted, for its records.
+    /// Notes a new thread of an address space, for its records.
     pub(crate) fn note_thread(&mut self, tid: i32) {
         let Some(tracked) = self.threads.get(&tid) else { return };
         let space = tracked.space.and_then(|number| self.spaces.get(&number));
@@ -361,7 +363,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Notes what is in the rings now.
+    /// Notes how far all rings are filled now.
     pub(crate) fn mark(&self) -> Mark {
         let mut mark = Mark::default();
         for source in &self.reader.drain.sources {
@@ -370,7 +372,7 @@ impl Tracer<'_> {
         mark
     }
 
-    /// Whether all is read that was there at a moment.
+    /// Whether everything has been read that was logged before a mark.
     pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
         mark.is_passed(
             |rings, ring| self.reader.drain.tail(rings, ring),
@@ -378,7 +380,7 @@ impl Tracer<'_> {
         )
     }
 
-    /// Whether a handler has the context of a ring. Of a process that is gone none has.
+    /// Whether a handler has claimed the context of a ring; never in a process that is gone.
     fn is_claimed(&self, rings: &Rings, ring: u32) -> bool {
         let has = |space: &&Space| space.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
         let space = self.spaces.values().find(has);
@@ -387,7 +389,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Empties a ring that makes no sense.
+/// Empties a ring with invalid content.
 fn empty(reader: &mut Reader, rings: &Rings, ring: u32) {
     reader.empty();
     reader.tell(rings, ring);

@@ -1,4 +1,4 @@
-//! The trampolines of a plan's jumps, as bytes, and what is written for the jumps.
+//! Emits the trampolines of a plan's jumps as bytes, and the changes that make the jumps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -20,19 +20,19 @@ use crate::sites::Sites;
 /// The jumps of a plan, and the code that they lead to.
 #[derive(Default)]
 pub(crate) struct Emitted {
-    /// Each with its site, unless that is one of those that are ready.
+    /// Each with its site, unless the site is in `ready`.
     pub(crate) jumps: Vec<(Option<Planned>, Rc<Jump>)>,
     pub(crate) trampolines: Vec<Rc<Trampoline>>,
     pub(crate) code: Vec<(u64, Vec<u8>)>,
     pub(crate) pads: Vec<Write>,
-    /// The jumps on the way: each with its site and its trampoline.
+    /// The intermediate jumps: address, site and trampoline of each.
     pub(crate) ways: Vec<(u64, u64, u64)>,
-    /// Sites that are to trap, and by which tactic each is a jump now.
+    /// Sites that become traps; and the tactic of the jump that each is now.
     pub(crate) demoted: Vec<(Planned, &'static str)>,
 }
 
 impl Emitted {
-    /// Puts a trampoline somewhere: where it begins, and where its entry is.
+    /// Places a trampoline in `room`; returns its start and its entry.
     fn put(
         &mut self,
         layout: Layout<'_>,
@@ -51,7 +51,6 @@ impl Emitted {
     }
 }
 
-/// Emits the trampolines of a plan's jumps.
 pub(crate) fn emit(
     around: &Around<'_>,
     plan: &Plan,
@@ -138,21 +137,21 @@ pub(crate) fn emit(
 
 /// Why a plan cannot be carried out.
 pub(crate) struct Obstacle {
-    /// The site for which it cannot.
+    /// The site that is the reason.
     pub(crate) at: u64,
     pub(crate) reason: String,
-    /// Whether sites around it are not to trap, either.
+    /// Whether the sites around it must not trap, either.
     pub(crate) traps_too: bool,
 }
 
-/// A jump would have to become a trap that must not.
+/// The obstacle that a jump would have to become a trap, which is ruled out.
 pub(crate) fn in_the_way(at: u64) -> Obstacle {
     let reason =
         format!("the jump at {at:#x} would have to become a trap, which `--engine jump` has ruled out");
     Obstacle { at, reason, traps_too: true }
 }
 
-/// What is, or will be, behind a site.
+/// What stands behind a site, now or after the plan.
 struct Following<'a> {
     sites: &'a Sites,
     ready: &'a BTreeMap<u64, Ready>,

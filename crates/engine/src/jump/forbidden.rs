@@ -1,8 +1,9 @@
-//! Instructions that handlers and the agent execute, and that a process may have forbidden its threads: the tracer does what the
-//! processor would have done.
+//! Emulates instructions that handlers and the agent execute, where the process has forbidden them
+//! to its threads.
 //!
-//! `rdtsc` is forbidden by `PR_SET_TSC` and by seccomp's strict mode, `cpuid` by `ARCH_SET_CPUID`. Both fault then. Reading the time is
-//! asked for by every record, so from the first fault on the process is told the time ([`Identity::time`]) and does without the instruction.
+//! `rdtsc` is forbidden by `PR_SET_TSC` and by seccomp's strict mode, `cpuid` by `ARCH_SET_CPUID`:
+//! both fault then. Since every record needs the time, from the first such `rdtsc` on the tracer
+//! writes the time into the process ([`Identity::time`]), and handlers read it from there.
 
 use std::arch::x86_64::__cpuid_count;
 use std::mem::offset_of;
@@ -16,14 +17,12 @@ use crate::signal::SI_KERNEL;
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// The instruction `rdtsc`.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
-/// The instruction `cpuid`.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 
 impl Tracer<'_> {
-    /// Executes the instruction at which a thread has faulted in a handler or in the agent, if it is one that its process has
-    /// forbidden: changes its registers.
+    /// If a thread has faulted, in a handler or in the agent, at an instruction that its process
+    /// has forbidden: emulates it in `registers`. Returns whether it was one.
     pub(super) fn execute_forbidden(
         &mut self,
         number: u32,
@@ -64,18 +63,18 @@ impl Tracer<'_> {
         true
     }
 
-    /// Tells the time to the processes that may not read it.
+    /// Writes the time into all processes that may not read it themselves.
     pub(super) fn tell_times(&self) {
         self.spaces.values().filter(|space| space.clockless).for_each(Space::tell_time);
     }
 }
 
 impl Space {
-    /// Tells its process the time.
+    /// Writes the time into the process.
     fn tell_time(&self) {
         let Some(ground) = &self.ground else { return };
         let write = |field: usize, bytes: &[u8]| {
-            // It fails only if the process is gone.
+            // Fails only if the process is gone.
             let _ = self.code.memory.poke(ground.identity + field as u64, bytes);
         };
         write(offset_of!(Identity, time), &counter().to_le_bytes());

@@ -1,4 +1,5 @@
-//! The memory that jump probes need in an address space, beside their trampolines: all of it below 2 GiB, but the rings.
+//! The ground: the memory that jump probes need in an address space beside trampolines. All of it
+//! is below 2 GiB, except for the rings.
 //!
 //! | what | protection | whose |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | the contexts | read, write | the process's own; zeros in a forked child |
 //! | the rings | read, write | shared with the tracer; not there in a forked child |
 //!
-//! The last three are there only where a handler works in a context: one that only counts needs none of them.
+//! The last three exist only where a handler works in a context; counting alone does not need them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,65 +32,64 @@ use super::write;
 use crate::observer::Note;
 use crate::tracer::Tracer;
 
-/// Bytes for descriptions of handlers and bytecode; pages are taken when they are written first.
+/// Bytes for descriptions of handlers and bytecode; pages are allocated on first write.
 const TEXTS: u64 = 16 << 20;
-/// Bytes of the identity page, and of the page behind it for the reader's sign of life.
+/// Bytes of the identity page, and of the next page, for the reader's sign of life.
 const IDENTITY: u64 = 2 * PAGE;
 
-/// Where an address space has it.
+/// The places of all parts in an address space.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
-    /// The address of the identity page.
     pub(crate) identity: u64,
-    /// The address of the shared words.
     pub(crate) cells: u64,
     /// Where the contexts are, or would be.
     pub(crate) contexts: Contexts,
     /// Bytes of a ring.
     pub(crate) ring_size: u64,
-    /// Whether a handler works in a context: they are mapped, with their rings, or will be before it is armed.
+    /// Whether a handler works in a context: contexts and rings are mapped, or will be before that
+    /// handler is armed.
     pub(crate) claims: bool,
-    /// The agent's entries.
     pub(crate) entries: Entries,
-    /// The agent's instructions that may fault, ascending, each with the place to go on at.
+    /// The agent's instructions that may fault, ascending, each with the address at which a thread
+    /// goes on.
     faults: Rc<Vec<(u64, u64)>>,
-    /// The agent's instructions: the first, and behind the last.
+    /// The agent's code: start and end.
     pub(super) code: (u64, u64),
-    /// Where a thread goes on that faults in the agent where it must not.
+    /// Where a thread goes on that faults in the agent at any other instruction.
     pub(crate) give_up: u64,
-    /// Descriptions of handlers, and bytecode.
     texts: Rc<Texts>,
-    /// The address of the table of what handlers do not see; 0 where none of them accesses memory.
+    /// The address of the table of hidden memory ([`Hidden`](super::Hidden)); 0 if no handler
+    /// accesses memory.
     pub(crate) hidden: u64,
-    /// Bytes that the cells can have.
+    /// The greatest size of the cells.
     cells_size: u64,
 }
 
-/// Descriptions of handlers, bytecode and names: what is free for them, and which there are.
+/// Descriptions of handlers, bytecode and names: those that exist, and the room for more.
 #[derive(Clone, Debug, Default)]
 struct Texts {
-    /// A number for what was put where, and taken away, in which order; 0 if there is nothing yet. Where it is the same, so is all that is there.
+    /// A hash of everything added and removed, in order; 0 if there was nothing yet. Equal states
+    /// have equal contents.
     state: u64,
     room: Room,
-    /// What there is of each program.
     programs: HashMap<usize, Described>,
     /// What is still to be written, by address.
     pending: BTreeMap<u64, Vec<u8>>,
 }
 
-/// What there is of a program.
+/// The descriptions of one program.
 #[derive(Clone, Debug, Default)]
 struct Described {
-    /// Where its bytecode and its module's name are.
+    /// The addresses of its bytecode and of its module's name.
     code: (u32, u32),
-    /// The description of each of its probes, for records of one state, at one place of the module.
+    /// The address of each description, by probe, initial record state, and place in the module.
     handlers: HashMap<(usize, u32, u64), u32>,
-    /// All that it takes: addresses, and bytes.
+    /// All memory that it takes: addresses and sizes.
     taken: Vec<(u64, u64)>,
 }
 
 impl Texts {
-    /// None yet, in memory that begins where the contexts end.
+    /// No descriptions yet; their memory begins where the contexts end.
     fn behind(contexts: &Contexts) -> Texts {
         let (base, size) = contexts.place();
         let mut texts = Texts::default();
@@ -97,7 +97,7 @@ impl Texts {
         texts
     }
 
-    /// Finds a place for bytes: their address, at which they are to be written.
+    /// Finds an address for bytes, at which they will be written.
     fn put(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let place = self.room.take(bytes.len().max(1) as u64, &(0..=LOW_END));
         let place = place.ok_or("there is no more room for descriptions of handlers")?;
@@ -113,14 +113,14 @@ impl Texts {
         Ok(place)
     }
 
-    /// It is not what it was: something was put there, or what a program takes given back.
+    /// Updates the state after an addition or a removal.
     fn changed(&mut self, what: impl Hash) {
         let mut hasher = DefaultHasher::new();
         (self.state, what).hash(&mut hasher);
         self.state = hasher.finish();
     }
 
-    /// Gives back what a program takes.
+    /// Frees the memory of a program's descriptions.
     fn forget(&mut self, program: usize) {
         self.changed(program);
         for (place, size) in self.programs.remove(&program).unwrap_or_default().taken {
@@ -131,8 +131,8 @@ impl Texts {
 }
 
 impl Ground {
-    /// The address of the description of a probe's handler, to which the addresses of the bytecode and of the module's name
-    /// are added. Unless it is there it is to be written: [`Ground::write`].
+    /// The address of the description of a probe's handler; adds the addresses of bytecode and
+    /// module name to `info`. A new one has to be written by [`Ground::write`].
     pub(crate) fn describe(
         &mut self,
         probe: (usize, usize),
@@ -156,14 +156,14 @@ impl Ground {
         Ok(address)
     }
 
-    /// No handler of a program is left, and none will be: its descriptions make room for others.
+    /// Frees a program's descriptions, when it has no handler any more and will get none.
     pub(crate) fn forget(&mut self, program: usize) {
         if self.texts.programs.contains_key(&program) {
             Rc::make_mut(&mut self.texts).forget(program);
         }
     }
 
-    /// Writes the descriptions that are new, once the ground is mapped.
+    /// Writes new descriptions, once the ground is mapped.
     pub(crate) fn write(&mut self, memory: &Memory) -> io::Result<()> {
         if self.texts.pending.is_empty() {
             return Ok(());
@@ -172,13 +172,15 @@ impl Ground {
         write::all(memory, pending.iter().map(|(&address, bytes)| (address, &bytes[..])))
     }
 
-    /// Which handlers are described, as a number: where it is the same in two processes, they are described in the same places.
+    /// A number for which handlers are described where: equal in two processes if their
+    /// descriptions are the same.
     pub(super) fn described(&self) -> u64 {
         self.texts.state
     }
 
-    /// Describes more handlers, as another ground does that described the same ones `before`; what that one is still to write is to be written
-    /// here, too. False, and nothing is done, if others are described here, or elsewhere.
+    /// Takes over the descriptions of another ground, whose state before it added some was
+    /// `before`; those that it still has to write must be written here, too. Returns false, with
+    /// nothing done, if this ground's state or contexts differ.
     pub(super) fn describe_as(&mut self, other: &Ground, before: u64) -> bool {
         let takes = self.described() == before && self.contexts == other.contexts;
         if takes {
@@ -192,28 +194,29 @@ impl Ground {
         self.identity + PAGE
     }
 
-    /// What is mapped at once, with so many bytes of the cells: addresses and sizes.
+    /// What is mapped first, with so many bytes of cells: addresses and sizes.
     pub(crate) fn mapped(&self, cells: u64) -> [(u64, u64); 3] {
         [(self.identity, IDENTITY), (self.cells, cells), (self.code.0, agent_size())]
     }
 
-    /// The same with all that the cells can become, where nothing else is to be put.
+    /// The same with the cells at their greatest size: nothing else may be put there.
     pub(super) fn reserved(&self) -> [(u64, u64); 3] {
         self.mapped(self.cells_size)
     }
 
-    /// What is mapped where a handler works in a context, but for the rings: the contexts, and behind them the descriptions.
+    /// What is mapped for handlers that work in a context, but for the rings: the contexts, and
+    /// behind them the descriptions.
     pub(crate) fn claimed(&self) -> [(u64, u64); 2] {
         let (base, size) = self.contexts.place();
         [(base, size), (base + size, TEXTS)]
     }
 
-    /// Whether an address is of the agent's own code.
     pub(crate) fn is_agent(&self, address: u64) -> bool {
         (self.code.0..self.code.1).contains(&address)
     }
 
-    /// Where a thread goes on that has faulted at this instruction of the agent.
+    /// Where a thread goes on that has faulted at this instruction of the agent, if the instruction
+    /// may fault.
     pub(crate) fn repair(&self, address: u64) -> Option<u64> {
         let found = self.faults.binary_search_by_key(&address, |&(from, _)| from).ok()?;
         Some(self.faults[found].1)
@@ -221,7 +224,8 @@ impl Ground {
 }
 
 impl Tracer<'_> {
-    /// Finds places for all of it in a process with these mappings. Nothing is mapped, and nothing written.
+    /// Chooses places for all parts in a process with these mappings. Only chooses: nothing is
+    /// mapped or written.
     pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<Ground, String> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
@@ -253,9 +257,9 @@ impl Tracer<'_> {
         })
     }
 
-    /// Bytes of a ring in a process: as many as were asked for, or as its limit of addresses allows.
+    /// Bytes of a ring in a process: as requested, or less if its limit of addresses requires it.
     fn choose_ring_size(&mut self, tid: i32, count: u32) -> u64 {
-        // Half of what it may still take: it has needs of its own.
+        // Half of what it may still map: the process needs some itself.
         let room = process::addresses_left(tid).map_or(u64::MAX, |left| left / 2);
         let sizes = std::iter::successors(Some(self.reader.ring_size), |size| Some(size / 2));
         let mut sizes = sizes.take_while(|&size| size >= LEAST_RING);
@@ -267,8 +271,8 @@ impl Tracer<'_> {
         size
     }
 
-    /// Chooses the place of the contexts anew, which are not mapped yet: the process may have mapped something there meanwhile.
-    /// `reserved` is what else is to be mapped, from where to where.
+    /// Moves contexts, which are not mapped yet, if the process has mapped something at their place
+    /// meanwhile. `reserved` is what else is to be mapped: start and end of each.
     pub(crate) fn move_contexts(
         &self,
         ground: &mut Ground,
@@ -291,7 +295,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Where everything is to be.
+/// Where everything goes.
 struct Places {
     identity: u64,
     cells: u64,
@@ -299,7 +303,8 @@ struct Places {
     agent: u64,
 }
 
-/// Where all of it would be in an address space with these mappings; none if there is no room.
+/// The ranges that the ground would take in an address space with these mappings; none if there is
+/// no room.
 pub(crate) fn low_memory(
     mappings: &[process::Mapping],
     heap: Option<u64>,
@@ -316,15 +321,13 @@ pub(crate) fn low_memory(
     Some(all.into_iter().map(|(start, size)| start..start + size).collect())
 }
 
-/// The end of the addresses that code reaches by absolute ones.
+/// The end of the addresses that fit a 32-bit absolute operand.
 const LOW: u64 = 1 << 31;
 
-/// Bytes of the agent, in whole pages.
 fn agent_size() -> u64 {
     (image().size() as u64).next_multiple_of(PAGE)
 }
 
-/// Whether the program's own code is below 2 GiB.
 fn is_low(mappings: &[Mapping]) -> bool {
     mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW)
 }
@@ -335,7 +338,7 @@ fn low_place(gaps: &[Range<u64>], size: u64, align: u64, is_low: bool) -> Option
     if is_low { places.iter().max() } else { places.first() }.copied()
 }
 
-/// Gaps without what is taken of them.
+/// The gaps that remain if `taken` is in use.
 fn without(gaps: Vec<Range<u64>>, taken: Range<u64>) -> Vec<Range<u64>> {
     let parts = gaps.into_iter().flat_map(|gap| {
         let before = gap.start..gap.end.min(taken.start);
@@ -345,7 +348,8 @@ fn without(gaps: Vec<Range<u64>>, taken: Range<u64>) -> Vec<Range<u64>> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Finds room for everything in what is free. A program whose own code is there needs the lower addresses for its landing pads.
+/// Finds places for everything. If the program's own code is below 2 GiB, the low addresses are
+/// left for its landing pads.
 fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) -> Option<Places> {
     let mut gaps = process::low_gaps(mappings, heap);
     let is_low = is_low(mappings);
@@ -353,7 +357,7 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
         let place = low_place(&gaps, size, align, is_low)?;
         let gap = gaps.iter().position(|gap| gap.start <= place && place + size <= gap.end)?;
         let gap = gaps.remove(gap);
-        // The pieces have nothing between them: they are all the tracer's.
+        // No space is left between the pieces: all belong to the tracer.
         gaps.extend([gap.start..place, place + size..gap.end].into_iter().filter(|rest| !rest.is_empty()));
         gaps.sort_by_key(|gap| gap.start);
         Some(place)
@@ -366,7 +370,7 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
     })
 }
 
-/// The bytes of a description, as the agent reads them.
+/// A description as the agent reads it.
 fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
     let words = [
         info.code,

@@ -1,4 +1,5 @@
-//! A record of a ring is handed out to the observer, with what it is known by, and counted.
+//! Passes a record from a ring to the observer, with the data that its number stands for, and
+//! counts it.
 
 use std::io;
 use std::time::Instant;
@@ -13,13 +14,14 @@ use super::rings::Rings;
 use super::who::Who;
 use crate::tracer::Tracer;
 
-/// The segments of 64-bit programs, as Linux has them.
+/// The segment selectors of 64-bit programs on Linux.
 const CODE_SEGMENT: u32 = 0x33;
 const STACK_SEGMENT: u32 = 0x2b;
 
 impl Tracer<'_> {
-    /// Hands a record out that has all but its time, processor, stack and log from the one before, and notes that it is to be counted. `false`: it
-    /// has not, and nothing was done.
+    /// Passes on a record that differs from the one before only in time, processor, stack pointer
+    /// and log, and notes that it is to be counted. Returns `false`, with nothing done, if it
+    /// differs in more.
     #[inline]
     pub(super) fn hand_out_like(
         &mut self,
@@ -42,7 +44,7 @@ impl Tracer<'_> {
         true
     }
 
-    /// Hands the log of a record out.
+    /// Passes the log of a record to the observer.
     #[inline]
     fn put_out(
         &mut self,
@@ -57,7 +59,7 @@ impl Tracer<'_> {
         self.observer.record(program, record)
     }
 
-    /// Counts the records that were handed out like one before.
+    /// Counts the records passed by [`Tracer::hand_out_like`].
     pub(super) fn count_taken(&mut self, last: &mut Last) {
         let (taken, refused) = (std::mem::take(&mut last.taken), std::mem::take(&mut last.refused));
         if (taken, refused) == (0, 0) {
@@ -70,7 +72,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Hands a record out, and counts it.
+    /// Passes a record on, and counts it.
     pub(super) fn hand_out(
         &mut self,
         rings: &Rings,
@@ -82,7 +84,7 @@ impl Tracer<'_> {
         let nothing = Last::default();
         let Some(common) = self.sharing.numbers.get(head.number) else { return nothing };
         let common = *common;
-        // One that is forgotten has no probes any more.
+        // A removed program has no probes any more.
         let Some(program) = self.programs.get_mut(common.program) else { return nothing };
         let items = program.options.items;
         let Some(probe) = program.probes.get_mut(common.probe) else { return nothing };
@@ -120,43 +122,43 @@ impl Tracer<'_> {
             (record.major, record.minor) = (0, 0);
             record.data.resize(head.traces, 0);
             rings.shared().copy(head.trace_data(), &mut record.data);
-            // Nobody counts these.
+            // Stack traces are not counted.
             let _ = self.observer.record(common.program, record);
         }
         last
     }
 }
 
-/// Who the threads of a source are.
+/// The source of names for the threads of a ring.
 pub(super) struct Names<'a> {
     pub(super) who: &'a mut Who,
-    /// The thread whose user and name the record has.
+    /// The thread whose user and name are in the record.
     pub(super) named: &'a mut Option<u32>,
-    /// Whether the process is gone.
     pub(super) gone: bool,
     pub(super) now: Instant,
 }
 
-/// The record that was handed out last: most that follow it in its ring are of the same thread at the same site.
+/// What the last record has in common with those that follow it: most are of the same thread at the
+/// same site.
 #[derive(Debug, Default)]
 pub(super) struct Last {
-    /// Whether what it has of its site and thread is that of all records there.
+    /// Whether the record has neither codes nor stack traces of its own.
     is_plain: bool,
-    /// Its site.
+    /// The number that stands for its handler at its site.
     number: u32,
-    /// Its thread, as it says.
+    /// Its thread, as the record says.
     tid: u32,
-    /// Its program and probe.
     program: usize,
     probe: usize,
-    /// Whether its time was asked for.
+    /// Whether the program shows times.
     has_time: bool,
-    /// Of it and those like it, how many were taken and are still to be counted, and how many were not taken.
+    /// Of it and those like it: how many the observer took and are still to be counted, and how
+    /// many it refused.
     taken: u64,
     refused: u64,
 }
 
-/// Fills in what a record has alone.
+/// Fills in the fields that differ in each record.
 #[inline]
 fn fill_own(record: &mut Record, head: &Head, has_time: bool, clock: &mut Clock) {
     record.cpu = head.processor & PROCESSOR_MASK;
@@ -166,7 +168,8 @@ fn fill_own(record: &mut Record, head: &Head, has_time: bool, clock: &mut Clock)
     }
 }
 
-/// Fills in what the records of a thread at a site have in common, with the items that were asked for.
+/// Fills in the fields that the records of a thread at a site have in common, with the items that
+/// the program shows.
 fn fill(record: &mut Record, head: &Head, common: &Common, items: Items, names: &mut Names<'_>) {
     (record.major, record.minor) = head.codes.unwrap_or(common.codes);
     record.probe = common.probe as u32;

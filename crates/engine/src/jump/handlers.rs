@@ -1,4 +1,4 @@
-//! The handlers of a site, all of them together, with what has to be known of its instruction.
+//! Compiles all handlers of a site, and determines what commits their record.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -15,12 +15,12 @@ use crate::tracer::Tracer;
 pub(crate) struct Ready {
     pub(crate) planned: Planned,
     handlers: Vec<(Use, Rc<dyn Code>)>,
-    /// What commits the record behind the instruction.
+    /// The code that commits a record behind the displaced instruction, if one waits for that.
     commit: Option<Commit>,
 }
 
 impl Ready {
-    /// Its trampoline, to be put somewhere; without a tail.
+    /// Its trampoline without a tail, not placed yet.
     pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
             displaced: &self.planned.0.displaced,
@@ -31,12 +31,14 @@ impl Ready {
     }
 }
 
-/// The handlers of a site, and what commits their record behind the displaced instruction, if it is tentative.
+/// The handlers of a site, and what commits their record if that waits for the displaced
+/// instruction.
 type Handlers = (Vec<(Use, Rc<dyn Code>)>, Option<Commit>);
 
 impl Tracer<'_> {
-    /// Compiles the handlers of a site for an address space with this ground: of the probes that it is planned for, behind those that
-    /// it has already. `ahead` is the program's code from the site on, and the number of the arming that it will be of. Gives the site back if that cannot be, with the reason.
+    /// Compiles the handlers of a site: those that it has already, then those of the probes that it
+    /// is planned for. `ahead` is the program's code from the site on, `arming` the number of the
+    /// arming. Returns the site and the reason if that fails.
     pub(crate) fn make_ready(
         &mut self,
         number: u32,
@@ -51,8 +53,6 @@ impl Tracer<'_> {
         }
     }
 
-    /// The handlers of a site: of the probes that it is planned for, behind those that it has already; and what commits
-    /// their record behind the displaced instruction, if it is tentative.
     fn compile_all(
         &mut self,
         number: u32,
@@ -112,7 +112,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether addresses are mapped so that the program can read them, or write to them.
+/// Whether a range of addresses is mapped readable, or (if `written`) writable, too.
 fn is_accessible(mappings: &[Mapping], range: &RangeInclusive<u64>, written: bool) -> bool {
     let mut next = *range.start();
     for mapping in mappings {

@@ -1,8 +1,10 @@
-//! The table of what handlers do not see ([`layout::hidden`]), as it is written into an address space.
+//! Writes the table of memory that handlers must not see ([`layout::hidden`]) into an address
+//! space.
 //!
-//! It is mapped, readable and executable, in the spaces whose handlers access memory. It is written anew before sites are
-//! written, when memory has been mapped for probes, and some time after probes have been taken out: it may say for a while that
-//! memory is ours which is no more, but never that it is not.
+//! It is mapped, readable and executable, in spaces whose handlers access memory. It is rewritten
+//! before sites are written, after memory was mapped for probes, and some time after probes were
+//! removed: for a while it may hide memory that is no longer ours, but it never shows memory that
+//! is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,31 +27,28 @@ use crate::site::{Planned, Use};
 use crate::space::{Generation, Space};
 use crate::tracer::Tracer;
 
-/// How far down a stack may grow that has no limit: as far as is looked at.
+/// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;
 
-/// How long after a fork the tracer hears of it, at most.
+/// The longest time until the tracer learns of a fork.
 const RECENTLY: Duration = Duration::from_secs(10);
-/// No mark: what is there is not known.
+/// A value that is no mark: the memory's content is not known.
 const UNKNOWN: u8 = 0xff;
 
 /// The table of one address space.
 #[derive(Clone, Debug)]
 pub(crate) struct Hidden {
-    /// Its address.
     base: u64,
-    /// Where each leaf is, by its number, and what is in it.
+    /// The leaves that were written, by number.
     leaves: BTreeMap<u64, Leaf>,
     version: u32,
-    /// The state of the space that it shows.
+    /// The generation of the sites that it shows.
     shows: Option<Generation>,
-    /// Where its stack may grow.
+    /// Where the stack may grow.
     stack: Range<u64>,
-    /// When it was written last.
     written: Instant,
 }
 
-/// A leaf that was written.
 #[derive(Clone, Debug)]
 struct Leaf {
     /// Its offset from the start of the table.
@@ -57,7 +56,7 @@ struct Leaf {
     marks: Vec<u8>,
 }
 
-/// What there is to hide.
+/// What is to be hidden: our memory, and changed bytes of code (encoded by [`changed_byte`]).
 #[derive(Debug, Default)]
 struct Secret {
     ranges: Vec<Range<u64>>,
@@ -65,7 +64,7 @@ struct Secret {
 }
 
 impl Hidden {
-    /// The one that has just been mapped at an address, all zeros.
+    /// The table that has just been mapped at an address, all zeros.
     pub(crate) fn new(base: u64, mappings: &[Mapping], stack_limit: u64) -> Hidden {
         let stack = mappings.iter().find(|mapping| mapping.label.as_deref() == Some("[stack]"));
         let stack = stack.map_or(0..0, |stack| {
@@ -74,7 +73,7 @@ impl Hidden {
         Hidden { base, leaves: BTreeMap::new(), version: 0, shows: None, stack, written: Instant::now() }
     }
 
-    /// That of a child whose memory was copied from this one's, perhaps while the table was being written.
+    /// The table in a child, whose memory was copied perhaps while the table was being written.
     pub(crate) fn copy(&self) -> Hidden {
         let mut copy = self.clone();
         if self.written.elapsed() < RECENTLY {
@@ -84,12 +83,11 @@ impl Hidden {
         copy
     }
 
-    /// Where it is: its address and size.
     pub(crate) fn mapped(&self) -> (u64, u64) {
         (self.base, SIZE)
     }
 
-    /// Writes what is to be hidden.
+    /// Writes the table.
     fn write(&mut self, memory: &Memory, mut secret: Secret) -> io::Result<()> {
         secret.fit();
         self.write_marks(memory, &secret)?;
@@ -115,14 +113,14 @@ impl Hidden {
                 [self.stack.start, self.stack.end].into_iter().flat_map(u64::to_le_bytes).collect();
             memory.poke(self.base + LISTS + offset_of!(Lists, stack) as u64, &stack)?;
         }
-        // Whoever reads the list that held until now finds out that it does not any more.
+        // A handler that reads the old list sees by the version that it is no longer valid.
         field(offset_of!(Lists, version), next)?;
         self.version = next;
         self.written = Instant::now();
         Ok(())
     }
 
-    /// Writes the marks that are not as they were.
+    /// Writes the pages of marks that have changed.
     fn write_marks(&mut self, memory: &Memory, secret: &Secret) -> io::Result<()> {
         let marks = secret.marks(&self.stack);
         let numbers: BTreeSet<u64> = self.leaves.keys().chain(marks.keys()).copied().collect();
@@ -134,7 +132,7 @@ impl Hidden {
             let offset = |place: u64| ((place - CLEAN) as u32).to_le_bytes();
             let entry = self.base + number * size_of::<u32>() as u64;
             if is_new && used >= LEAF_COUNT {
-                // All of it is looked up.
+                // No leaf is left: every access there is looked up.
                 memory.poke(self.base + SUSPECT, &[OURS; LEAF as usize])?;
                 memory.poke(entry, &offset(SUSPECT))?;
                 continue;
@@ -160,11 +158,11 @@ impl Hidden {
 }
 
 impl Secret {
-    /// Brings ranges and bytes in order, and makes fewer of them where there is no room for all.
+    /// Sorts ranges and bytes, and coarsens them where there are more than fit.
     fn fit(&mut self) {
         self.bytes.sort_unstable();
         self.bytes.dedup();
-        // What has no room is not shown at all.
+        // Instead of bytes that do not fit, their addresses are hidden as ranges.
         let more = self.bytes.split_off(self.bytes.len().min(BYTES as usize));
         self.ranges.extend(more.into_iter().map(|byte| byte >> 16..(byte >> 16) + 1));
         self.ranges.sort_unstable_by_key(|range| range.start);
@@ -205,7 +203,7 @@ impl Secret {
     }
 }
 
-/// Ranges in order as fewer: those that are at most so far apart become one.
+/// Joins sorted ranges that are at most `apart` bytes apart.
 fn joined(ranges: &[Range<u64>], apart: u64) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
     for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -218,7 +216,7 @@ fn joined(ranges: &[Range<u64>], apart: u64) -> Vec<Range<u64>> {
 }
 
 impl Space {
-    /// Writes the table of what handlers do not see, if there is one: with the changes that are about to be made.
+    /// Writes the table, if there is one, with changes that are about to be made.
     pub(crate) fn hide(&mut self, more: impl IntoIterator<Item = Change>) -> io::Result<()> {
         if self.hidden.is_none() {
             return Ok(());
@@ -242,19 +240,19 @@ impl Space {
         written
     }
 
-    /// Whether the table of what handlers do not see is as old as the last change of the sites.
+    /// Whether the table is older than the last change of the sites.
     fn hides_what_was(&self) -> bool {
         self.hidden.as_ref().is_some_and(|hidden| hidden.shows != Some(self.generation))
     }
 
-    /// The first of some addresses at which there is nothing for handlers: memory of ours.
+    /// The first of these addresses that is hidden from handlers: memory of ours.
     pub(crate) fn first_hidden(&self, address: u64, length: usize) -> Option<u64> {
         let end = address.saturating_add(length as u64);
         let meets = |&(start, size): &(u64, u64)| start < end && address < start + size;
         self.each_ours().filter(meets).map(|(start, _)| start.max(address)).min()
     }
 
-    /// Whether probes have changed code in the page of an address: handlers do not write there.
+    /// Whether probes have changed code in the page of an address: handlers must not write there.
     pub(crate) fn is_probed_page(&self, address: u64) -> bool {
         let page = address & !(PAGE - 1)..(address | (PAGE - 1)).saturating_add(1);
         let mut is_probed = false;
@@ -267,7 +265,7 @@ impl Space {
 }
 
 impl Tracer<'_> {
-    /// Chooses a place for the table, unless there is one.
+    /// Chooses a place for the table, unless it has one.
     pub(super) fn choose_hidden(
         &self,
         tid: i32,
@@ -277,7 +275,7 @@ impl Tracer<'_> {
     ) -> Result<(), String> {
         let Some(ground) = known.ground.as_ref().filter(|ground| ground.hidden == 0) else { return Ok(()) };
         let mut taken = mappings.to_vec();
-        // What will be mapped: contexts and rings perhaps later.
+        // Contexts are mapped later, perhaps.
         taken.extend(ground.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)));
         let reserved = known.taken(tid, &[]).into_iter();
         taken.extend(reserved.map(|(start, end, _)| Mapping::anonymous(start, end, None)));
@@ -306,7 +304,7 @@ impl Tracer<'_> {
         programs.into_iter().any(|number| vm::may(code(number), Word::W8, Effects::ACCESSES_MEMORY))
     }
 
-    /// Maps it there.
+    /// Maps the table at `base`.
     pub(super) fn map_hidden(&mut self, number: u32, thread: Stopped, stop: Stop, base: u64) -> Called<()> {
         let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &[(base, SIZE)])?;
         if let Some(space) = self.spaces.get_mut(&number) {
@@ -323,10 +321,10 @@ impl Tracer<'_> {
         Ok((thread, stop, mapped))
     }
 
-    /// The tables that show how the sites were are written anew.
+    /// Rewrites the tables that are older than the last change of their sites.
     pub(crate) fn hide_again(&mut self) {
         for space in self.spaces.values_mut().filter(|space| space.hides_what_was()) {
-            // It fails only if the process is gone.
+            // Fails only if the process is gone.
             let _ = space.hide([]);
         }
     }

@@ -1,19 +1,23 @@
-//! What handlers know of their process and of all its threads: the identity page.
+//! The identity page: what handlers know of their process and its threads.
 //!
-//! It says how a thread's libc keeps its id and where the kernel keeps its processor, and that only while it holds for all
-//! threads of the address space. A thread for which it does not (a vfork child, which has its parent's memory; one that the program has
-//! made without its libc) is a *stranger*; while there is one, the page says nothing, and handlers read what each thread was told of itself
-//! (`thread_ids`).
+//! It says at which offset from the thread pointer a thread's libc keeps its id and its
+//! `struct rseq`, while that is true of all threads of the address space. A *stranger* is a thread
+//! of which it is not true: a vfork child, which shares its parent's memory, or one that the
+//! program made without its libc. While there is a stranger, the page is cleared, and handlers read
+//! what each thread was told of itself (`thread_ids`).
 //!
-//! A thread registers its `struct rseq` in its first instructions. Until then the `cpu_id` in it must be negative: else it could
-//! be taken for that of a registered thread that runs on that processor. glibc leaves a 0 there, or what the last owner of the
-//! stack had, so a new thread of the libc gets there what the kernel's interface has for it (`RSEQ_CPU_ID_UNINITIALIZED`).
+//! A thread registers its `struct rseq` in its first instructions. Until then the `cpu_id` in it
+//! must be negative, or the thread would be taken for a registered one that runs on that processor.
+//! glibc leaves 0 there, or the data of the stack's last owner; so the tracer writes
+//! `RSEQ_CPU_ID_UNINITIALIZED` there for each new thread of the libc.
 //!
-//! A program can set fs to anything, or take its `struct rseq` back and use the memory for something else, and nobody is told. So each
-//! thread that is known gets a mark into the bytes of its `struct rseq` that neither the kernel nor the libc uses, and handlers believe
-//! nothing that is at an offset from fs where that mark is not.
+//! A program can set fs to anything, or unregister its `struct rseq` and reuse the memory, without
+//! the tracer's knowledge. So the tracer writes a mark into the bytes of each known thread's
+//! `struct rseq` that neither the kernel nor the libc uses, and handlers trust nothing at an offset
+//! from fs unless the mark is there.
 //!
-//! A program that is being started is looked at again when it begins, and some times after that: its libc has set up nothing before.
+//! A program that is being started is looked at again when it begins, and some times later: before
+//! that its libc has set up nothing.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::offset_of;
@@ -26,49 +30,50 @@ use process::{Event, Stopped};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// How the threads of an address space are known.
+/// What is known of all threads of an address space: offsets from the thread pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// Where a thread keeps its id, from its thread pointer on; 0: nowhere.
+    /// Where a thread keeps its id; 0: nowhere.
     thread: u64,
-    /// Where its `struct rseq` is, likewise.
+    /// Where its `struct rseq` is; 0: nowhere.
     rseq: u64,
 }
 
 impl Known {
-    /// Whether it says all that another says, and more.
+    /// Whether it knows all that `other` does, and more.
     fn is_more_than(self, other: Known) -> bool {
         let says = |new: u64, old: u64| new == old || old == 0;
         self != other && says(self.thread, other.thread) && says(self.rseq, other.rseq)
     }
 }
 
-/// What `cpu_id` is before a thread is registered: `RSEQ_CPU_ID_UNINITIALIZED` of linux/rseq.h.
+/// `RSEQ_CPU_ID_UNINITIALIZED` of linux/rseq.h: `cpu_id` before a thread is registered.
 const UNREGISTERED: i32 = -1;
 
-/// Where x86-64 libraries of C keep the thread pointer itself, from the thread pointer on.
+/// Where x86-64 libcs keep the thread pointer itself, as an offset from it.
 const SELF: u64 = 0x10;
 
-/// How far from its thread pointer a `struct rseq` can be that the libc, or thread-local memory, has. What the program has elsewhere it may
-/// use for anything later.
+/// How far from the thread pointer a `struct rseq` may be to be used: the libc's, or one in
+/// thread-local memory. Memory farther away may be reused by the program for anything.
 const NEAR: u64 = 1 << 16;
 
-/// What marks the threads that are known.
+/// The mark of known threads, which differs in each session.
 pub(crate) fn mark() -> Mark {
     static MARK: OnceLock<Mark> = OnceLock::new();
     *MARK.get_or_init(|| {
-        /// What the kernel keeps in a `struct rseq`, in bytes: AT_RSEQ_FEATURE_SIZE of linux/auxvec.h.
+        /// AT_RSEQ_FEATURE_SIZE of linux/auxvec.h: how many bytes of a `struct rseq` the kernel
+        /// uses.
         const FEATURES: libc::c_ulong = 27;
         // SAFETY: takes no pointers.
         let used = unsafe { libc::getauxval(FEATURES) };
         let used = u32::try_from(used).unwrap_or(RSEQ_UNUSED).clamp(RSEQ_UNUSED, 1 << 12);
-        // Not 0, nor -1, nor small: what memory often has.
+        // Unlike common content of memory: not 0, -1 or small.
         let value = RandomState::new().hash_one(std::process::id()) as u32;
         Mark { at: used.next_multiple_of(4).cast_signed(), value: value | 0x4000_0100 }
     })
 }
 
-/// When a program that begins is looked at again, each time after the last.
+/// The delays after which a program that begins is looked at again, one after the other.
 const LOOKS: [Duration; 3] =
     [Duration::from_millis(2), Duration::from_millis(30), Duration::from_millis(300)];
 
@@ -80,12 +85,12 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// For a space in which a program begins, or for one that was found.
+    /// `begins`: the space's program is just being started.
     pub(crate) fn new(begins: bool) -> Looks {
         Looks { due: None, left: if begins { LOOKS.len() } else { 0 } }
     }
 
-    /// What was found may not be all: the next look.
+    /// Schedules the next look, if any is left: what was found may not be all.
     fn plan(&mut self) {
         if let Some(left) = self.left.checked_sub(1) {
             self.due = Some(Instant::now() + LOOKS[LOOKS.len() - self.left]);
@@ -95,7 +100,7 @@ impl Looks {
 }
 
 impl Tracer<'_> {
-    /// The program of an address space begins: now its libc may have set up what it had not before.
+    /// Looks at a program that begins now: its libc may have set up more.
     pub(crate) fn identify_begun(&mut self, thread: &Stopped) {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else { return };
         if self.spaces.get(&number).is_some_and(|space| space.known.is_some()) {
@@ -103,7 +108,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Looks again at those address spaces for which it is time.
+    /// Looks at the address spaces that are due.
     pub(crate) fn identify_again(&mut self) {
         let now = Instant::now();
         let due = |space: &Space| space.looks.due.is_some_and(|due| due <= now);
@@ -124,15 +129,16 @@ impl Tracer<'_> {
         }
     }
 
-    /// Finds out how the threads of an address space are known, all of which are held, unless it is known; `thread` is the one that is
-    /// being answered.
+    /// Looks at the threads of an address space, unless that was done. All are held, but for
+    /// `thread`, which is being answered.
     pub(crate) fn identify_all(&mut self, number: u32, thread: Option<&Stopped>) {
         if self.spaces.get(&number).is_some_and(|space| space.known.is_none()) {
             self.look(number, thread);
         }
     }
 
-    /// Looks at all threads of an address space, which are held. What was known before stays until more is.
+    /// Looks at all threads of an address space, which are held. What was known stays until more is
+    /// found.
     fn look(&mut self, number: u32, thread: Option<&Stopped>) {
         let Some(space) = self.spaces.get_mut(&number).filter(|space| space.ground.is_some()) else { return };
         let held = self.holds.events.iter().filter_map(|event| match event {
@@ -144,7 +150,7 @@ impl Tracer<'_> {
         for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
             match stopped.iter().find(|thread| thread.tid() == tracked.identity.tid) {
                 Some(thread) => threads.push(*thread),
-                // One that waits in the kernel: another time.
+                // It waits in the kernel and cannot be stopped: try later.
                 None => return space.looks.plan(),
             }
         }
@@ -163,7 +169,7 @@ impl Tracer<'_> {
         let pid = self.threads.get(&of).map(|tracked| tracked.identity.pid);
         space.known = Some(known);
         space.pid = pid.unwrap_or(0);
-        // What is known now is known of all threads, but that of another process.
+        // It is true of all threads, except for those of another process in the same memory.
         space.strangers = self
             .threads
             .values()
@@ -173,7 +179,7 @@ impl Tracer<'_> {
         space.write_identity();
     }
 
-    /// A new thread, or a forked child's first, has stopped before it has run.
+    /// Checks a new thread, or a forked child's first, before it has run.
     pub(crate) fn identify(&mut self, thread: &Stopped) {
         let tid = thread.tid();
         let Some(tracked) = self.threads.get(&tid) else { return };
@@ -200,14 +206,13 @@ impl Tracer<'_> {
 }
 
 impl Space {
-    /// A thread is no longer there.
+    /// Removes a thread that is gone.
     pub(crate) fn forget_stranger(&mut self, tid: i32) {
         if self.strangers.remove(&tid) && self.strangers.is_empty() {
             self.write_identity();
         }
     }
 
-    /// Writes the identity page.
     fn write_identity(&self) {
         let (Some(ground), Some(known)) = (&self.ground, self.known) else { return };
         let (pid, known) = if self.strangers.is_empty() { (self.pid, known) } else { (0, Known::default()) };
@@ -219,13 +224,13 @@ impl Space {
         put(offset_of!(Identity, owner), &(self.pid as u32).to_le_bytes());
         put(offset_of!(Identity, tid_offset), &known.thread.to_le_bytes());
         put(offset_of!(Identity, rseq_offset), &known.rseq.to_le_bytes());
-        // It fails only if the process is gone.
+        // Fails only if the process is gone.
         let _ = self.code.memory.poke(ground.identity + first as u64, &bytes);
     }
 }
 
-/// Where all threads that have registered a `struct rseq` have it, from their thread pointers on, if the others have one there
-/// that is not registered.
+/// The offset from the thread pointer at which all threads have their `struct rseq`: registered
+/// ones and others; none if they differ.
 fn common_rseq(threads: &[&Stopped]) -> Option<u64> {
     let offset = threads.iter().find_map(|thread| {
         let registration = thread.rseq_registration()?;
@@ -239,7 +244,7 @@ fn common_rseq(threads: &[&Stopped]) -> Option<u64> {
         .then_some(offset)
 }
 
-/// Marks a thread as one whose `struct rseq` is at an offset from its thread pointer.
+/// Writes the mark of a known thread, whose `struct rseq` is at an offset from its thread pointer.
 fn put_mark(thread: &Stopped, offset: u64) -> bool {
     let Ok(registers) = thread.registers() else { return false };
     let Mark { at, value } = mark();
@@ -247,8 +252,8 @@ fn put_mark(thread: &Stopped, offset: u64) -> bool {
     process::write(thread.tid(), address, &value.to_le_bytes()).is_ok()
 }
 
-/// Whether a thread has its `struct rseq` at an offset from its thread pointer: a registered one, or one that says that it is
-/// not.
+/// Whether a thread's `struct rseq` is at an offset from its thread pointer: it is registered
+/// there, or the memory says "not registered".
 fn has_rseq(thread: &Stopped, offset: u64) -> bool {
     let Ok(registers) = thread.registers() else { return false };
     let address = registers.fs_base().wrapping_add(offset);
@@ -262,8 +267,8 @@ fn has_rseq(thread: &Stopped, offset: u64) -> bool {
     }
 }
 
-/// Whether a new thread is one of the libc that is known, and so will register its `struct rseq` where the others have theirs.
-/// Until then it says there that it has none.
+/// Whether a new thread is one of the known libc, and so will register its `struct rseq` where the
+/// others have theirs. If so, writes "not registered" there.
 fn will_have_rseq(thread: &Stopped, known: Known) -> bool {
     let Ok(registers) = thread.registers() else { return false };
     let pointer = registers.fs_base();

@@ -1,4 +1,4 @@
-//! The trampolines of an address space, and the jumps on the way to them.
+//! The trampolines of an address space, and the intermediate jumps from sites to them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,32 +15,33 @@ use crate::change::Change;
 use crate::hold::Held;
 use crate::site::Jump;
 
-/// The trampolines of an address space.
+/// All trampolines of an address space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jumps {
-    /// The memory that they are in.
+    /// The memory for them.
     pub(crate) room: Room,
-    /// All that threads can be in, by their addresses. A child's are its parent's until one of the two changes.
+    /// All trampolines that threads can be in, by address. A child shares its parent's until one of
+    /// the two changes.
     trampolines: Rc<BTreeMap<u64, Rc<Trampoline>>>,
-    /// The addresses of those that no site leads to any more.
+    /// The trampolines to which no site leads any more.
     retired: Vec<u64>,
-    /// The jumps on the way from a site to its trampoline, by their addresses: the site, and the trampoline.
+    /// The intermediate jumps (landing pads and others), by address: site and trampoline of each.
     ways: Rc<BTreeMap<u64, (u64, u64)>>,
-    /// The instructions of which trampolines have copies behind their own: what is before each copy.
+    /// For each instruction that trampolines have copies of behind their own: the addresses of the
+    /// `nop`s before the copies ([`tail::CUT`]).
     followers: Rc<BTreeMap<u64, Vec<u64>>>,
-    /// Memory for landing pads: addresses and sizes.
     pads: Vec<(u64, u64)>,
-    /// Those of armings that were copied from other processes.
+    /// The trampolines of armings that were copied from other processes.
     copies: Vec<Copy>,
 }
 
-/// The trampolines of one copied arming: each is made when it is asked for.
+/// The trampolines of one copied arming, made on demand.
 struct Copy {
     copied: Copied,
     made: FrozenMap<u64, Made>,
 }
 
-/// A trampoline that was made, where it stays.
+/// A trampoline that was made on demand, boxed so that it does not move.
 type Made = Box<(Rc<Trampoline>,)>;
 
 impl std::fmt::Debug for Copy {
@@ -56,7 +57,6 @@ impl Clone for Copy {
 }
 
 impl Copy {
-    /// The trampoline that begins at an address.
     fn get(&self, start: u64) -> Option<&Rc<Trampoline>> {
         if let Some(made) = self.made.get(&start) {
             return Some(&made.0);
@@ -65,7 +65,7 @@ impl Copy {
         Some(&self.made.insert(start, Box::new((made,))).0)
     }
 
-    /// The trampoline that holds an address, and which part of it that is.
+    /// The trampoline at an address, and the part of it.
     fn at(&self, rip: u64) -> Option<(&Rc<Trampoline>, Part)> {
         if let Some((_, start)) = self.copied.way(rip) {
             return Some((self.get(start)?, Part::Handler));
@@ -75,7 +75,7 @@ impl Copy {
     }
 }
 
-/// Trampolines that are still to be written, as [`Jumps`] keeps them.
+/// Trampolines that are still to be written, in the form in which [`Jumps`] keeps them.
 #[derive(Debug, Default)]
 pub(crate) struct New {
     pub(super) trampolines: BTreeMap<u64, Rc<Trampoline>>,
@@ -84,7 +84,7 @@ pub(crate) struct New {
 }
 
 impl New {
-    /// Adds trampolines, and the jumps on the way to them: each with its site and its trampoline.
+    /// Adds trampolines and intermediate jumps: address, site and trampoline of each.
     pub(crate) fn add(
         &mut self,
         trampolines: impl IntoIterator<Item = Rc<Trampoline>>,
@@ -101,7 +101,7 @@ impl New {
 }
 
 impl Jumps {
-    /// The trampoline that holds an address, and which part of it that is.
+    /// The trampoline that an address is in, or leads to, and the part of it.
     pub(crate) fn at(&self, rip: u64) -> Option<(&Rc<Trampoline>, Part)> {
         if let Some((_, start)) = self.ways.get(&rip) {
             return Some((self.trampolines.get(start)?, Part::Handler));
@@ -111,12 +111,12 @@ impl Jumps {
         own.or_else(|| self.copies.iter().find_map(|copy| copy.at(rip)))
     }
 
-    /// Adds those of an arming that was copied.
+    /// Adds the trampolines of a copied arming.
     pub(crate) fn add_copy(&mut self, copied: Copied) {
         self.copies.push(Copy { copied, made: FrozenMap::new() });
     }
 
-    /// Those of some copied armings become the space's own.
+    /// Makes the trampolines of some copied armings the space's own.
     pub(crate) fn make_own(&mut self, which: impl Fn(&Copied) -> bool) {
         if self.copies.is_empty() {
             return;
@@ -133,23 +133,21 @@ impl Jumps {
         }
     }
 
-    /// A trampoline of a site.
     pub(crate) fn of_site(&self, site: u64) -> Option<&Rc<Trampoline>> {
         let own = self.trampolines.values().find(|trampoline| trampoline.site() == site);
         own.or_else(|| self.copies.iter().find_map(|copy| copy.get(copy.copied.site(site)?.1.trampoline)))
     }
 
-    /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
         !self.trampolines.is_empty() || !self.copies.is_empty()
     }
 
-    /// Whether there are trampolines that no site leads to.
+    /// Whether there are trampolines to which no site leads any more.
     pub(crate) fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// Adds trampolines that are written, and the jumps on the way to them.
+    /// Adds trampolines that have been written.
     pub(crate) fn add(&mut self, mut new: New) {
         Rc::make_mut(&mut self.trampolines).append(&mut new.trampolines);
         Rc::make_mut(&mut self.ways).append(&mut new.ways);
@@ -163,7 +161,8 @@ impl Jumps {
         }
     }
 
-    /// An instruction is about to be probed: whoever comes to a copy of it in a trampoline goes to the original instead.
+    /// Called before an instruction is probed: makes trampolines that have a copy of it jump to the
+    /// original instead.
     pub(crate) fn cut(&mut self, address: u64, memory: &Memory, _held: &Held) -> io::Result<()> {
         self.make_own(|copied| copied.has_follower(address));
         if !self.followers.contains_key(&address) {
@@ -174,7 +173,7 @@ impl Jumps {
         let mut failed = None;
         cuts.retain(|cut| {
             let mut bytes = [0xe9; tail::CUT.len()];
-            // The trampoline ends in jumps like this one, so that it reaches.
+            // It reaches: the trampoline ends in a jump to about the same place.
             let distance = address.wrapping_sub(cut + bytes.len() as u64) as i32;
             bytes[1..].copy_from_slice(&distance.to_le_bytes());
             let error = memory.poke(*cut, &bytes).err();
@@ -188,13 +187,14 @@ impl Jumps {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The site from which a thread that is on its way to a trampoline comes, having done nothing yet.
+    /// The site from which a thread at this address is on the way to a trampoline, with nothing
+    /// executed yet; none if it is not on the way.
     pub(crate) fn way_from(&self, rip: u64) -> Option<u64> {
         let own = self.ways.get(&rip).copied();
         own.or_else(|| self.copies.iter().find_map(|copy| copy.copied.way(rip))).map(|(site, _)| site)
     }
 
-    /// Forgets the ways of a jump, in which no thread is.
+    /// Forgets the intermediate jumps of a site's jump. No thread may be at one of them.
     pub(crate) fn forget_ways(&mut self, site: u64, jump: &Jump) {
         self.make_own(|copied| copied.has_site(site));
         let ways = Rc::make_mut(&mut self.ways);
@@ -205,28 +205,28 @@ impl Jumps {
         }
     }
 
-    /// Forgets the ways of all jumps, in which no thread is.
+    /// Forgets all intermediate jumps. No thread may be at one of them.
     pub(crate) fn forget_all_ways(&mut self) {
         self.make_own(|_| true);
         self.ways = Rc::default();
     }
 
-    /// Memory for landing pads has been mapped.
+    /// Adds memory that was mapped for landing pads.
     pub(crate) fn add_pads(&mut self, base: u64, size: u64) {
         self.pads.push((base, size));
     }
 
-    /// It is not there any more.
+    /// Removes memory for landing pads that is no longer mapped.
     pub(crate) fn remove_pads(&mut self, gone: &[(u64, u64)]) {
         self.pads.retain(|pads| !gone.contains(pads));
     }
 
-    /// All memory that was mapped: addresses and sizes.
+    /// All memory mapped for trampolines and landing pads: addresses and sizes.
     pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
         self.room.areas().chain(self.pads.iter().copied())
     }
 
-    /// No site leads to a trampoline any more; threads may still be in it.
+    /// Marks a trampoline to which no site leads any more. Threads may still be in it.
     pub(crate) fn retire(&mut self, start: u64) {
         self.make_own(|copied| copied.trampoline_before(start) == Some(start));
         if self.trampolines.contains_key(&start) {
@@ -234,7 +234,8 @@ impl Jumps {
         }
     }
 
-    /// Gives the memory of retired trampolines back in which no thread is: `is_in` says of a range whether one is.
+    /// Frees the memory of retired trampolines in which no thread is; `is_in` tells whether a
+    /// thread is in one.
     pub(crate) fn free(&mut self, is_in: impl Fn(&Trampoline) -> bool) {
         if self.retired.is_empty() {
             return;
@@ -254,7 +255,7 @@ impl Jumps {
         });
     }
 
-    /// Forgets memory that is not mapped.
+    /// Forgets memory for landing pads that is no longer mapped.
     pub(crate) fn retain_pads(&mut self, mappings: &[Mapping]) {
         self.pads.retain(|&(base, size)| {
             let end = base + size;
@@ -269,7 +270,7 @@ impl Jumps {
         });
     }
 
-    /// Forgets what is not mapped, in a child whose copy was taken while it was being mapped.
+    /// Forgets what is not mapped in a child, which may have been copied while it was being mapped.
     pub(crate) fn retain(&mut self, mappings: &[Mapping]) {
         let is_mapped = |base: u64, size: u64| {
             mappings
@@ -290,7 +291,7 @@ impl Jumps {
     }
 }
 
-/// Forgets the copies in a trampoline that is no more.
+/// Forgets the copies in a trampoline that is gone.
 fn forget(followers: &mut BTreeMap<u64, Vec<u64>>, trampoline: &Trampoline) {
     for follower in trampoline.tail() {
         if let Some(cuts) = followers.get_mut(&follower.address) {

@@ -1,8 +1,8 @@
-//! The memory that a ground says is mapped in a process, and given to its children.
+//! Maps the ground in a process, and gives forked children their rings.
 //!
-//! Contexts and rings are mapped when the first handler is armed that works in a context. A forked child has its parent's contexts,
-//! all zeros, and none of its rings: its hits that need a context are missed until it is given rings of its own, which is before it
-//! runs, as long as the tracer lives.
+//! Contexts and rings are mapped when the first handler is armed that works in a context. A forked
+//! child has its parent's contexts, all zeros, and no rings: hits that need a context are missed
+//! until the tracer gives it rings, which happens before it runs.
 
 use std::fs::File;
 use std::io;
@@ -22,12 +22,12 @@ use crate::observer::Note;
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// What is read and written.
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Tracer<'_> {
-    /// Maps what of a chosen ground is not mapped yet, all of it or nothing. The reason why not is in the result; the space keeps it,
-    /// unless a place was taken meanwhile: then the ground is to be chosen anew.
+    /// Maps the parts of a chosen ground that are not mapped yet: all or nothing. The result says
+    /// why not. The space remembers the reason, unless a place was taken meanwhile: then a new
+    /// ground has to be chosen.
     pub(crate) fn map_ground(
         &mut self,
         number: u32,
@@ -57,7 +57,6 @@ impl Tracer<'_> {
         Ok((thread, stop, made.map_err(reason)))
     }
 
-    /// Maps it.
     fn lay_ground(&mut self, number: u32, thread: Stopped, stop: Stop, ground: &Ground) -> Laid {
         self.look_who(number);
         let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
@@ -66,7 +65,7 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
         };
-        // Its first calls give the process its guard, by which it makes the others.
+        // The first calls in a process give it its guard, through which further ones are made.
         let (thread, stop, allowed) = self.with_calls(number, thread, stop, &mappings, Ok)?;
         if let Err(reason) = allowed {
             return Ok((thread, stop, Err(Failed::For(reason))));
@@ -123,7 +122,7 @@ impl Tracer<'_> {
         Ok((thread, stop, result))
     }
 
-    /// Maps what every ground has. `mapped` is what was mapped.
+    /// Maps the parts that every ground has, and adds them to `mapped`.
     fn lay_pieces(
         &self,
         caller: Caller,
@@ -154,7 +153,7 @@ impl Tracer<'_> {
         if wiped.is_err() {
             return Ok((caller, wiped));
         }
-        // The page for the sign of life is not in use yet.
+        // The page for the sign of life, which is not in use yet, serves as scratch memory.
         let (caller, done) = caller.share(cells, shared.0, shared.1, READ_WRITE, ground.sign())?;
         if done.is_err() {
             return Ok((caller, done));
@@ -166,7 +165,8 @@ impl Tracer<'_> {
         Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
     }
 
-    /// Maps what there is more of the cells than when the ground was laid. The result says why that cannot be.
+    /// Extends the mapping of the cells, if more are in use than are mapped. The result says why it
+    /// cannot.
     pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
         let used = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
@@ -174,7 +174,8 @@ impl Tracer<'_> {
             Some(ground) => (ground.cells, space.cells),
             None => return Ok((thread, stop, Ok(()))),
         };
-        // A child may be the copy of what its parent was before they grew; and the program may have unmapped them.
+        // A child may be a copy from before its parent's cells grew; and the program may have
+        // unmapped them.
         if space.code.memory.peek(base + now - 1, &mut [0]).is_err() {
             return Ok((thread, stop, Err("what is to be counted in is not mapped any more".to_owned())));
         }
@@ -183,7 +184,7 @@ impl Tracer<'_> {
         }
         let mut grown = Ok(());
         let done = self.with_calls(number, thread, stop, &[], |caller| {
-            // In its place, or not at all.
+            // Without flags, mremap extends it in place, or fails.
             let arguments = [base, now, used, 0, 0, 0];
             let (caller, result) = caller.call("mremap", libc::SYS_mremap, arguments)?;
             grown = result.map(drop).map_err(|error| format!("mapping more memory to count in: {error}"));
@@ -197,10 +198,11 @@ impl Tracer<'_> {
         Ok((thread, stop, grown))
     }
 
-    /// A child that was forked is given rings of its own, if its parent has some. Its one thread is stopped, and has not run yet.
+    /// Gives a forked child rings of its own, if its parent has some. Its one thread is stopped and
+    /// has not run yet.
     ///
     /// # Errors
-    /// It has been killed.
+    /// The thread has been killed.
     pub(crate) fn give_rings(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
         let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let Some(number) = number else { return Ok((thread, stop)) };
@@ -233,7 +235,7 @@ impl Tracer<'_> {
         };
         let (caller, laid) = match has_contexts {
             true => lay_rings(caller, &ground, pid)?,
-            // It was forked before its parent had them mapped.
+            // It was forked before its parent's contexts were mapped.
             false => lay_contexts(caller, &ground, pid, &mut Vec::new())?,
         };
         let (thread, stop) = caller.end()?;
@@ -244,7 +246,7 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// An address space has rings, which took so many mappings.
+    /// Records the rings of an address space, which took so many mappings, and starts reading them.
     fn take_rings(&mut self, number: u32, rings: Rings, mappings: usize) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         let rings = Rc::new(rings);
@@ -257,18 +259,19 @@ impl Tracer<'_> {
         space.lacks_rings = false;
         space.mappings += mappings;
         space.rings = Some(rings);
-        // It fails only if the process is gone.
+        // Fails only if the process is gone.
         let _ = space.hide([]);
     }
 }
 
-/// Ends the calls of a thread for which nothing more is to be done.
+/// Ends a thread's calls with a result.
 fn ended(caller: Caller, result: Result<(), Failed>) -> Laid {
     let (thread, stop) = caller.end()?;
     Ok((thread, stop, result))
 }
 
-/// Maps the contexts with the memory for descriptions, and their rings, in the process `owner`. `mapped` is what was mapped, if it is to be unmapped again.
+/// Maps contexts, descriptions and rings in the process `owner`. Adds what was mapped to `mapped`,
+/// so that it can be unmapped.
 fn lay_contexts(
     caller: Caller,
     ground: &Ground,
@@ -290,7 +293,7 @@ fn lay_contexts(
     }
 }
 
-/// Maps rings for contexts that are there, in the process `owner`, and gives them to these.
+/// Maps rings for existing contexts of the process `owner`, and enters them in the contexts.
 fn lay_rings(caller: Caller, ground: &Ground, owner: i32) -> Result<Step<Rings>, Error> {
     let pid = caller.thread().tid();
     let refused = |cause| Error::Refused { what: "sharing memory", pid, cause };
@@ -321,13 +324,12 @@ fn lay_rings(caller: Caller, ground: &Ground, owner: i32) -> Result<Step<Rings>,
     Ok((caller, rings))
 }
 
-/// Why a ground could not be laid.
 enum Failed {
-    /// One of its places was taken meanwhile.
+    /// One of its places was taken meanwhile: another may do.
     Taken(String),
-    /// It never can be.
+    /// It cannot be mapped in this process at all.
     For(String),
 }
 
-/// As [`Called`], with the failure.
+/// As [`Called`], with [`Failed`].
 type Laid = Result<(Stopped, Stop, Result<(), Failed>), Error>;

@@ -1,40 +1,42 @@
-//! A moment in the life of all rings, and whether the reader has come so far.
+//! Marks how far all rings are filled at a moment, and tells whether the reader has passed that.
 //!
-//! A handler that runs at that moment may not have logged yet. It has its context claimed: what it logs is there as soon as the
-//! context is free, or has more records.
+//! A handler that runs at that moment may log later. It has claimed a context: its record is in the
+//! ring once the context is free again, or the ring has more records.
 
 use std::rc::{Rc, Weak};
 
 use super::rings::Rings;
 
-/// What had been logged at a moment.
+/// How far the rings were filled at a moment.
 #[derive(Debug, Default)]
 pub(crate) struct Mark(Vec<Ring>);
 
-/// One ring.
 #[derive(Debug)]
 struct Ring {
-    /// Gone, if nobody can log there any more and all is read.
+    /// The rings are gone if nobody can log there any more and everything is read.
     rings: Weak<Rings>,
     number: u32,
     /// Bytes that had been put in.
     head: u64,
-    /// Whether a handler that ran then may still put a record behind.
+    /// Whether a handler ran then that may still add a record.
     claimed: bool,
 }
 
 impl Mark {
-    /// Notes what is in these rings now. `claimed` says whether a handler has the context of one.
+    /// Adds the present state of these rings. `claimed` tells whether a handler has claimed the
+    /// context of a ring.
     pub(crate) fn add(&mut self, rings: &Rc<Rings>, claimed: impl Fn(u32) -> bool) {
         for number in 0..rings.count() {
-            // In this order: what a context that is free has logged is below the head.
+            // In this order: if the context is free, everything that it has logged is below the
+            // head read afterwards.
             let claimed = claimed(number);
             self.0.push(Ring { rings: Rc::downgrade(rings), number, head: rings.head(number), claimed });
         }
     }
 
-    /// Whether the reader has passed all of it. `tail` says how far it has come in a ring; nothing, if it does not read that
-    /// any more. `claimed` says whether a handler has its context.
+    /// Whether the reader has passed the mark. `tail` tells the reader's position in a ring, or
+    /// nothing if the ring is not read any more; `claimed` tells whether a handler has claimed its
+    /// context.
     pub(crate) fn is_passed(
         &mut self,
         tail: impl Fn(&Rings, u32) -> Option<u64>,
@@ -71,16 +73,17 @@ mod tests {
         let mut passed = |tails: [u64; 3]| {
             mark.is_passed(|_, ring| Some(tails[ring as usize]), |_, ring| is_claimed(ring))
         };
-        // Of ring 0, what comes later does not count.
+        // Later records in ring 0 do not count.
         rings.set_head(0, 8000);
         assert!(!passed([720, 0, 0]));
         assert!(!passed([800, 0, 0]), "two have not logged yet");
-        // One ends without a record; the other one's context is taken again, behind its record.
+        // One handler ends without a record; the other one's context is claimed again, after its
+        // record.
         claims.borrow_mut()[1] = false;
         rings.set_head(2, 80);
         assert!(!passed([0, 0, 0]));
         assert!(passed([0, 0, 80]));
-        // What is not read any more is not waited for.
+        // Rings that are not read any more are passed.
         let mut mark = Mark::default();
         claims.borrow_mut()[2] = false;
         mark.add(&rings, is_claimed);

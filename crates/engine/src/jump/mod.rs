@@ -1,4 +1,5 @@
-//! Sites that are jumps.
+//! The jump engine: turns sites into jumps to trampolines, and reads the records that handlers
+//! write.
 //!
 //! ```text
 //!     site:   e9 ..              jmp T                     (or a jump to a landing pad, which jumps to T)
@@ -9,25 +10,26 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `arm` makes jumps of sites: `draft` works out how, while the program runs, and `carry` does it: memory is mapped and trampolines are
-//! written while one thread is stopped, the sites while all are held.
+//! `arm` arms sites: `draft` plans everything while the program runs; `carry` executes the plan:
+//! one stopped thread maps memory, the tracer writes the trampolines, then holds all threads and
+//! writes the sites.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `suits`, `stack` | which sites may become jumps; which have no stack for a handler |
-//! | `draft`, `plan`, `planners`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and what it has to know: what was planned before, what is around, where memory is to be, what is proven, the code |
+//! | `suits`, `stack` | which sites may become jumps; which code has no usable stack for a handler |
+//! | `draft`, `plan`, `planners`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and its input: earlier plans, surroundings, places for memory, what control flow proves, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
-//! | `carry`, `write`, `writing`, `back` | what a draft says is done; threads between a site and T are put back |
-//! | `arming`, `armings`, `code_file`, `copied`, `copying` | what arming a module came to; all that is kept; its code as a file; one in another process that maps the same file; how it is carried out there |
+//! | `carry`, `write`, `writing`, `back` | executes a draft; moves threads between a site and T back to the site |
+//! | `arming`, `armings`, `code_file`, `copied`, `copying` | the result of arming a module; all that are kept; its code as a file; the same at another address; carrying it out in another process that maps the same file |
 //! | `jumps` | the trampolines of an address space |
-//! | `remove`, `over` | jumps are taken out; probes that handlers have ended |
-//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | the memory that it takes, in the process and shared with it |
-//! | `trust`, `domain` | which processes share cells; those that become others |
-//! | `hidden` | what of all this handlers do not see |
-//! | `drain`, `handing`, `ring`, `who`, `clock`, `mark` | records are read, in the order of time, up to a moment, and handed out |
+//! | `remove`, `over` | removes jumps; removes probes that handlers have ended |
+//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | memory for handlers, in the process and shared with it |
+//! | `trust`, `domain` | which processes share cells; processes that change their rights |
+//! | `hidden` | which parts of this memory handlers must not see |
+//! | `drain`, `handing`, `ring`, `who`, `clock`, `mark` | reads records in the order of time, up to a moment, and passes them to the observer |
 //! | `pulse`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
-//! | `signal`, `forbidden`, `out` | signals of threads that are in a trampoline; instructions that the process may not execute; threads are taken out of one |
+//! | `signal`, `forbidden`, `out` | signals of threads in a trampoline; instructions that the process has forbidden; stepping threads out |
 
 mod area;
 mod arm;

@@ -1,41 +1,42 @@
-//! Numbers in records: each stands for a handler at a site.
+//! The numbers in records: each stands for one handler at one site.
 //!
-//! What all records of a handler at a site have in common is kept here, and a record says the number only. A number is that of one
-//! compiled handler, and belongs to it: as long as a process has the handler it can make records of that number. When no process has it any
-//! more, its records may still wait in rings, and are read first; then the number is free.
+//! A record has only the number; the data common to all records of a handler at a site is kept
+//! here. A number belongs to one compiled handler: while a process has that handler, it can make
+//! records with the number. When no process has it any more, records may still be in rings; once
+//! they are read, the number is free.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use rings::Bounds;
 
-/// What the records of a number have in common.
+/// What all records with a number have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Common {
-    /// The program's number, and the probe's in it.
+    /// The number of the program, and that of the probe in it.
     pub(crate) program: usize,
     pub(crate) probe: usize,
-    /// The site's address; and the arming that it is of, if that may be copied to other processes, where it is farther by as much.
+    /// The site's address; and the number of its arming if that may be copied (else 0): in other
+    /// processes the site's address differs by as much as the arming was moved.
     pub(crate) address: u64,
     pub(crate) arming: u32,
-    /// Major and minor code, where the handler sets none.
+    /// The major and minor code, unless the handler sets others.
     pub(crate) codes: (u32, u32),
-    /// What a record can hold.
+    /// How much a record can hold.
     pub(crate) bounds: Bounds,
 }
 
-/// All numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     all: Vec<Option<Common>>,
     free: Vec<u32>,
-    /// Those whose handlers are gone, since it was looked last.
+    /// The numbers whose handlers have gone since the rings were looked at last.
     retired: Rc<RefCell<Vec<u32>>>,
-    /// Those whose handlers are gone, and whose records may not all be read.
+    /// The numbers whose handlers are gone, and whose records may not all be read.
     unread: Vec<u32>,
 }
 
-/// A number that is taken, for as long as this is kept.
+/// A number that is in use until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Number {
     number: u32,
@@ -43,7 +44,6 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// The number itself.
     pub(crate) fn get(&self) -> u32 {
         self.number
     }
@@ -56,7 +56,7 @@ impl Drop for Number {
 }
 
 impl Numbers {
-    /// A number for records that have this in common.
+    /// Takes a number for records that have this in common.
     pub(crate) fn take(&mut self, common: Common) -> Number {
         let number = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
@@ -66,29 +66,30 @@ impl Numbers {
         Number { number, retired: Rc::clone(&self.retired) }
     }
 
-    /// What a number stands for. It comes from a process's memory: it may be nobody's.
+    /// What a number stands for. The number is from a process's memory, and may be invalid.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Common> {
         self.all.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
-    /// What a record of a number can hold.
+    /// How much a record with a number can hold.
     #[inline]
     pub(crate) fn bounds(&self, number: u32) -> Option<Bounds> {
         self.get(number).map(|common| common.bounds)
     }
 
-    /// It is about to be looked how far the rings are filled: no handler that is gone puts anything behind that.
+    /// Called before the reader looks how far the rings are filled: handlers that are gone by now
+    /// add nothing more.
     pub(crate) fn about_to_look(&mut self) {
         self.unread.append(&mut self.retired.borrow_mut());
     }
 
-    /// Whether numbers wait until all is read.
+    /// Whether numbers become free once everything is read.
     pub(crate) fn wait(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// All is read that was seen when it was looked last.
+    /// Called when everything is read that was in the rings at the last look.
     pub(crate) fn all_is_read(&mut self) {
         for number in self.unread.drain(..) {
             self.all[number as usize] = None;
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!((numbers.get(one), numbers.get(two)), (Some(&common(1)), Some(&common(2))));
         assert_eq!((numbers.get(7), numbers.bounds(one)), (None, Some(Bounds { log: 5, traces: 6 })));
         drop(first);
-        // What was looked at before it was dropped is not all.
+        // What is read now was looked at before it was dropped.
         numbers.all_is_read();
         assert_eq!(numbers.get(one), Some(&common(1)));
         numbers.about_to_look();

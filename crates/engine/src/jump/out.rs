@@ -1,8 +1,8 @@
-//! A thread is taken out of a trampoline: it goes through to the end, by itself, while its signals wait.
+//! Steps a thread out of a trampoline: it runs to the end of it while its signals are blocked.
 //!
-//! It is single-stepped; where a handler takes long, it runs to the displaced instruction, at which a debug register stops it.
-//! The processor marks a step in the flags. What a handler (or a displaced `pushf`) saves of them in between has that mark, which
-//! is taken away again.
+//! The thread is single-stepped; in a long handler it runs to the displaced instruction, where a
+//! debug register stops it. While single-stepping, the trap flag is set: it is removed from flags
+//! that a displaced `pushf` has pushed meanwhile.
 
 use libc::siginfo_t;
 use process::{Registers, Stop, Stopped};
@@ -12,7 +12,8 @@ use super::{Part, Trampoline};
 use crate::signal::is_synchronous;
 use crate::tracer::Tracer;
 
-/// Signals that an instruction raises: the kernel takes a thread that blocks one its handler for it.
+/// Signals that instructions raise. They stay unblocked: of a thread that blocks one, the kernel
+/// resets the signal's handler to the default.
 const RAISED: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
@@ -20,37 +21,38 @@ const RAISED: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGFPE)
     | bit(libc::SIGSYS);
 
-/// Steps after which a debug register is used, which costs as much as so many.
+/// Steps after which a debug register is used instead; setting one up costs about as much as these
+/// steps.
 const STEPS: u32 = 16;
 
 /// The flag that makes the processor trap after each instruction.
 pub(super) const TRAP_FLAG: u64 = 1 << 8;
-/// The flag that makes it fault at what is not aligned.
+/// The flag that makes unaligned accesses fault.
 const ALIGNMENT_CHECK: u64 = 1 << 18;
-/// The flags that arithmetic changes.
 pub(super) const STATUS_FLAGS: u64 = 0x8d5;
-/// `si_code` of the SIGBUS of an access that is not aligned.
+/// `si_code` of the SIGBUS of an unaligned access.
 const BUS_ADRALN: i32 = 1;
 
-/// A signal's place in a set.
+/// A signal as a bit of a signal set.
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Flags of the program that a thread does without while it is in handlers, or commits a record. It has them again at the displaced
-/// instruction, or behind it.
+/// Flags of the program that a thread does without while it runs handlers or commits a record. They
+/// are restored at the displaced instruction, or behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lent {
-    /// The trap flag: the program steps itself. It sees a step when the displaced instruction is done.
+    /// The trap flag: the program single-steps itself. It sees one step when the displaced
+    /// instruction is done.
     pub(super) trap: bool,
-    /// The alignment check.
     pub(super) alignment: bool,
-    /// The flags that arithmetic changes, as they were at the site. Handlers keep them only where the program reads them.
+    /// The arithmetic flags, as they were at the site: handlers preserve them only where the
+    /// program reads them.
     pub(super) status: Option<u64>,
 }
 
 impl Lent {
-    /// Gives all back but the trap flag. Says whether that is anything.
+    /// Restores all but the trap flag. Returns whether that changed anything.
     fn give(&mut self, registers: &mut Registers) -> bool {
         let mut flags = registers.rflags();
         if let Some(status) = self.status.take() {
@@ -65,8 +67,8 @@ impl Lent {
     }
 }
 
-/// Whether a thread has faulted since what a handler or the agent has accessed, or what commits a record, is not aligned: the program wants
-/// to be told of what it accesses itself.
+/// Whether a thread has faulted because of an unaligned access by a handler, the agent, or the code
+/// that commits a record. Only accesses of the program itself are the program's fault.
 pub(super) fn is_misaligned(
     (trampoline, part): (&Trampoline, Part),
     info: &siginfo_t,
@@ -78,7 +80,7 @@ pub(super) fn is_misaligned(
         && (!matches!(part, Part::Displaced(_)) || trampoline.commits_at(registers.rip()))
 }
 
-/// Takes the alignment check from a thread.
+/// Clears the alignment check.
 pub(super) fn lend_alignment_check(registers: &mut Registers) {
     registers.set_rflags(registers.rflags() & !ALIGNMENT_CHECK);
 }
@@ -86,21 +88,23 @@ pub(super) fn lend_alignment_check(registers: &mut Registers) {
 /// How a thread has left a trampoline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It has done all there was to do. It is stopped by the signal of its last step, which is to be dropped, or replaced.
+    /// It is outside. It is stopped by the signal of its last step, which the caller drops or
+    /// replaces.
     Outside {
-        /// Whether the signal that was pending waits in the kernel again.
+        /// Whether the pending signal was sent again.
         waits: bool,
-        /// Whether its process was stopped by job control meanwhile; it has gone on all the same.
+        /// Whether its process was stopped by job control meanwhile; the thread was stepped all the
+        /// same.
         stopped: bool,
     },
-    /// The displaced instruction has raised this signal, at which the thread is stopped, still in the trampoline. The signal that
-    /// was pending waits in the kernel again.
+    /// The displaced instruction has raised this signal; the thread is still in the trampoline,
+    /// stopped by it. The pending signal was sent again.
     Fault(i32),
 }
 
 impl Tracer<'_> {
-    /// Lets a thread that is in a trampoline go on until it is outside. `pending` is the signal at which it is stopped; it
-    /// is not delivered.
+    /// Runs a thread that is in a trampoline until it is outside. `pending` is the signal by which
+    /// it is stopped; it is not delivered.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -113,7 +117,8 @@ impl Tracer<'_> {
         self.step_out_and_give_back(number, thread, pending, Lent::default())
     }
 
-    /// The same for a thread that has lent flags. One that steps itself stops behind its displaced instruction.
+    /// The same for a thread whose flags in `lent` must be restored. A program that single-steps
+    /// itself stops right behind its displaced instruction.
     pub(super) fn step_out_and_give_back(
         &mut self,
         number: u32,
@@ -124,7 +129,8 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let mask = thread.signal_mask()?;
         let stepping = thread.registers()?.rflags() & TRAP_FLAG;
-        // As long as its mask is not its own it traps soon, and the guard's handler mends it if nobody else is there.
+        // If the tracer dies while the thread's signal mask is not its own, the thread traps soon,
+        // and the guard's handler restores the mask.
         if let Some(space) = self.spaces.get(&number)
             && let Some(guard) = &space.guard
         {
@@ -133,7 +139,8 @@ impl Tracer<'_> {
         set_trap_flag(&mut thread, TRAP_FLAG)?;
         thread.set_signal_mask(!RAISED)?;
         let (mut stopped, mut waits, mut held_stop) = (false, false, false);
-        // Whether the last step is over, its own signal seen; and the signal that is to wait in the kernel.
+        // Whether the last step is over and its own signal was seen; and the signal to be sent
+        // again.
         let (mut over, mut requeue, mut steps) = (true, 0, 0);
         let mut pushed_at = None;
         let mut patience = Patience::new();
@@ -159,17 +166,17 @@ impl Tracer<'_> {
                 watched = long && thread.stop_at(trampoline.displaced()).is_ok();
             }
             if watched {
-                // It runs, and stops there.
+                // It runs, and the debug register stops it there.
                 set_trap_flag(&mut thread, 0)?;
             }
             let signal = std::mem::take(&mut requeue);
             let stop;
             (thread, stop) = if watched {
-                // It may wait for room in a ring, or for somebody who does.
+                // It may wait for room in a ring, or for another thread that does.
                 thread.run_while(signal, || self.wait_for_waiting(number, &mut patience))?
             } else {
                 let stepped = thread.step(signal)?;
-                // It may be waiting there, too.
+                // So may this one.
                 self.wait_for_waiting(number, &mut patience);
                 stepped
             };
@@ -180,13 +187,13 @@ impl Tracer<'_> {
             over = false;
             steps += 1;
             match stop {
-                // It cannot be kept away. It is sent again below.
+                // SIGSTOP cannot be blocked. It is sent again below.
                 Stop::Signal(libc::SIGSTOP) => held_stop = true,
                 Stop::Signal(signal) => {
                     let info = thread.signal_info()?;
                     let mut registers = thread.registers()?;
                     if !is_synchronous(signal, &info) {
-                        // Somebody has sent one that is not kept away.
+                        // A signal was sent that is not blocked: block it too.
                         thread.set_signal_mask(!RAISED | bit(signal))?;
                         requeue = signal;
                         continue;
@@ -201,7 +208,7 @@ impl Tracer<'_> {
                     }
                     if signal != libc::SIGTRAP && !self.mend_fault(number, &mut registers, &info) {
                         let Some((waiting, info)) = pending.take() else { break Left::Fault(signal) };
-                        // The instruction is tried again, and raises the same again, most likely.
+                        // The instruction is retried, and most likely raises the same signal again.
                         thread.set_signal_mask(!RAISED | bit(waiting))?;
                         thread.set_signal_info(&info)?;
                         (requeue, waits) = (waiting, true);
@@ -226,8 +233,8 @@ impl Tracer<'_> {
         Ok((thread, left))
     }
 
-    /// A thread that is about to be let go, or to be looked at by others, is brought out of its trampoline. `thread` is
-    /// settled, before and after.
+    /// Steps a thread out of its trampoline before it is let go or shown to others. `thread` is
+    /// settled before and after.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -243,24 +250,23 @@ impl Tracer<'_> {
         if self.spaces.get(&number).is_none_or(|space| space.in_jump(&registers).is_none()) {
             return Ok((thread, stop));
         }
-        // One whose instruction faults stays there: it tries again.
+        // A thread whose instruction faults stays: it retries the instruction.
         self.step_out(number, thread, None)?.0.settle()
     }
 }
 
-/// Sets the trap flag of a thread, or clears it.
 fn set_trap_flag(thread: &mut Stopped, flag: u64) -> Result<(), process::Error> {
     let mut registers = thread.registers()?;
     registers.set_rflags(registers.rflags() & !TRAP_FLAG | flag);
     thread.set_registers(&registers)
 }
 
-/// Takes the mark of a step out of the flags that a thread has just pushed.
+/// Clears the trap flag in the flags that a thread has just pushed.
 fn unmark(tid: i32, rsp: u64) {
     let mut flags = [0; 2];
     if process::read(tid, rsp, &mut flags).is_ok() {
         flags[1] &= !1;
-        // The thread has just written there itself.
+        // Cannot fail: the thread has just written there itself.
         let _ = process::write(tid, rsp, &flags);
     }
 }

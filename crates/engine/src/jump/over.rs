@@ -1,4 +1,4 @@
-//! Probes that handlers have ended: by `remove`, or by their last run.
+//! Removes probes that handlers have ended: by `remove`, or by their last allowed run (`maxhits`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,8 +9,8 @@ use crate::site::Use;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Takes the probes out that handlers in the processes have ended: each in the domain in which that was. What a process says
-    /// ends nothing of another domain.
+    /// Removes probes that handlers have ended, each in the domain where that happened: a process
+    /// cannot end anything in another domain.
     pub(crate) fn look_for_over(&mut self) {
         let mut over: BTreeMap<Domain, Vec<(usize, usize)>> = BTreeMap::new();
         for &(program, number) in &self.sharing.mortal {
@@ -29,7 +29,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Notes why a probe is over in a domain.
+    /// Records why a probe is over in a domain.
     fn note_over(&mut self, program: usize, probe: usize, domain: Domain) {
         let probe = &mut self.programs[program].probes[probe];
         let removed = probe.counted.as_ref().is_some_and(|counted| counted.is_removed_by_handler(domain));
@@ -37,7 +37,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether a probe's handler can end it.
+/// Whether a probe can be ended by a handler.
 pub(crate) fn is_mortal(program: &Program, probe: usize) -> bool {
     has_limits(&program.versions.main().probes[probe]) || program.removes
 }

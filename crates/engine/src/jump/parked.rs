@@ -1,15 +1,17 @@
-//! Threads that wait for room in a ring are kept stopped until there is some.
+//! Keeps threads stopped that wait for room in a ring (`--lossless`): they are *parked*.
 //!
-//! With `lossless` a thread waits where its ring is full. It makes no system call to sleep, which its process may be forbidden: it looks again
-//! and again, and says in the ring's [`Control`](layout::Control) that it waits. The tracer, when it has looked into the rings, stops who
-//! waits there (it is *parked*), and lets it go on when half of its ring is free, or nobody is to wait for room any more; in any case after a
-//! while. So it takes no processor from the reader, and none for ever where nobody takes the records. If the tracer dies, the kernel lets
-//! it go on.
+//! A thread whose ring is full makes no system call to sleep, which its process may be forbidden:
+//! it polls, and says in the ring's [`Control`](layout::Control) that it waits. After the tracer
+//! has looked into the rings, it stops the waiting threads, and resumes each when half of its ring
+//! is free, when nobody is to wait any more, and in any case after a while. So a waiting thread
+//! takes no processor from the reader, and does not poll for ever if nobody takes the records. If
+//! the tracer dies, the kernel resumes parked threads.
 //!
-//! A thread for which no context is free has no place to say who it is, and says in the identity page that there is one. If those who have the
-//! contexts wait for room themselves, all threads of the process are asked, and those parked that are in handlers.
+//! A thread for which no context is free has no place to say who it is; it sets a flag in the
+//! identity page. If the threads that hold the contexts wait for room themselves, the tracer stops
+//! all threads of the process, and parks those that are in handlers.
 //!
-//! A parked thread is as good as one that waits: it is let go on before anything else is asked of it.
+//! A parked thread counts as a waiting one: it is resumed before anything else is done with it.
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
@@ -24,19 +26,18 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
 
-/// How long a thread is parked, at most. Then it looks by itself whether it is to wait any longer.
+/// The longest time for which a thread is parked; then it checks by itself whether to wait on.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// For room in the ring with this number.
     Room(u32),
-    /// For a context that is free, perhaps; those who have them wait for room.
+    /// For a context, perhaps: those who hold them wait for room.
     Context,
 }
 
-/// A thread that waits, and is stopped.
+/// A thread that is kept stopped while it waits.
 #[derive(Debug)]
 pub(crate) struct Parked {
     thread: Stopped,
@@ -45,12 +46,13 @@ pub(crate) struct Parked {
 }
 
 impl Tracer<'_> {
-    /// The rings have been looked into: those threads go on that have room now, and those are asked to stop that have none.
+    /// Called when the rings have been looked into: resumes threads that have room now, and stops
+    /// those that have none.
     pub(super) fn park_waiting(&mut self) {
         if !self.is_lossless() {
             return;
         }
-        // In this order: for a context nobody waits where nobody is left who waits for room.
+        // In this order: nobody waits for a context if nobody waits for room.
         self.unpark_done(|wait| matches!(wait, Wait::Room(_)));
         self.unpark_done(|wait| wait == Wait::Context);
         for (tid, ring) in self.reader.drain.waiting() {
@@ -66,7 +68,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets the parked threads go on of these that do not wait any more.
+    /// Resumes the parked threads with such a wait that need not wait any longer.
     fn unpark_done(&mut self, of: impl Fn(Wait) -> bool) {
         let parked = self.threads.iter().filter_map(|(&tid, tracked)| Some((tid, tracked.parked()?)));
         let parked = parked.filter(|(_, parked)| of(parked.wait));
@@ -75,14 +77,14 @@ impl Tracer<'_> {
         done.collect::<Vec<i32>>().into_iter().for_each(|tid| self.unpark(tid));
     }
 
-    /// The address spaces in which threads have looked for a context in vain, where others wait for room.
+    /// The address spaces in which threads have found no free context while others wait for room.
     fn crowded(&self) -> Vec<u32> {
         let parked = self.threads.values().filter(|tracked| tracked.parked().is_some());
         let numbers: BTreeSet<u32> = parked.filter_map(|tracked| tracked.space).collect();
         numbers.into_iter().filter(|number| self.spaces.get(number).is_some_and(Space::is_crowded)).collect()
     }
 
-    /// Asks a thread to stop that may wait.
+    /// Asks a thread that may wait to stop.
     fn ask_waiting(&mut self, tid: i32, wait: Wait) {
         if let Some(tracked) = self.threads.get_mut(&tid).filter(|tracked| !tracked.asked)
             && let Activity::Running(running) = &tracked.activity
@@ -92,12 +94,12 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets a thread go on that was asked to stop; but one that waits is parked.
+    /// Resumes a thread that was asked to stop, or parks it if it waits.
     pub(crate) fn park_or_go_on(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
         let wait = self.threads.get_mut(&tid).and_then(|tracked| tracked.waits.take());
         let wait = wait.filter(|&wait| stop == Stop::Interrupt && self.waits(tid, wait));
-        // Who looks for a context is in a handler.
+        // A thread that looks for a context is in a handler.
         let wait = match wait {
             Some(Wait::Context) if !self.may_wait(&thread)? => None,
             wait => wait,
@@ -108,7 +110,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Whether a thread may wait on.
+    /// Whether a thread must still wait.
     fn waits(&self, tid: i32, wait: Wait) -> bool {
         match wait {
             Wait::Room(ring) => self.waits_for_room(tid, ring),
@@ -120,7 +122,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether a thread waits for room in a ring, and is to wait on.
+    /// Whether a thread waits for room in a ring, and there is still too little.
     fn waits_for_room(&self, tid: i32, ring: u32) -> bool {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
         let rings = space.filter(|space| !space.gives_up).and_then(|space| space.rings.as_ref());
@@ -131,7 +133,7 @@ impl Tracer<'_> {
         })
     }
 
-    /// Lets a thread go on, if it is parked.
+    /// Resumes a thread, if it is parked.
     pub(crate) fn unpark(&mut self, tid: i32) {
         if let Some(Parked { thread, .. }) = self.take_parked(tid) {
             let gone_on = self.go_on(thread, Stop::Interrupt);
@@ -139,12 +141,13 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets all threads go on that are parked, of one address space or of all.
+    /// Resumes all parked threads, of one address space or of all.
     pub(crate) fn unpark_all(&mut self, of: Option<u32>) {
         self.parked_of(of).into_iter().for_each(|tid| self.unpark(tid));
     }
 
-    /// The parked threads of an address space are held: they are answered as if they had been asked to stop just now.
+    /// Counts the parked threads of an address space as held: as if they had just been asked to
+    /// stop.
     pub(crate) fn hold_parked(&mut self, number: u32) {
         for tid in self.parked_of(Some(number)) {
             if let Some(Parked { thread, .. }) = self.take_parked(tid) {
@@ -176,18 +179,19 @@ impl Tracked {
 }
 
 impl Space {
-    /// Whether a thread has looked for a context in vain since this was asked last.
+    /// Whether a thread has found no free context since the last call.
     fn is_crowded(&self) -> bool {
         let Some(ground) = &self.ground else { return false };
         let place = ground.identity + offset_of!(Identity, crowded) as u64;
         let mut crowded = [0; 4];
         let is_crowded = self.code.memory.peek(place, &mut crowded).is_ok() && crowded != [0; 4];
-        // It fails only if the process is gone.
+        // Fails only if the process is gone.
         is_crowded && self.code.memory.poke(place, &[0; 4]).is_ok()
     }
 }
 
-/// Whether so much of a ring is free that a thread which waits there may go on for a while; or it waits in vain.
+/// Whether so much of a ring is free that a waiting thread may go on for a while; or nobody reads
+/// the ring any more.
 fn has_room(rings: &Rc<Rings>, ring: u32) -> bool {
     let tail = rings.told(ring);
     tail == ABANDONED || rings.head(ring).wrapping_sub(tail) <= rings.size() / 2

@@ -1,4 +1,5 @@
-//! The plan for the sites of one mapping: made again until it can be carried out, with fewer sites each time, and noted in the draft.
+//! Plans the sites of one mapping, repeatedly and with fewer sites each time until the plan can be
+//! carried out, and adds the result to the draft.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,11 +13,10 @@ use super::handlers::Ready;
 use super::text::Text;
 use crate::site::{FAR, Planned, Use};
 
-/// How often a plan is made, with fewer sites each time.
 const ROUNDS: usize = 24;
 
 impl Draft {
-    /// Plans the sites of one mapping.
+    /// Plans the sites of one mapping. If `strict`, no site may trap.
     pub(super) fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
         let Group { text, mut ready, mut others } = group;
         let there = known.planners.has(&self.module);
@@ -26,7 +26,7 @@ impl Draft {
         let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
         asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
         let mut why = "no plan was found for it".to_owned();
-        // Each round has fewer sites than the one before, or is the first without groups.
+        // Each round has fewer sites than the one before, or is the first one without groups.
         for _ in 0..ROUNDS {
             let mut planner = known.planners.planner(&self.module, around.limits);
             let plan = around.plan(&mut planner, &text, &ready, &others, groups);
@@ -48,7 +48,7 @@ impl Draft {
                     self.seen.extend(around.space.traps_in(text.range()));
                     return self.take(emitted, plan, text, ready, others);
                 }
-                // A group has no room, it may be: its sites may have other jumps.
+                // Perhaps a group has no room: without groups, its sites may have other jumps.
                 Err(_) if groups => groups = false,
                 Err(obstacles) => {
                     if let Some(first) = obstacles.first() {
@@ -60,13 +60,14 @@ impl Draft {
                 }
             }
         }
-        // What was there before stays as it is.
+        // What was armed before stays as it is.
         self.leave(ready.into_values().map(|it| (it.planned, why.clone())), !there);
         self.leave(others.into_iter().map(|(site, _)| (site, why.clone())), !there);
     }
 
-    /// Some things are in the way of the sites around them: those that were to be jumps are to trap; where that does not help, or none was,
-    /// or none is to trap, they are left as they are. False if there are none.
+    /// Gives up sites around obstacles: those that were to be jumps will trap; if that does not
+    /// help, or there are none, or none may trap, they are left as they are. Returns false if there
+    /// is nothing to give up.
     fn yield_to(
         &mut self,
         obstacles: &[Obstacle],
@@ -97,7 +98,7 @@ impl Draft {
         any
     }
 
-    /// Notes what is to be done for the sites of one mapping.
+    /// Adds what is to be done for the sites of one mapping to the draft.
     fn take(
         &mut self,
         emitted: Emitted,
@@ -136,7 +137,7 @@ impl Draft {
                     format!("others were armed around it that leave no room for a jump{own}")
                 }
             };
-            // Where it was asked for, the trap is written below.
+            // If the site was to be armed, its trap is written below.
             let is_asked = asked.is_some() || ready.contains_key(&address);
             if let Some(change) = text.trap(address).filter(|_| !is_asked) {
                 self.traps.push(change);
@@ -160,7 +161,7 @@ impl Draft {
         }
         for pad in pads {
             let at = plan.map.partition_point(|run| run.end <= pad.address);
-            // One that begins in a page that was there already is written for itself.
+            // A pad in a page that is mapped already is written separately.
             match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
                 true => drop(self.fresh.insert(pad.address, pad.bytes)),
                 false => self.more.push(pad),

@@ -1,7 +1,8 @@
-//! The planners of an address space: one for each module in which there are jumps.
+//! The planners of an address space: one for each module with jumps.
 //!
-//! What one module's jumps change and rely on is that module's own, so modules are planned apart: what was planned for one in a process
-//! holds in others that map it elsewhere ([`Planner::moved`]). Their landing pads lie among each other, in pages of their own.
+//! Modules are planned separately: what one module's jumps change and rely on is inside that
+//! module, so its plan fits other processes that map it elsewhere ([`Planner::moved`]). The landing
+//! pads of all modules lie among each other, but not in the same pages.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,20 +11,21 @@ use patch::tactic::{Limits, Planner, Removal, Write};
 
 use crate::space::ModuleKey;
 
-/// The planners, by module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planners {
     all: HashMap<ModuleKey, Known>,
-    /// The landing pads of modules that are gone: the next new planner has room there.
+    /// The emptied planner of modules that are gone: the next new planner uses their pages of
+    /// landing pads.
     idle: Option<Planner>,
 }
 
-/// What is known of one module.
+/// The planner of one module.
 #[derive(Clone, Debug)]
 enum Known {
-    /// This.
+    /// Planned in this process.
     Here(Rc<Planner>),
-    /// What is known of it in another process, where all is so many bytes nearer; but for these traps, which are not there any more.
+    /// Planned in another process, where all addresses are `by` bytes lower. The traps in `out`
+    /// have been removed here since.
     Moved { planner: Rc<Planner>, by: u64, out: Vec<u64> },
 }
 
@@ -39,7 +41,7 @@ impl Known {
         }
     }
 
-    /// Whether an instruction at an address is moved or trapped.
+    /// Whether the instruction at an address is moved or trapped.
     fn has(&self, address: u64) -> bool {
         match self {
             Known::Here(planner) => planner.has(address),
@@ -55,7 +57,7 @@ impl Known {
         }
     }
 
-    /// Takes sites out.
+    /// Removes sites.
     fn remove(&mut self, addresses: &[u64]) -> Removal {
         if let Known::Moved { planner, by, out } = self {
             let lone = |address: &u64| {
@@ -76,28 +78,28 @@ impl Known {
 }
 
 impl Planners {
-    /// Whether nothing was planned yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether there are jumps in a module, or traps that jumps know of.
+    /// Whether a module has jumps, or traps that jumps rely on.
     pub(crate) fn has(&self, module: &ModuleKey) -> bool {
         self.all.contains_key(module)
     }
 
-    /// Whether the next planner begins without anything.
+    /// Whether the next new planner starts empty.
     pub(crate) fn is_clean(&self) -> bool {
         self.idle.is_none()
     }
 
-    /// How many mappings the landing pads of all modules are, at most.
+    /// The most mappings that the landing pads of all modules are.
     pub(crate) fn mappings(&self) -> usize {
         let known = self.all.values().map(Known::mappings);
         known.chain(self.idle.as_ref().map(Planner::mappings)).sum()
     }
 
-    /// The planner of a module, to be planned with; a new one where there is none. `limits` are what all of them together may use up.
+    /// A copy of a module's planner, or a new one, to plan with. `limits` is for all modules
+    /// together.
     pub(crate) fn planner(&self, module: &ModuleKey, limits: Limits) -> Planner {
         let known = self.all.get(module).map(Known::planner).or_else(|| self.idle.clone());
         let mut planner = known.unwrap_or_else(|| Planner::new(limits));
@@ -106,7 +108,7 @@ impl Planners {
         planner
     }
 
-    /// What is known of a module, as it is in this process.
+    /// A module's planner, if the module was planned in this process.
     pub(crate) fn known(&self, module: &ModuleKey) -> Option<Rc<Planner>> {
         match self.all.get(module)? {
             Known::Here(planner) => Some(Rc::clone(planner)),
@@ -114,20 +116,21 @@ impl Planners {
         }
     }
 
-    /// Sets the planner of a module, which [`Planners::planner`] has given.
+    /// Sets the planner of a module, a changed copy from [`Planners::planner`].
     pub(crate) fn set(&mut self, module: ModuleKey, planner: Planner) {
         if self.all.insert(module, Known::Here(Rc::new(planner))).is_none() {
             self.idle = None;
         }
     }
 
-    /// Sets what is known of a module to what is known of it in another process, where all is so many bytes nearer.
+    /// Uses another process's planner for a module, whose addresses are `by` bytes higher here.
     pub(crate) fn carry(&mut self, module: ModuleKey, planner: &Rc<Planner>, by: u64) {
         let known = Known::Moved { planner: Rc::clone(planner), by, out: Vec::new() };
         self.all.insert(module, known);
     }
 
-    /// Takes sites out: what is to be done for it, module by module, and those of which no planner knows.
+    /// Removes sites: returns what is to be done, module by module, and the sites that no planner
+    /// knows.
     pub(crate) fn remove(&mut self, addresses: &[u64]) -> (Vec<Removal>, Vec<u64>) {
         let mut unknown = addresses.to_vec();
         let mut removals = Vec::new();
@@ -140,7 +143,7 @@ impl Planners {
         (removals, unknown)
     }
 
-    /// Forgets the modules that are gone, and keeps what was mapped for their landing pads.
+    /// Forgets modules that are gone, but keeps the pages of their landing pads for others.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&ModuleKey) -> bool) {
         for (_, gone) in self.all.extract_if(|module, _| !is_there(module)) {
             let emptied = match gone {
@@ -168,7 +171,6 @@ mod tests {
         ((8, 1), 77, bias)
     }
 
-    /// Plans a jump of five bytes, a punned one, and a trap that nothing relies on.
     fn plan(planner: &mut Planner, start: u64) {
         let bytes =
             [0x48, 0x81, 0xec, 0, 1, 0, 0, 0x53, 0x8d, 0x04, 0x7f, 0x90, 0x90, 0x90, 0x90, 0x5b, 0xc3];
@@ -204,15 +206,15 @@ mod tests {
         there.carry(module(START + BY), &here.known(&module(START)).expect("it was planned here"), BY);
         assert!(there.has(&module(START + BY)) && there.known(&module(START + BY)).is_none());
         assert_eq!(there.mappings(), here.mappings());
-        // A lone trap is taken out by its byte, and nothing else becomes known of the module.
+        // A lone trap is removed by restoring its byte: the planner is not copied for that.
         let (removals, unknown) = there.remove(&[START + BY + 15, START + BY + 3]);
         let byte = vec![Write { address: START + BY + 15, bytes: vec![0x5b] }];
         assert_eq!((removals.len(), &removals[0].restore), (1, &byte));
         assert_eq!(unknown, [START + BY + 3]);
         assert!(there.known(&module(START + BY)).is_none());
-        // It is gone then.
+        // Now it is gone.
         assert_eq!(there.remove(&[START + BY + 15]).1, [START + BY + 15]);
-        // A jump is taken out as where it was planned.
+        // A jump is removed as in the process where it was planned.
         here.remove(&[START + 15]);
         let (one, other) =
             (here.remove(&[START, START + 7]).0, there.remove(&[START + BY, START + BY + 7]).0);

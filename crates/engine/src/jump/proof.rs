@@ -1,7 +1,8 @@
-//! What is proven of the code around sites, for the plan of their jumps.
+//! Proves facts about the code around sites, for the plan of their jumps.
 //!
-//! A jump may need that an instruction moves that nobody wants to probe: it must be one, and begin where it is said to
-//! ([`image::ControlFlow`]). That is known of the module's file; it holds for the code in memory where that is what the file has.
+//! A jump may need to move an instruction that has no probe. That it is an instruction, and where
+//! it begins, must be proven ([`image::ControlFlow`]) from the module's file; that holds for the
+//! code in memory if its bytes are the file's.
 
 use std::ops::Range;
 
@@ -9,30 +10,34 @@ use image::Image;
 use patch::tactic::Site;
 use process::{Module, auxiliary};
 
-/// How far from a site instructions may be that are moved for its sake: where a short jump leads, and the longest of them.
+/// How far from a site instructions may be moved for it: as far as a short jump leads, plus the
+/// longest instructions.
 const AROUND: u64 = 128 + 2 * LONGEST;
-/// The longest instruction.
 const LONGEST: u64 = 15;
-/// So many pieces of code are compared with the file one by one.
+/// Up to so many pieces of code are compared with the file one by one.
 const FEW: usize = 32;
 
-/// What is proven around sites: farther around those whose instructions are shorter than a jump. Addresses are the process's.
+/// What is proven around sites, farther around those shorter than a jump. All addresses are the
+/// process's.
 #[derive(Debug, Default)]
 pub(crate) struct Proven {
     /// Where instructions begin, ascending.
     pub(crate) instructions: Vec<u64>,
-    /// Padding to which control does not come, ascending and disjoint.
+    /// Padding that control never reaches, ascending and disjoint.
     pub(crate) padding: Vec<Range<u64>>,
-    /// Functions of which it is known how control comes to each of their instructions, ascending and disjoint; and where it does otherwise
-    /// than by falling through or returning from a call, ascending. Nothing, unless that was asked for.
+    /// Only with `ways`: functions for which all ways to each instruction are known, ascending and
+    /// disjoint; and the instructions reached otherwise than by falling through or by returning
+    /// from a call, ascending.
     pub(crate) functions: Vec<Range<u64>>,
     pub(crate) landings: Vec<u64>,
 }
 
-/// Finds what is proven around sites. `text` is the code as the program has it, `start` its address, and `bias` the module's.
+/// Proves facts around sites. `text` is the program's code, `start` its address, and `bias` the
+/// module's.
 ///
-/// What is proven of all ways to an instruction (`ways`) holds only as long as nobody has been interrupted at it: where a signal handler
-/// returns to, or a coroutine goes on, is no address that stands in the code.
+/// With `ways`, also proves all ways to instructions. That holds only if no thread was interrupted
+/// there: the address to which a signal handler returns, or a coroutine goes on, is nowhere in the
+/// code.
 pub(crate) fn around(
     image: &Image,
     bias: u64,
@@ -41,7 +46,8 @@ pub(crate) fn around(
     sites: &[Site],
     ways: bool,
 ) -> Proven {
-    /// Bytes of a jump: an instruction of so many needs no other one to move. It must not overlap with one.
+    /// Bytes of a jump. A site of this length needs no other instruction to move; its jump only
+    /// must not overlap with one.
     const JUMP: usize = 5;
     let reach = |site: &Site| if site.length < JUMP { AROUND } else { LONGEST };
     let mut places: Vec<(u64, u64)> = sites.iter().map(|site| (site.address, reach(site))).collect();
@@ -64,7 +70,7 @@ pub(crate) fn around(
         let window = window.start.wrapping_sub(bias)..window.end.wrapping_sub(bias);
         let end_of = |vaddr: u64| vaddr.wrapping_add(flow.length(vaddr) as u64);
         let mut known = flow.instructions(window.clone());
-        // What the text does not have whole cannot be compared.
+        // Instructions that are not whole in the text cannot be compared.
         known.retain(|&vaddr| {
             let from = vaddr.wrapping_add(bias).wrapping_sub(start);
             from.checked_add(flow.length(vaddr) as u64).is_some_and(|end| end <= text.len() as u64)
@@ -79,7 +85,7 @@ pub(crate) fn around(
         let is_stored = stored.contains(&first) && last <= stored.end;
         if here.is_some() && (is_stored || image.text(first, length).as_deref() == here) {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
-            // As much of it as was compared.
+            // Only as far as it was compared.
             if ways && let Some(landings) = image.landings().within(first..last) {
                 let closed = flow.closed(first..last).iter();
                 let closed = closed.map(|range| range.start.max(first)..range.end.min(last));
@@ -101,7 +107,8 @@ pub(crate) fn around(
     found
 }
 
-/// The addresses of code, from its start on, that are as the file has them, where all are that the file has: looked at in one go.
+/// The range from `first` on in which code in memory equals the file's; empty if any byte differs.
+/// Compares all in one go.
 fn as_stored(image: &Image, first: u64, text: &[u8]) -> Range<u64> {
     let mut segments = image.segments().iter().filter(|segment| segment.executable);
     let end = segments.find_map(|segment| {
@@ -113,16 +120,16 @@ fn as_stored(image: &Image, first: u64, text: &[u8]) -> Range<u64> {
     if is_stored { first..first + length } else { 0..0 }
 }
 
-/// Whether a module is the dynamic linker of a thread's process, which is at work before the program has begun; or may be, where that
-/// cannot be told.
+/// Whether a module is the dynamic linker of a thread's process, or may be: the linker runs before
+/// the program has begun.
 pub(crate) fn may_be_linker(tid: i32, module: &Module) -> bool {
     auxiliary(tid, libc::AT_BASE).is_none_or(|base| module.span().contains(&base))
 }
 
-/// Whether an address is that of the first instruction that a thread's process executes: of its dynamic linker, or of the program if it has
-/// none.
+/// Whether an address is the first instruction that a thread's process executes: the dynamic
+/// linker's entry, or the program's own if it has no linker.
 pub(crate) fn is_first(tid: i32, address: u64) -> bool {
-    /// Where an ELF header says where a program begins.
+    /// The offset of `e_entry` in an ELF header.
     const ENTRY: u64 = 24;
     match auxiliary(tid, libc::AT_BASE) {
         Some(0) => auxiliary(tid, libc::AT_ENTRY) == Some(address),
@@ -148,10 +155,9 @@ mod tests {
 
     /// `xor %eax,%eax`, `mov $0x11223344,%ecx`, `add %ecx,%eax`, `cmp $0x55667788,%eax`.
     const CODE: &[u8] = &[0x31, 0xc0, 0xb9, 0x44, 0x33, 0x22, 0x11, 0x01, 0xc8, 0x3d, 0x88, 0x77, 0x66, 0x55];
-    /// Where they begin.
     const STARTS: [u64; 4] = [0, 2, 7, 9];
 
-    /// A program of nothing but that code: one segment, and a section for it, which vouches for it.
+    /// A program with only that code: one segment, and a section that covers it.
     fn image() -> Image {
         let mut file = b"\x7fELF\x02\x01\x01".to_vec();
         file.resize(OFFSET, 0);
@@ -184,7 +190,7 @@ mod tests {
     #[test]
     fn the_file_proves_what_the_process_has_too() {
         assert_eq!(starts(CODE), STARTS);
-        // Where any byte is another one, nothing is proven: those of the last instruction are no exception.
+        // If any byte differs, nothing is proven, the last instruction's bytes included.
         for at in 0..CODE.len() {
             let mut changed = CODE.to_vec();
             changed[at] ^= 0x10;
@@ -196,7 +202,7 @@ mod tests {
     fn code_is_as_stored_only_if_every_byte_is() {
         let (first, image) = (VADDR, image());
         assert_eq!(as_stored(&image, first, CODE), first..first + CODE.len() as u64);
-        // A mapping goes on behind what the file has, and need not begin where that begins.
+        // A mapping may extend past the file's code, and start later than it.
         let longer = [CODE, &[0xcc; 100]].concat();
         assert_eq!(as_stored(&image, first, &longer), first..first + CODE.len() as u64);
         assert_eq!(as_stored(&image, first + 2, &CODE[2..]), first + 2..first + CODE.len() as u64);

@@ -1,9 +1,11 @@
 //! The sign of life of the reader of all rings.
 //!
-//! It is a word in a page of its own, which probed processes can read and nobody but the tracer can write, whatever they do with the
-//! descriptor that they get (F_SEAL_FUTURE_WRITE). While the reader lives, it changes several times a second, also while the tracer waits
-//! for something: a thread that does nothing else sees to that. When the reader is dead, the word is ABANDONED, and nobody waits for room
-//! in a ring any more. If nobody is left who could write that, a thread that has waited for long notes so in its process's own memory.
+//! It is a word in a page that probed processes can read and only the tracer can write, whatever
+//! they do with the descriptor (F_SEAL_FUTURE_WRITE). While the reader lives, the word changes
+//! several times a second, also while the tracer waits for something: a separate thread takes care
+//! of that. When the reader is dead, the word is ABANDONED, and nobody waits for room in a ring any
+//! more. If nobody is left to write that, a thread that has waited for long notes it in its
+//! process's identity page.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,10 +23,10 @@ pub(crate) struct Sign {
 }
 
 impl Sign {
-    /// A new one. Processes that are forked off later share it.
+    /// Makes a new one. Processes forked off later share it.
     ///
     /// # Errors
-    /// There are no descriptors or no addresses left.
+    /// No descriptors or no addresses are left.
     pub(crate) fn new() -> io::Result<Arc<Sign>> {
         let (file, page) = super::shared::within_limits(|| process::read_only_for_others(PAGE, map))?;
         let sign = Arc::new(Sign { file, page });
@@ -32,7 +34,7 @@ impl Sign {
         Ok(sign)
     }
 
-    /// Its descriptor, to be given to a process.
+    /// Its descriptor, to be passed to a process.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -42,29 +44,30 @@ impl Sign {
         unsafe { &*self.page.as_ptr().cast() }
     }
 
-    /// Shows that the reader lives: changes the word. If it was taken for dead, it was only asleep. 0 is no sign.
+    /// Changes the word. After ABANDONED, the reader counts as alive again: it was only stopped.
+    /// The word is never 0.
     pub(crate) fn beat(&self) {
         let sign = self.word().load(Ordering::Relaxed).wrapping_add(1);
         self.word().store(if sign == ABANDONED || sign == 0 { 1 } else { sign }, Ordering::Relaxed);
     }
 
-    /// The reader is dead.
+    /// Marks the reader as dead.
     pub(crate) fn abandon(&self) {
         self.word().store(ABANDONED, Ordering::Relaxed);
     }
 }
 
-/// Maps its page to be written.
+/// Maps the page writable.
 fn map(file: &OwnedFd) -> io::Result<MmapRaw> {
     MmapOptions::new().len(PAGE as usize).map_raw(file)
 }
 
-/// Shows that the reader lives, from any thread.
+/// A handle for showing, from any thread, that the reader lives.
 #[derive(Debug)]
 pub struct Pulse(pub(crate) Arc<Sign>);
 
 impl Pulse {
-    /// Shows that the reader lives.
+    /// Changes the sign of life.
     pub fn beat(&self) {
         self.0.beat();
     }
@@ -93,7 +96,7 @@ mod tests {
     #[test]
     fn nobody_else_can_write_it() {
         let sign = Sign::new().expect("memory");
-        // As whoever was given the descriptor can, and opens what it leads to anew.
+        // As a process can that was given the descriptor: reopens the file.
         let path = format!("/proc/self/fd/{}", sign.descriptor().as_raw_fd());
         let again = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("it is open to all");
         assert!(std::io::Write::write(&mut &again, &[1]).is_err());

@@ -1,4 +1,4 @@
-//! Jumps are taken out, while others stay.
+//! Removes jumps while others stay.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Takes sites out of an address space, in which nobody uses them any more. Where its threads cannot be held they stay, and
-    /// do nothing.
+    /// Removes sites that nobody uses any more from an address space. If its threads cannot be
+    /// held, the sites stay and do nothing.
     pub(crate) fn take_out_jumps(&mut self, number: u32, addresses: &[u64]) {
         if let Ok(held) = self.hold(number) {
             self.bring_back(number, &held);
@@ -30,15 +30,14 @@ impl Tracer<'_> {
 }
 
 impl Space {
-    /// Takes sites out, of either kind, and with them what was moved for their sake. Those whose bytes others rely on stay, without
-    /// a handler.
+    /// Removes sites of both engines, and the instructions moved for them. A site whose bytes
+    /// others rely on stays, without a handler.
     pub(crate) fn take_out_planned(&mut self, addresses: &[u64], held: &Held) {
         let (removals, unknown) = self.planners.remove(addresses);
         self.take_out(unknown, held);
         removals.into_iter().for_each(|removal| self.take_out_of(removal, held));
     }
 
-    /// The same for the sites of one module.
     fn take_out_of(&mut self, removal: Removal, held: &Held) {
         for address in removal.kept.iter().chain(&removal.trapped) {
             if let Some(armed) = self.sites.get_mut(address) {
@@ -50,7 +49,7 @@ impl Space {
             if self.sites.contains_key(&write.address) {
                 gone.push(write.address);
             } else {
-                // It fails only where the process is gone or has unmapped the page.
+                // Fails only if the process is gone or has unmapped the page.
                 let _ = self.code.memory.poke(write.address, &write.bytes);
             }
         }
@@ -83,7 +82,8 @@ impl Space {
         drop(before);
     }
 
-    /// Writes a trampoline without a handler for a jump that stays, and what leads there but the site.
+    /// Writes a trampoline without a handler, and its pad, for a jump that stays. The site itself
+    /// is still to be written.
     fn without_handler(&mut self, jump: &Rc<Jump>, displaced: &Displaced) -> Option<(Trampoline, Written)> {
         let layout = Layout { displaced, handlers: &[], commit: None, tail: &jump.followers };
         let (trampoline, bytes) = layout.put(&mut self.jumps.room, &(0..u64::MAX)).ok()?;
@@ -105,7 +105,7 @@ impl Space {
     }
 }
 
-/// What is written for a jump that is there, if it is to lead elsewhere.
+/// The bytes of an existing jump, changed to lead to another trampoline.
 fn again(jump: &Rc<Jump>, entry: u64) -> Option<Written> {
     let originals: HashMap<u64, &Change> =
         jump.changes.iter().map(|change| (change.address(), change)).collect();

@@ -1,7 +1,7 @@
-//! One ring as its reader sees it, and what its process is told.
+//! Reads one ring, and tells its process how far.
 //!
-//! What is in it, a process has written, and may write again at any moment: the crate `rings` understands it. A ring that makes no sense is
-//! emptied.
+//! The process has written the ring's content, and may change it at any moment: the crate `rings`
+//! parses it. A ring with invalid content is emptied.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,27 +13,28 @@ use super::clock::counter;
 use super::rings::Rings;
 use super::shared::Shared;
 
-/// The reader's place in a ring.
+/// The reader's state for one ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reader {
-    /// How far it is read. The process can write what it likes where it is told of it.
+    /// The reader's own position: the copy that the process is told could be overwritten by it.
     cursor: Cursor,
-    /// Bytes of records that were read.
+    /// Bytes of records read so far.
     read: u64,
-    /// Bytes of the ring, from its beginning, for which there is memory.
+    /// Bytes of the ring, from its beginning, whose pages are allocated.
     provided: u64,
     /// Since when the ring has been full behind a record that waits for its instruction.
     full: Option<Instant>,
-    /// The time stamp counter of the record that was read last.
+    /// The TSC of the last record read.
     last: u64,
-    /// Lost records that marks have told, and those that were told by [`Reader::gap`].
+    /// Lost records according to marks in the ring; and lost records that [`Reader::gap`] has
+    /// reported.
     marked: u64,
     told: u64,
-    /// Between which two records something was lost since [`Reader::gap`] was asked.
+    /// The times (TSC) around what was lost since the last [`Reader::gap`].
     between: Option<(u64, u64)>,
 }
 
-/// What stands behind a mark.
+/// What follows a mark.
 enum Behind {
     Lost(u32),
     Record,
@@ -41,48 +42,49 @@ enum Behind {
     Nonsense(Nonsense),
 }
 
-/// Records that were lost in a ring, for want of room.
+/// Records lost in a ring for want of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The time stamp counter of the last record before: 0 if there is none.
+    /// The TSC of the last record before; 0 if there is none.
     pub(crate) from: u64,
-    /// Of the first record after, or of a moment when they were lost already.
+    /// The TSC of the first record after; or of a moment by which they were lost.
     pub(crate) to: u64,
-    /// How many.
     pub(crate) count: u64,
 }
 
-/// How long a ring may be full behind a record that waits for its instruction. An instruction takes that long only if its thread is
-/// stopped, or waits for a page that another thread is to provide: one, perhaps, that waits for room here.
+/// How long a ring may be full behind a record that waits for its instruction. An instruction takes
+/// that long only if its thread is stopped, or waits for a page from another thread, which perhaps
+/// waits for room here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of records after which a ring counts as one that is used.
+/// Bytes of records after which a ring counts as used.
 const USED: u64 = 128 << 10;
-/// Bytes of a ring for which memory is provided at once, and how far ahead of the records.
+/// The most bytes for which pages are allocated at once, and how far ahead of the records.
 const PROVIDED: u64 = 1 << 20;
 const AHEAD: u64 = 4 << 20;
 
-/// Bytes of the largest record, and more.
+/// More than the largest record has.
 const LARGEST: u64 = 128 << 10;
 
 impl Reader {
-    /// Looks how far the ring is filled.
+    /// Reads how far the ring is filled.
     pub(crate) fn look(&mut self, rings: &Rings, number: u32) {
         self.cursor.head = rings.head(number);
     }
 
-    /// Bytes that were ever taken out.
+    /// Bytes read so far: the reader's position.
     pub(crate) fn tail(&self) -> u64 {
         self.cursor.tail
     }
 
-    /// Bytes that were in it when it was looked at.
+    /// Bytes that are still to be read.
     pub(crate) fn filled(&self) -> u64 {
         self.cursor.filled()
     }
 
-    /// Provides memory for a ring that is used, ahead of its first records, and the more the more there have been. A page that a thread
-    /// has to get for itself in a handler costs it far more than the records that fit there.
+    /// Allocates pages of a used ring ahead of its first records: the more records there were, the
+    /// farther. A page fault in a handler costs the thread far more than the records that fit into
+    /// the page.
     pub(crate) fn provide(&mut self, rings: &Rings, number: u32) {
         if self.provided >= rings.size() || self.read < USED {
             return;
@@ -95,8 +97,8 @@ impl Reader {
         }
     }
 
-    /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
-    /// counts as dropped. If it is a record, it is `head`.
+    /// What comes next. `bounds` gives the limits of a record by its number. With `all`, a record
+    /// that still waits for its instruction counts as dropped. A record is returned in `head`.
     #[inline]
     pub(crate) fn next<'a>(
         &mut self,
@@ -123,7 +125,7 @@ impl Reader {
         })
     }
 
-    /// What is next behind the mark of a loss.
+    /// What comes behind a mark for lost records.
     #[cold]
     fn next_behind<'a>(
         &mut self,
@@ -141,7 +143,7 @@ impl Reader {
         let from = self.between.map_or(self.last, |(from, _)| from);
         let (to, found) = match found {
             Behind::Record => (head.time, Next::Record(head)),
-            // They were lost before they were marked.
+            // They were lost before now.
             Behind::Nonsense(why) => (counter(), Next::Nonsense(why)),
             Behind::Nothing | Behind::Lost(_) => (counter(), Next::Nothing),
         };
@@ -149,7 +151,8 @@ impl Reader {
         found
     }
 
-    /// What was lost since this was asked last, if anything was: as marks have told it, and, if the ring is empty, what no record has come after.
+    /// What was lost since the last call, if anything: according to marks, and, if the ring is
+    /// empty, also records that no mark has told yet.
     pub(crate) fn gap(&mut self, rings: &Rings, number: u32) -> Option<Gap> {
         let mut lost = self.marked;
         if self.filled() == 0 {
@@ -166,8 +169,8 @@ impl Reader {
         Some(Gap { from, to: if behind { counter() } else { to }, count })
     }
 
-    /// Nothing is next at this moment. If that is since a record waits for its instruction, and the ring has been full behind it
-    /// for long, nobody waits for room any more until it has gone on.
+    /// Called when nothing can be read now. If that is because a record waits for its instruction,
+    /// and the ring has been full for too long, no thread waits for room until that record is done.
     pub(crate) fn stands(&mut self, rings: &Rings, number: u32, now: Instant) {
         if self.filled().saturating_add(LARGEST) <= rings.size() {
             self.full = None;
@@ -179,7 +182,7 @@ impl Reader {
         }
     }
 
-    /// The record that was next is done with.
+    /// Moves on behind the record that was next.
     #[inline]
     pub(crate) fn pass(&mut self, record: &Head) {
         self.full = None;
@@ -189,17 +192,18 @@ impl Reader {
         self.read = self.read.saturating_add(self.cursor.tail.wrapping_sub(before));
     }
 
-    /// Tells the process how much room there is.
+    /// Tells the process how much was read.
     pub(crate) fn tell(&self, rings: &Rings, number: u32) {
         rings.tell(number, self.cursor.tail);
     }
 
-    /// Empties a ring that makes no sense.
+    /// Empties a ring with invalid content.
     pub(crate) fn empty(&mut self) {
         self.cursor.empty();
     }
 
-    /// Drops the records that wait for an instruction of a thread that is no more. They may be anywhere in the ring.
+    /// Drops the records, anywhere in the ring, that wait for an instruction of a thread that is
+    /// gone.
     pub(crate) fn drop_of(
         &self,
         rings: &Rings,
@@ -210,7 +214,7 @@ impl Reader {
         let mut at = Reader { full: None, ..*self };
         at.look(rings, number);
         let mut head = Head::default();
-        // As many as there can be.
+        // No more records fit into a ring.
         for _ in 0..rings.size() as usize / HEADER + 1 {
             let Next::Record(record) = at.next(rings, number, &bounds, true, &mut head) else { return };
             if record.tid == tid {
@@ -241,12 +245,10 @@ mod tests {
     use layout::{Header, RING_SIZE, flag, record_size, state, status};
     use std::mem::offset_of;
 
-    /// Those of site 0.
     fn bounds(number: u32) -> Option<Bounds> {
         (number == 0).then_some(Bounds { log: 64, traces: 64 })
     }
 
-    /// The record that is next, if one is.
     fn next(reader: &mut Reader, rings: &Rings, all: bool) -> Option<Head> {
         match reader.next(rings, 0, bounds, all, &mut Head::default()) {
             Next::Record(record) => Some(*record),
@@ -255,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Rings, and what was put into the first.
+    /// Rings, and the bytes put into the first.
     struct Filled(Rings, u64);
 
     impl Filled {
@@ -263,7 +265,6 @@ mod tests {
             Filled(Rings::unshared(2, RING_SIZE), 0)
         }
 
-        /// Puts a record in.
         fn put(&mut self, state: u32, log: usize, tid: u32) {
             self.put_with(state, 0, log, tid);
         }
@@ -340,7 +341,7 @@ mod tests {
         at(&mut ring, 40);
         ring.0.set_lost(0, 7);
         assert_eq!(read(&mut reader, &ring), (3, Some(Gap { from: 20, to: 30, count: 7 })));
-        // Two in one look are one that spans both.
+        // Two losses in one look are reported as one that spans both.
         at(&mut ring, 50);
         mark(&mut ring, 1);
         mark(&mut ring, 2);
@@ -349,7 +350,7 @@ mod tests {
         at(&mut ring, 70);
         ring.0.set_lost(0, 13);
         assert_eq!(read(&mut reader, &ring), (3, Some(Gap { from: 50, to: 70, count: 6 })));
-        // No record comes after them, so far: they are told, and not again when they are marked.
+        // No record follows yet: they are reported now, and not again when they are marked.
         ring.0.set_lost(0, 18);
         let (_, gap) = read(&mut reader, &ring);
         let gap = gap.expect("it is told");
@@ -360,7 +361,7 @@ mod tests {
         at(&mut ring, gap.to + 9);
         assert_eq!(read(&mut reader, &ring), (1, Some(Gap { from: 70, to: gap.to + 9, count: 1 })));
         assert_eq!(read(&mut reader, &ring), (0, None));
-        // What a process says of itself may be anything.
+        // The process may write any number there.
         ring.0.set_lost(0, 3);
         assert_eq!(read(&mut reader, &ring), (0, None));
     }
@@ -393,7 +394,7 @@ mod tests {
         assert_eq!(tail(&ring), 0);
         reader.stands(&ring.0, 0, late);
         assert_eq!(tail(&ring), ABANDONED);
-        // Its instruction is done.
+        // Its instruction completes.
         let record = next(&mut reader, &ring.0, true).expect("a record");
         reader.pass(&record);
         reader.tell(&ring.0, 0);
@@ -408,7 +409,7 @@ mod tests {
         let cursor = Cursor { tail: before, head: before };
         let mut reader = Reader { cursor, ..Reader::default() };
         ring.put(state::COMMITTED, 0, 1);
-        // Eight bytes are left.
+        // Eight bytes are left before the end.
         let place = ring.0.offset(0) + RING_SIZE as usize - 8;
         ring.0.shared().write(place, &state::SKIP.to_le_bytes());
         ring.head(RING_SIZE);

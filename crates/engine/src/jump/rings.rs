@@ -1,12 +1,12 @@
-//! The rings of one address space: memory that the process and its tracer share, and nobody else.
+//! The rings of one address space: memory shared by the process and the tracer alone.
 //!
 //! ```text
 //!     0               a Control for each ring
 //!     whole pages     the rings, of the same size each
 //! ```
 //!
-//! What is in it the process may have written at any moment. The tracer writes one word of each Control there, and takes back records
-//! of instructions that have faulted.
+//! The process may write anything there at any moment. The tracer writes one word of each Control,
+//! and marks records as dropped whose instructions have faulted.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -18,33 +18,30 @@ use layout::{ABANDONED, CONTROL, Control, PAGE, state};
 
 use super::shared::Shared;
 
-/// The rings, as the tracer sees them.
 #[derive(Debug)]
 pub(crate) struct Rings {
     shared: Shared,
     count: u32,
-    /// Bytes of a ring: a power of two.
     ring_size: u64,
-    /// Where they are in the process.
+    /// Their address in the process.
     base: u64,
-    /// The process.
     pid: i32,
-    /// The armings that were copied to it: by how much farther their sites are.
+    /// The armings copied to the process: number, and how much higher their sites are there.
     moved: RefCell<Vec<(u32, u64)>>,
 }
 
-/// Bytes in front of the rings.
+/// Bytes before the first ring.
 fn controls(count: u32) -> u64 {
     (u64::from(count) * CONTROL).next_multiple_of(PAGE)
 }
 
 impl Rings {
-    /// Bytes of so many, and of what is in front of them.
+    /// The size of so many rings with their Controls.
     pub(crate) fn bytes(count: u32, ring_size: u64) -> u64 {
         controls(count) + u64::from(count) * ring_size
     }
 
-    /// Those in a memory file, all zeros and of as many bytes, which is mapped at an address of a process.
+    /// Maps rings in a memory file of that size, all zeros, which the process has at `base`.
     ///
     /// # Errors
     /// The tracer has no addresses left.
@@ -53,24 +50,23 @@ impl Rings {
         Ok(Rings { shared, count, ring_size, base, pid, moved: RefCell::default() })
     }
 
-    /// Rings that no process has.
     #[cfg(test)]
     pub(crate) fn unshared(count: u32, ring_size: u64) -> Rings {
         let file = process::shared_memory(Self::bytes(count, ring_size)).expect("memory");
         Rings::of(&File::from(file), 0x7000_0000_0000, count, ring_size, 0).expect("addresses")
     }
 
-    /// The memory.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// An arming was copied to the process, where its sites are so much farther.
+    /// Adds an arming that was copied to the process: number, and how much higher its sites are
+    /// there.
     pub(crate) fn add_moved(&self, moved: (u32, u64)) {
         self.moved.borrow_mut().push(moved);
     }
 
-    /// The address of a site in the process, which is one of an arming where it was worked out.
+    /// The address in the process of a site of an arming, which has `address` where it was planned.
     #[inline]
     pub(crate) fn site(&self, address: u64, arming: u32) -> u64 {
         if arming == 0 {
@@ -81,12 +77,10 @@ impl Rings {
         address.wrapping_add(by)
     }
 
-    /// The process that has them.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
@@ -96,22 +90,20 @@ impl Rings {
         self.ring_size
     }
 
-    /// Their address in the process, and the bytes of them all.
+    /// Their address in the process, and the size of all.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.base, self.shared.size() as u64)
     }
 
-    /// Where a ring is in the memory.
+    /// The offset of a ring in the memory.
     pub(crate) fn offset(&self, number: u32) -> usize {
         (controls(self.count) + u64::from(number) * self.ring_size) as usize
     }
 
-    /// The address of a ring in the process.
     pub(crate) fn address(&self, number: u32) -> u64 {
         self.base + self.offset(number) as u64
     }
 
-    /// The address of its [`Control`] in the process.
     pub(crate) fn control_address(&self, number: u32) -> u64 {
         self.base + u64::from(number) * CONTROL
     }
@@ -121,40 +113,42 @@ impl Rings {
         self.shared.words(offset?, 1).first()
     }
 
-    /// Bytes that were ever put into a ring, as the process says.
+    /// Bytes ever put into a ring, according to the process.
     pub(crate) fn head(&self, number: u32) -> u64 {
         self.word(number, offset_of!(Control, head)).map_or(0, |head| head.load(Ordering::Acquire))
     }
 
-    /// Records that were ever lost in a ring for want of room, as the process says.
+    /// Records ever lost in a ring for want of room, according to the process.
     pub(crate) fn lost(&self, number: u32) -> u64 {
         self.word(number, offset_of!(Control, lost)).map_or(0, |lost| lost.load(Ordering::Acquire))
     }
 
-    /// Tells the process how many bytes were ever taken out of a ring, or that none will be: ABANDONED.
+    /// Tells the process how many bytes of a ring were ever read; ABANDONED: no more will be.
     pub(crate) fn tell(&self, number: u32, tail: u64) {
         if let Some(word) = self.word(number, offset_of!(Control, tail)) {
             word.store(tail, Ordering::Release);
         }
     }
 
-    /// What the process was told.
+    /// What [`Rings::tell`] has told.
     pub(crate) fn told(&self, number: u32) -> u64 {
         self.word(number, offset_of!(Control, tail)).map_or(ABANDONED, |tail| tail.load(Ordering::Relaxed))
     }
 
-    /// The id of the thread that waits for room in a ring, as the process says.
+    /// The id of the thread that waits for room in a ring, according to the process.
     pub(crate) fn waiter(&self, number: u32) -> Option<u32> {
         let waiter = self.word(number, offset_of!(Control, waiter))?.load(Ordering::Relaxed);
         u32::try_from(waiter).ok().filter(|&waiter| waiter != 0)
     }
 
-    /// Nobody reads any more, or not before long: who waits for room in a ring goes on, and its record is dropped.
+    /// Nobody reads any more, at least for long: waiting threads go on, and their records are
+    /// dropped.
     pub(crate) fn abandon(&self) {
         (0..self.count).for_each(|number| self.tell(number, ABANDONED));
     }
 
-    /// The record whose state is at an address of the process is dropped, if it waits for its instruction.
+    /// Drops the record whose state is at an address of the process, if it waits for its
+    /// instruction.
     pub(crate) fn drop_record(&self, address: u64) {
         let rings = controls(self.count)..self.shared.size() as u64;
         let offset = address.checked_sub(self.base).filter(|offset| rings.contains(offset));
@@ -163,7 +157,7 @@ impl Rings {
         }
     }
 
-    /// The same for the record at an offset in the memory.
+    /// The same, given the offset in the memory.
     pub(crate) fn drop_at(&self, offset: usize) {
         let Some(word) = self.shared.half(offset) else { return };
         let status = word.load(Ordering::Relaxed);
@@ -173,14 +167,12 @@ impl Rings {
         }
     }
 
-    /// Has a process put so many bytes into a ring.
     #[cfg(test)]
     pub(crate) fn set_head(&self, number: u32, head: u64) {
         let word = self.word(number, offset_of!(Control, head)).expect("it is there");
         word.store(head, Ordering::Release);
     }
 
-    /// Has a process lost so many records in a ring.
     #[cfg(test)]
     pub(crate) fn set_lost(&self, number: u32, lost: u64) {
         self.word(number, offset_of!(Control, lost)).expect("it is there").store(lost, Ordering::Release);
@@ -189,7 +181,7 @@ impl Rings {
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        // A process that still has them, since it could not be stopped, waits for nobody.
+        // A process that still has them, because it could not be stopped, must not wait.
         self.abandon();
     }
 }

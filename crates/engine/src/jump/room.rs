@@ -1,28 +1,27 @@
-//! Memory for trampolines: areas that are mapped in a process, and what of them is free.
+//! Allocates memory for trampolines from areas that are mapped in a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use super::area::with_slack;
 
-/// What trampolines begin at a multiple of.
+/// All trampolines begin at a multiple of this.
 pub(crate) const ALIGNMENT: u64 = 32;
 
-/// The areas of one address space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     areas: Vec<Area>,
 }
 
-/// One area, and what of it is free. All pieces begin and end at multiples of [`ALIGNMENT`], so nothing is ever too small to be
-/// of use.
+/// One area, and its free pieces. They begin and end at multiples of [`ALIGNMENT`], so none is too
+/// small to be used.
 #[derive(Clone, Debug)]
 struct Area {
     base: u64,
     size: u64,
-    /// The start and the end of each free piece. No two of them touch.
+    /// The start and end of each free piece; adjacent pieces are joined.
     free: BTreeMap<u64, u64>,
-    /// The same, by size and start.
+    /// The size and start of each free piece.
     by_size: BTreeSet<(u64, u64)>,
 }
 
@@ -44,7 +43,8 @@ impl Area {
         Some(end)
     }
 
-    /// A place for `size` bytes, all of them at addresses in `reach`: the start of the piece, and the place in it.
+    /// Finds `size` free bytes with all addresses in `reach`: the start of the piece, and the place
+    /// in it.
     fn find(&self, size: u64, reach: &RangeInclusive<u64>) -> Option<(u64, u64)> {
         if *reach.start() <= self.base && self.end() - 1 <= *reach.end() {
             return self.by_size.range((size, 0)..).next().map(|&(_, start)| (start, start));
@@ -59,14 +59,15 @@ impl Area {
 }
 
 impl Room {
-    /// Adds an area that has just been mapped: whole pages.
+    /// Adds a newly mapped area of whole pages.
     pub(crate) fn add(&mut self, base: u64, size: u64) {
         let mut area = Area { base, size, free: BTreeMap::new(), by_size: BTreeSet::new() };
         area.insert(base, base + size);
         self.areas.push(area);
     }
 
-    /// Adds the areas of a process in which they are so many bytes nearer, with what is free of them there.
+    /// Adds the areas of another process, with what is free there: here their addresses are `by`
+    /// bytes higher.
     pub(crate) fn add_moved(&mut self, other: &Room, by: u64) {
         let moved = |address: u64| address.wrapping_add(by);
         self.areas.extend(other.areas.iter().map(|area| Area {
@@ -77,17 +78,17 @@ impl Room {
         }));
     }
 
-    /// The areas: addresses and sizes.
     pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
         self.areas.iter().map(|area| (area.base, area.size))
     }
 
-    /// Forgets the areas that are not mapped: `is_mapped` gets the address and the size of each.
+    /// Forgets areas that are not mapped; `is_mapped` gets the address and size of each.
     pub(crate) fn retain(&mut self, is_mapped: impl Fn(u64, u64) -> bool) {
         self.areas.retain(|area| is_mapped(area.base, area.size));
     }
 
-    /// Whether areas whose addresses are all in `reach` have room for this size: in one free piece, or in several of at least `least` bytes.
+    /// Whether areas that are entirely in `reach` have `size` bytes free: in one piece, or in
+    /// several of at least `least` bytes.
     pub(crate) fn has(&self, size: u64, least: u64, reach: &RangeInclusive<u64>) -> bool {
         let within = |area: &&Area| *reach.start() <= area.base && area.end() - 1 <= *reach.end();
         let pieces =
@@ -100,8 +101,8 @@ impl Room {
         most >= size || sum >= with_slack(size)
     }
 
-    /// Takes memory of which every byte is at one of the addresses in `reach`; none if there is no such piece. It is given back by the
-    /// same size.
+    /// Takes memory with all addresses in `reach`; none if there is no such piece. It must be given
+    /// back with the same size.
     pub(crate) fn take(&mut self, size: u64, reach: &RangeInclusive<u64>) -> Option<u64> {
         let size = size.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let near = |area: &&mut Area| area.base <= *reach.end() && *reach.start() < area.end();
@@ -114,7 +115,7 @@ impl Room {
         })
     }
 
-    /// Gives what is behind the first `needed` bytes back, of `size` that were taken.
+    /// Gives back all but the first `needed` of the `size` bytes that were taken.
     pub(crate) fn shrink(&mut self, start: u64, size: u64, needed: u64) {
         let (size, needed) = (size.max(1).next_multiple_of(ALIGNMENT), needed.next_multiple_of(ALIGNMENT));
         if needed < size {
@@ -122,7 +123,7 @@ impl Room {
         }
     }
 
-    /// Gives memory back that was taken.
+    /// Gives back memory.
     pub(crate) fn give_back(&mut self, start: u64, size: u64) {
         let (mut start, mut end) = (start, start + size.max(1).next_multiple_of(ALIGNMENT));
         let Some(area) = self.areas.iter_mut().find(|area| (area.base..area.end()).contains(&start)) else {

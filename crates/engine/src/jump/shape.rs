@@ -1,11 +1,12 @@
-//! What can be told of a planned jump: its tactic's name, where it ends, and which other jumps are on its way to the trampoline.
+//! Properties of a planned jump: its tactic's name, its end, and the intermediate jumps on the way
+//! to the trampoline.
 
 use patch::tactic::{Jump as Shape, Tactic};
 
 use super::text::Written;
 use crate::change::Change;
 
-/// The name of a tactic, as reports show it.
+/// The name of a tactic in reports.
 pub(crate) fn name(tactic: Tactic) -> &'static str {
     match tactic {
         Tactic::Plain => "plain",
@@ -19,19 +20,20 @@ pub(crate) fn name(tactic: Tactic) -> &'static str {
     }
 }
 
-/// Where the jump at a site ends. With that of another tactic than these it is the jump's last byte, as its processor remembers it.
+/// The end of the jump at a site. A trampoline that comes back before it would be mispredicted: see
+/// `tail`.
 pub(crate) fn end(shape: &Shape) -> u64 {
     shape.address
         + match shape.tactic {
             Tactic::Padded(prefixes) => 5 + u64::from(prefixes),
             Tactic::NeighbourEvicted | Tactic::InPadding => 2,
-            // What it covers beside the instruction is executed by nobody.
+            // The bytes behind the instruction are padding, which control never reaches.
             Tactic::OverPadding => shape.length as u64,
             Tactic::Plain | Tactic::Punned | Tactic::SuccessorEvicted | Tactic::Grouped => 5,
         }
 }
 
-/// The jumps of a way from a site to its trampoline, but the site itself.
+/// The addresses of the intermediate jumps between a site and its trampoline.
 pub(crate) fn ways(site: u64, written: &Written) -> impl Iterator<Item = u64> {
     let changes = written.changes.iter().map(Change::address).filter(move |&at| at != site);
     changes.chain(written.pad.iter().map(|pad| pad.address))

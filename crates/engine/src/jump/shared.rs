@@ -1,4 +1,4 @@
-//! Memory that the tracer shares with the processes it probes.
+//! Memory that the tracer shares with probed processes.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,13 @@ use layout::PAGE;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-/// Words that are loaded one by one, at most.
+/// Up to so many words are loaded one by one.
 const FEW: usize = 8;
 
-/// A memory file, mapped in the tracer from its beginning to its end. What is in it, a process may have written: it is input.
+/// A memory file, mapped whole in the tracer. A process may have written its content: do not trust
+/// it.
 pub(crate) struct Shared {
-    /// None where nobody else is to have it.
+    /// None if no further process will get it.
     file: Option<File>,
     memory: MmapRaw,
 }
@@ -27,10 +28,10 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// New memory, all zeros; pages are taken when they are written first.
+    /// Makes new memory, all zeros; pages are allocated on first write.
     ///
     /// # Errors
-    /// There are no descriptors, or no addresses, left.
+    /// No descriptors or no addresses are left.
     pub(crate) fn new(size: usize) -> io::Result<Rc<Shared>> {
         let file = File::from(within_limits(|| process::shared_memory(size as u64))?);
         let mut shared = Self::over(&file, size)?;
@@ -38,54 +39,53 @@ impl Shared {
         Ok(Rc::new(shared))
     }
 
-    /// A memory file that has that size for good.
+    /// Maps a memory file whose size is fixed.
     ///
     /// # Errors
-    /// There are no addresses left.
+    /// No addresses are left.
     pub(crate) fn over(file: &File, size: usize) -> io::Result<Shared> {
         let memory = MmapOptions::new().len(size).no_reserve_swap().map_raw(file)?;
         Ok(Shared { file: None, memory })
     }
 
-    /// Its descriptor, to be given to a process, if it is to be had.
+    /// Its descriptor, to be passed to a process.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Bytes of it.
     pub(crate) fn size(&self) -> usize {
         self.memory.len()
     }
 
-    /// The words of 8 bytes from an offset, a multiple of 8, on; those that lie outside are missing.
+    /// The 8-byte words from `offset`, a multiple of 8, on; fewer at the end of the memory.
     pub(crate) fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         let room = (self.size().saturating_sub(offset)) / size_of::<AtomicU64>();
         let offset = offset.next_multiple_of(size_of::<AtomicU64>());
         if offset >= self.size() {
             return &[];
         }
-        // SAFETY: the mapping begins at a page, so the place is aligned; it has `room` words from there; it lives as long as
-        // `self`; and atomics may be changed by others.
+        // SAFETY: the mapping begins at a page, so the place is aligned; it has `room` words from
+        // there and lives as long as `self`; atomics may be changed by others.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(offset).cast(), count.min(room)) }
     }
 
-    /// The word of 4 bytes at an offset, a multiple of 4.
+    /// The 4-byte word at an offset, a multiple of 4.
     pub(crate) fn half(&self, offset: usize) -> Option<&AtomicU32> {
         let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.size();
         // SAFETY: as in `words`.
         fits.then(|| unsafe { &*self.memory.as_ptr().add(offset).cast() })
     }
 
-    /// Asks the processor to fetch what is at an offset. It may be outside: then nothing happens.
+    /// Prefetches the cache line at an offset. Does nothing if that is outside.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         let place = self.memory.as_ptr().wrapping_add(offset);
-        // SAFETY: a hint, which reads nothing that can be seen, and never faults.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast()) };
     }
 
-    /// Takes the pages of a part of it now. Where the kernel does not do that (before 5.14), or has none left, they are taken when they
-    /// are written.
+    /// Allocates the pages of a part of it now. If the kernel cannot (before 5.14) or has none
+    /// left, they are allocated on first write.
     pub(crate) fn provide(&self, offset: usize, size: usize) {
         let start = offset.min(self.size()).next_multiple_of(PAGE as usize);
         let end = offset.saturating_add(size).min(self.size());
@@ -94,14 +94,16 @@ impl Shared {
         }
     }
 
-    /// Copies bytes out. A process may write there meanwhile: each byte is then the old one or the new one. A few words, as most
-    /// records log, are loaded one by one, which costs less than a call.
+    /// Copies bytes out. A process may write there meanwhile: each byte is then the old or the new
+    /// one. A few words, which most records log, are loaded one by one, which costs less than a
+    /// call.
     #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
         let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size());
         if fits {
-            // SAFETY: `fits` says that both places have that many bytes, so each word that lies in `into` lies in the mapping; one place is
-            // the tracer's own; the other, if it is read as words, is aligned, and atomics may be changed by others.
+            // SAFETY: `fits` says that both places have that many bytes, so each word that lies in
+            // `into` lies in the mapping; `into` is the tracer's own memory; the mapping, if it is
+            // read as words, is aligned, and atomics may be changed by others.
             unsafe {
                 let from = self.memory.as_ptr().add(offset);
                 let word =
@@ -119,7 +121,6 @@ impl Shared {
         fits
     }
 
-    /// Writes bytes, as a process does.
     #[cfg(test)]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
         let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size());
@@ -131,12 +132,14 @@ impl Shared {
     }
 }
 
-/// Copies bytes as memcpy does, unseen by the compiler, to which a copy of its own says that nobody writes there meanwhile.
+/// Copies bytes by memcpy, called through assembly: a copy known to the compiler must not race with
+/// writes.
 ///
 /// # Safety
 /// Both places have that many bytes; none of those that are written is borrowed by others.
 unsafe fn copy_unseen(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: the function is called as C has it, with what the caller says is there. Any bytes are bytes, whoever writes them.
+    // SAFETY: this is a C call of memcpy, with arguments that the caller vouches for. Any byte is
+    // valid, whoever writes it.
     unsafe {
         std::arch::asm!(
             "call {memcpy}",
@@ -149,14 +152,15 @@ unsafe fn copy_unseen(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-/// Does what makes a file larger, which kills whoever is limited in that (SIGXFSZ), so that it fails instead.
+/// Runs `action`, which makes a file larger, with SIGXFSZ blocked: a file size limit then makes it
+/// fail instead of killing the tracer.
 pub(crate) fn within_limits<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let signal = SigSet::from(Signal::SIGXFSZ);
     let before = signal.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let result = action();
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the set and the time live through the call, which nix does not have. None but the one signal, which the action has raised, is
-    // taken.
+    // SAFETY: the set and the time live through the call (nix has no such call). It takes only the
+    // one signal, which the action has raised.
     unsafe { libc::sigtimedwait(signal.as_ref(), std::ptr::null_mut(), &at_once) };
     before.thread_set_mask()?;
     result

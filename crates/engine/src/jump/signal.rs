@@ -1,14 +1,14 @@
-//! Signals of threads that are in a trampoline.
+//! Answers signals of threads that are in a trampoline.
 //!
 //! | where | what | answer |
 //! |---|---|---|
 //! | the displaced instruction | its own fault | shown at the site; the record is dropped |
-//! | an access to the program's memory | its own fault | the handler goes on where it deals with that |
-//! | a handler | `rdtsc`, or `cpuid`, which the process has forbidden itself | the tracer does what the instruction does |
-//! | a prologue | a fault: the stack has no room | the instruction, without the handler, and without what commits its record; a hit that is missed |
-//! | anywhere | a step of a program that steps itself | it goes on without the trap flag; it sees one step, from the site (and over what its jump covers, where that runs there alone), with the flags that it would have |
-//! | a handler | SIGBUS, since the program has the alignment check on | it goes on without that, up to the displaced instruction |
-//! | anywhere | any other signal | it is delivered when the thread has left the trampoline |
+//! | an access to the program's memory | its own fault | the handler goes on at the address for that case |
+//! | a handler | `rdtsc` or `cpuid`, which the process has forbidden itself | the tracer emulates the instruction |
+//! | a prologue | a fault: the stack has no room | the thread goes on at the displaced instruction, without the handler and without what commits its record; the hit is missed |
+//! | anywhere | a step of a program that single-steps itself | it goes on without the trap flag; it sees one step, from the site (and over what its jump covers, where that runs only here), with the flags that it would have |
+//! | a handler | SIGBUS, because the program has the alignment check on | it goes on without the check, up to the displaced instruction |
+//! | anywhere | any other signal | delivered when the thread has left the trampoline |
 
 use layout::COMMIT_CELL;
 use libc::siginfo_t;
@@ -25,12 +25,12 @@ use crate::site::Use;
 use crate::space::ModuleKey;
 use crate::tracer::Tracer;
 
-/// `si_code` of the SIGTRAP of a step.
+/// `si_code` of the SIGTRAP of a single step.
 const TRAP_TRACE: i32 = 2;
 
 impl Tracer<'_> {
-    /// Answers a signal at which a thread is stopped, if it is in a trampoline. Gives the thread back where the signal is to be
-    /// dealt with as it would be outside.
+    /// Answers a signal by which a thread is stopped, if it is in a trampoline. Returns the thread
+    /// if the signal must be handled as it would be outside.
     pub(crate) fn signalled_in_jump(
         &mut self,
         mut thread: Stopped,
@@ -59,7 +59,8 @@ impl Tracer<'_> {
             if signal == libc::SIGTRAP {
                 let inside = matches!(part, Part::Prologue { .. } | Part::Handler | Part::Access { .. });
                 if info.si_code == TRAP_TRACE && inside && registers.rflags() & TRAP_FLAG != 0 {
-                    // It goes to the next step by itself. In a handler it would lose the flag.
+                    // The processor single-steps on from here. In a handler the thread would lose
+                    // the flag.
                     let begins =
                         trampoline.begins_at(registers.rip()) || !trampoline.contains(registers.rip());
                     let status = begins.then(|| registers.rflags() & STATUS_FLAGS);
@@ -70,10 +71,11 @@ impl Tracer<'_> {
                 }
                 let covered = self.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
                 if trampoline.is_between(registers.rip()) && !covered {
-                    // A program that single-steps itself has done one instruction, and sees where the next one is.
+                    // A program that single-steps itself has done one instruction, and sees the
+                    // address of the next one.
                     return Ok(Some((thread, signal, *info)));
                 }
-                // The instruction is not done, or all but the jump back.
+                // The instruction is not done yet; or everything is done but the jump back.
                 self.resume(thread, 0);
                 return Ok(None);
             }
@@ -88,13 +90,13 @@ impl Tracer<'_> {
             return Ok(Some((thread, signal, *info)));
         }
         if signal == libc::SIGSTOP || is_ignored(tid, signal) {
-            // Nothing of the program sees where it comes.
+            // The program cannot see where these arrive.
             self.resume(thread, signal);
             return Ok(None);
         }
         let (mut thread, left) = self.step_out(number, thread, Some((signal, *info)))?;
         match left {
-            // Its own signal comes first; the other waits again.
+            // The fault comes first; the other signal was sent again.
             Left::Fault(fault) => {
                 let info = thread.signal_info()?;
                 let registers = thread.registers()?;
@@ -109,7 +111,7 @@ impl Tracer<'_> {
                 thread.set_signal_info(info)?;
                 self.resume(thread, signal);
                 if stopped {
-                    // As soon as it runs it finds out that its process is stopped.
+                    // As soon as it runs, it learns that its process is stopped.
                     self.ask(tid);
                 }
                 Ok(None)
@@ -117,8 +119,9 @@ impl Tracer<'_> {
         }
     }
 
-    /// Takes a thread out of a trampoline that has lent flags. Gives it back with a signal that it is to be shown: the step of a program that
-    /// steps itself, or the fault of the displaced instruction.
+    /// Steps a thread whose flags in `lent` must be restored out of a trampoline. Returns it with a
+    /// signal that it must see: the step of a program that single-steps itself, or the fault of the
+    /// displaced instruction.
     fn leave_with(
         &mut self,
         number: u32,
@@ -154,7 +157,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets a thread go on that has faulted in a trampoline for a reason that is not the program's: changes its registers.
+    /// Handles a fault in a trampoline that is not the program's: changes `registers` so that the
+    /// thread goes on. Returns whether it was one.
     pub(crate) fn mend_fault(&mut self, number: u32, registers: &mut Registers, info: &siginfo_t) -> bool {
         let part = self.spaces.get(&number).and_then(|space| space.in_jump(registers)).map(|(_, part)| part);
         if part == Some(Part::Handler) && self.execute_forbidden(number, registers, info) {
@@ -180,7 +184,7 @@ impl Tracer<'_> {
                 }
                 true
             }
-            // The agent has broken a rule of its own. It gives the run up.
+            // The agent has faulted where it must not. It abandons the run.
             Part::Handler => match &space.ground {
                 Some(ground) if ground.is_agent(registers.rip()) => {
                     registers.set_rip(ground.give_up);
@@ -192,7 +196,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Counts a hit that found no room to run its handler.
+    /// Counts a hit whose handler had no room on the stack.
     fn miss(&mut self, wanted: Use, domain: Domain, module: &ModuleKey, address: u64) {
         let Use::Probe { program, probe } = wanted else { return };
         let program = &self.programs[program];
@@ -208,7 +212,7 @@ impl Tracer<'_> {
         counted.count(MISSED);
     }
 
-    /// The displaced instruction at which a thread is has faulted: what its handler logged is dropped.
+    /// Drops the record of a thread that has faulted at its displaced instruction.
     fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
         let Some(space) = self.spaces.get(&number) else { return };
         let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
@@ -216,7 +220,8 @@ impl Tracer<'_> {
         if !trampoline.is_awaited_at(registers.rip()) || matches!(place, Place::After { .. }) {
             return;
         }
-        // Where the handler has kept the address of its record's state: the stack pointer is as at the site.
+        // The handler has stored the address of its record's state there; the stack pointer is as
+        // at the site.
         let mut address = [0; 8];
         if process::read(tid, registers.rsp().wrapping_sub(COMMIT_CELL), &mut address).is_ok() {
             rings.drop_record(u64::from_le_bytes(address));

@@ -1,4 +1,4 @@
-//! Which sites have no stack that a handler could use.
+//! Finds sites at which a handler has no usable stack.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,22 +6,21 @@ use std::sync::Arc;
 
 use image::Image;
 
-/// Bytes of a function that are looked at, at most.
+/// The most bytes of a function that are examined.
 const MOST: u64 = 1 << 20;
 
-/// How many functions are known at most.
+/// The most functions that are kept.
 const FUNCTIONS: usize = 1 << 20;
 
-/// What is known of a function.
 #[derive(Debug, Default)]
 struct Function {
-    /// Where its stack pointer is no stack pointer.
+    /// Where its rsp may not point to a stack.
     foreign: Vec<Range<u64>>,
-    /// Whether it is one of Go that does not look how much stack it has.
+    /// Whether it is a Go function that does not check its stack's size.
     unchecked: bool,
 }
 
-/// What is known of the stacks of an image's functions.
+/// What is known of the stacks of an image's functions; filled on demand.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     is_go: bool,
@@ -29,13 +28,12 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// Of an image; nothing is looked at yet.
     pub(crate) fn of(image: &Image) -> Stacks {
         Stacks { is_go: image.is_go(), functions: HashMap::new() }
     }
 
-    /// Why a handler must not run on the stack of the program at an instruction, if it must not. The address is one of the image, which is
-    /// always the same.
+    /// Why a handler must not run on the program's stack at an instruction, if it must not. Always
+    /// called with the same image.
     pub(crate) fn objection(&mut self, image: &Image, vaddr: u64) -> Option<&'static str> {
         let function = image.function_at(vaddr)?;
         let (start, size) = (function.vaddr, function.size.min(MOST));
@@ -52,14 +50,14 @@ impl Stacks {
     }
 }
 
-/// The same for images, which stay as long as they are known here: one that is probed again is not looked at again.
+/// The same for many images, which are kept alive here: an image that is probed again is not
+/// examined again.
 #[derive(Debug, Default)]
 pub(crate) struct KnownStacks {
     images: HashMap<*const Image, (Arc<Image>, Stacks)>,
 }
 
 impl KnownStacks {
-    /// What is known of an image's.
     pub(crate) fn of(&mut self, image: &Arc<Image>) -> &mut Stacks {
         let functions = |known: &(_, Stacks)| known.1.functions.len();
         if self.images.values().map(functions).sum::<usize>() >= FUNCTIONS {

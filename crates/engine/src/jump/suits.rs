@@ -1,4 +1,4 @@
-//! Which sites may become jumps, as far as can be said without trying.
+//! Which sites may become jumps, as far as that can be told without a plan.
 
 use patch::{Displaced, Mode};
 use rpn::{Location, Point};
@@ -8,7 +8,8 @@ use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Whether a site may become a jump, as far as can be said without trying.
+    /// Checks, as far as possible without a plan, whether a site may become a jump. The error says
+    /// why not.
     pub(crate) fn suits_a_jump(&self, number: u32, planned: &Planned) -> Result<(), String> {
         let Some(space) = self.spaces.get(&number) else { return Err("the process is gone".to_owned()) };
         let site = &planned.0;
@@ -45,7 +46,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Why an instruction cannot be in a trampoline, if it cannot.
+/// Why an instruction cannot run in a trampoline, if it cannot.
 pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {
     if displaced.mode() != Mode::Bits64 {
         return Some("it is 32-bit code".to_owned());

@@ -1,10 +1,10 @@
-//! What a trampoline executes behind its displaced instruction: copies of the instructions that follow, as far as the site's
-//! jump covers them.
+//! The tail of a trampoline: behind its displaced instruction, copies of the following
+//! instructions, as far as the site's jump covers them.
 //!
-//! Processors remember jumps by the address of their last byte. One that came back into the middle of the site's jump, to
-//! bytes that are instructions of the program, would be taken by its processor for one that is about to jump there, again and
-//! again: 6 ns each time on the machine this was designed on, twice what a hit costs otherwise. So a trampoline comes back behind the
-//! jump.
+//! Processors predict jumps by the address of their last byte. A trampoline that came back into the
+//! middle of the site's jump, where the program's instructions are, would make the processor
+//! predict a jump there, wrongly, each time: 6 ns on the machine this was designed on, twice what a
+//! hit costs otherwise. So a trampoline comes back behind the jump.
 //!
 //! ```text
 //!     53           push %rbx            e9 8d 04 7f 5b   jmp  pad        ...          handlers
@@ -16,12 +16,13 @@
 //!                                                                        e9 ..        jmp  to `add`
 //! ```
 //!
-//! The program's own bytes stay as they are: whoever comes to them otherwise executes them there. What the copies execute is the same. A
-//! thread that is at one of them, or at the `nop` before it, is shown at the original.
+//! The program's own bytes stay as they are: threads that come there by other ways execute them
+//! there. The copies do the same. A thread at a copy, or at the `nop` before it, is shown at the
+//! original.
 //!
-//! When one of these instructions is probed later, the `nop` before its copy becomes a jump to the original ([`cut`](super::Jumps::cut)),
-//! while all threads are held. Where it stands at the `nop`, a thread comes to the new probe; where it is past it, it had come to the
-//! instruction before the probe was there.
+//! When one of these instructions is probed later, the `nop` before its copy becomes a jump to the
+//! original ([`cut`](super::Jumps::cut)), while all threads are held. A thread at the `nop` then
+//! comes to the new probe; a thread past it had reached the instruction before it was probed.
 
 use std::ops::Range;
 
@@ -29,25 +30,25 @@ use patch::{Displaced, Mode, Onward, Place, Refusal, Slot};
 
 use super::text::Text;
 
-/// What stands before each copy, and is replaced by a jump when its original is probed: `nop` of the length of a jump.
+/// A `nop` as long as a jump, before each copy: it is replaced by a jump when the original is
+/// probed.
 pub(crate) const CUT: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
-/// The most instructions.
 const MOST: usize = 8;
 
-/// Bytes that are reckoned with for each site before its tail is known. Where they are not enough, there is no tail.
+/// Bytes reserved for each site before its tail is known. If they are not enough, there is no tail.
 pub(crate) const USUAL: u64 = 64;
 
-/// What has to be known of the addresses behind a site.
+/// What [`tail`] has to know of the code behind a site.
 pub(crate) trait Behind {
-    /// Whether an instruction is probed, or has to be executed at its own address.
+    /// Whether an instruction is probed, or must run at its own address.
     fn stays(&self, address: u64) -> bool;
-    /// Where the jump ends that is at an address, if there is one.
+    /// The end of the jump at an address, if there is one.
     fn jump_end(&self, address: u64) -> Option<u64>;
 }
 
-/// The instructions from `next` on that a jump covers which ends at `end`: as many as it takes to come out of it, and of all other
-/// jumps. None if they cannot be copied.
+/// The instructions from `next` on that a jump which ends at `end` covers: as many as needed to get
+/// out of it, and out of other jumps on the way. Empty if one of them cannot be copied.
 pub(crate) fn tail(
     text: &Text,
     next: u64,
@@ -80,17 +81,17 @@ pub(crate) fn tail(
 /// One copy in a trampoline.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// Of the original.
+    /// The address of the original.
     pub(crate) address: u64,
-    /// Where the `nop` before it is.
+    /// The address of the `nop` before the copy.
     pub(crate) cut: u64,
-    /// Behind the original.
+    /// The address behind the original.
     next: u64,
     slot: Slot,
 }
 
 impl Follower {
-    /// Appends the copy of an instruction to a trampoline that is at `start`.
+    /// Appends the copy of an instruction to the bytes of a trampoline at `start`.
     pub(crate) fn append(
         displaced: &Displaced,
         start: u64,
@@ -104,12 +105,11 @@ impl Follower {
         Ok(Follower { address, cut, next: address + displaced.length() as u64, slot })
     }
 
-    /// The copy.
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
     }
 
-    /// The same copy in a process in which all of it is `by` bytes farther.
+    /// The same copy in a process in which all addresses are `by` bytes higher.
     pub(crate) fn moved(&self, by: u64) -> Follower {
         let moved = |address: u64| address.wrapping_add(by);
         Follower {
@@ -120,7 +120,7 @@ impl Follower {
         }
     }
 
-    /// Where a thread is that is at the `nop`, in the copy, or right behind it.
+    /// Where a thread is shown that is at the `nop`, in the copy, or right behind it.
     pub(crate) fn place(&self, address: u64) -> Place {
         let at = |rip| Place::After { rip, rcx: None };
         let Some(offset) = address.checked_sub(self.slot.address).map(|offset| offset as usize) else {

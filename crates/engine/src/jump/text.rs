@@ -1,7 +1,7 @@
-//! The code of a mapping, as the program has it: what jumps are planned over.
+//! The code of a mapping as the program has it, over which jumps are planned.
 //!
-//! It is read while the program runs, and looked at once more when all threads are held ([`Text::is_still`]): what was planned holds
-//! only for the bytes that it was planned for.
+//! It is read while the program runs, and compared again when all threads are held
+//! ([`Text::is_still`]): a plan holds only for the bytes that it was made for.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,32 +15,32 @@ use crate::change::Change;
 use crate::site::{INT3, Planned, Use};
 use crate::space::{Space, module_key};
 
-/// Changes that lie closer together than this are looked at together.
+/// Changes closer together than this are compared together.
 const CLOSE: u64 = 4096;
-/// How far around a change the program's bytes must be what they were: farther than any jump relies on them.
+/// How far around a change the bytes must be unchanged: farther than any jump relies on them.
 const AROUND: u64 = 256;
 
-/// The code of one mapping as the program has it.
+/// The code of one mapping as the program has it, without our changes.
 #[derive(Debug)]
 pub(crate) struct Text {
     start: u64,
     code: Rc<Kept>,
 }
 
-/// What is written for a jump: at the site, and elsewhere.
+/// What is written for a jump: the changes of the program's code, and the landing pad.
 pub(crate) struct Written {
     pub(crate) changes: Vec<Change>,
     pub(crate) pad: Option<Write>,
 }
 
 impl Text {
-    /// Code at an address.
     #[cfg(test)]
     pub(crate) fn new(start: u64, bytes: &[u8]) -> Text {
         Text { start, code: Rc::new(Kept::of(bytes.to_vec())) }
     }
 
-    /// Reads the code of a mapping of a module, as far as it is not known. It is kept where it may be wanted again.
+    /// Reads the code of a module's mapping, or takes it from `texts`. If it may be needed `again`,
+    /// it is kept there.
     pub(crate) fn read(
         space: &Space,
         module: &Module,
@@ -66,22 +66,19 @@ impl Text {
         Some(Text { start, code })
     }
 
-    /// The addresses inside of instructions to which the code jumps, ascending.
+    /// The addresses inside instructions to which the code jumps, ascending.
     pub(crate) fn entered(&self) -> Vec<u64> {
         self.code.entered().iter().map(|offset| self.start + offset).collect()
     }
 
-    /// The code, which may be kept.
     pub(crate) fn code(&self) -> &Rc<Kept> {
         &self.code
     }
 
-    /// The addresses.
     pub(crate) fn range(&self) -> Range<u64> {
         self.start..self.start + self.bytes().len() as u64
     }
 
-    /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.code.bytes()
     }
@@ -92,14 +89,14 @@ impl Text {
         self.bytes().get(from..from.checked_add(length)?)
     }
 
-    /// The program's bytes from an address on: so many, or as many as there are.
+    /// Up to `most` of the program's bytes from an address on.
     pub(crate) fn ahead(&self, address: u64, most: usize) -> &[u8] {
         let from = address.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
         let rest = from.and_then(|from| self.bytes().get(from..)).unwrap_or_default();
         &rest[..rest.len().min(most)]
     }
 
-    /// The changes that make these bytes of the program's.
+    /// The changes that replace the program's bytes by these.
     fn changes(&self, writes: Vec<Write>) -> Option<Vec<Change>> {
         let change = |write: &Write| {
             Some(Change::new(write.address, self.at(write.address, write.bytes.len())?, &write.bytes))
@@ -107,7 +104,7 @@ impl Text {
         writes.iter().map(change).collect()
     }
 
-    /// What is written for a planned jump whose trampoline begins at `entry`.
+    /// The bytes for a planned jump to a trampoline with this entry.
     pub(crate) fn written(&self, shape: &Shape, entry: u64) -> Option<Written> {
         let changes = self.changes(shape.code(entry)?)?;
         let pad = match shape.pad {
@@ -117,12 +114,12 @@ impl Text {
         Some(Written { changes, pad })
     }
 
-    /// The change of a site that is to be trapped.
+    /// The `int3` of a site that will trap.
     pub(crate) fn trap(&self, address: u64) -> Option<Change> {
         Some(Change::new(address, self.at(address, 1)?, &[INT3]))
     }
 
-    /// An instruction that is moved because it is in the way: its copy, as a site that nobody asked for.
+    /// An instruction that is moved because it is in the way, as a site without a probe.
     pub(crate) fn neighbour(&self, module: &Module, shape: &Shape) -> Result<Planned, String> {
         let bytes = self.at(shape.address, shape.length).ok_or("it is not in the code")?;
         let displaced =
@@ -130,8 +127,8 @@ impl Text {
         Ok(Planned::new(module_key(module), displaced, Use::Neighbour))
     }
 
-    /// Whether the program still has these bytes at and around the places of changes, which are ascending. Those that are not in
-    /// this code are passed over.
+    /// Whether the program still has these bytes at and around the places of changes, which are
+    /// ascending. Places outside of this code are ignored.
     pub(crate) fn is_still(&self, space: &Space, places: &[u64]) -> bool {
         let range = self.range();
         let own = places.partition_point(|place| *place < range.start)

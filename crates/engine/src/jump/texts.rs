@@ -1,7 +1,8 @@
-//! Code of modules, kept for when it is mapped or probed again.
+//! Keeps the code of modules for when they are mapped or probed again.
 //!
-//! A program that is executed again and again has the same libraries each time, and a session probes them again and again. Most pages of their code are the file's own, which
-//! the page map says; those that are the process's are read and compared. So of code that is known little is read.
+//! A program that is executed repeatedly maps the same libraries each time, and a session probes
+//! them repeatedly. By the page map, most pages of their code are the file's own; only pages that
+//! are private to the process are read and compared.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -14,10 +15,11 @@ use process::{Mapping, Module, Page, PageMap};
 use super::stack::KnownStacks;
 use crate::space::Space;
 
-/// Bytes that are kept at most.
+/// The most bytes that are kept.
 const MOST: usize = 64 << 20;
 
-/// Some code, and where it is entered in the middle of instructions, which takes a look at all of it.
+/// Some code, and where it jumps into the middle of instructions (found on demand: it takes a scan
+/// of all code).
 #[derive(Debug)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
@@ -29,26 +31,23 @@ impl Kept {
         Kept { bytes, entered: OnceCell::new() }
     }
 
-    /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The addresses inside of instructions to which it jumps, from its start on, ascending.
+    /// The offsets inside instructions to which it jumps, ascending.
     pub(super) fn entered(&self) -> &[u64] {
         self.entered.get_or_init(|| patch::entered_anywhere(&self.bytes, 0))
     }
 }
 
-/// A mapping of a file: the image, which stays as long as it is known here; where in the file, and how many bytes.
+/// A mapping of a file: its image (kept alive here), the offset in the file, and the size.
 type Key = (*const Image, u64, u64);
 
-/// The code that is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     known: HashMap<Key, (Arc<Image>, Rc<Kept>)>,
     bytes: usize,
-    /// What was found out about the stacks of its functions.
     pub(super) stacks: KnownStacks,
 }
 
@@ -56,13 +55,14 @@ fn key(module: &Module, mapping: &Mapping) -> Key {
     (Arc::as_ptr(&module.image), mapping.offset, mapping.end - mapping.start)
 }
 
-/// Whether it is one of the module's file, and nobody else's writing is seen in it.
+/// Whether it is a private mapping of the module's file.
 fn is_of(module: &Module, mapping: &Mapping) -> bool {
     !mapping.shared && mapping.inode != 0 && (mapping.device, mapping.inode) == (module.device, module.inode)
 }
 
 impl Texts {
-    /// The code of a module's mapping, if it is known, and the process has it unchanged but for its sites.
+    /// The code of a module's mapping, if it is known and the process has not changed it, except
+    /// for our sites.
     pub(super) fn known(&self, space: &Space, module: &Module, mapping: &Mapping) -> Option<Rc<Kept>> {
         let (_, kept) = self.known.get(&key(module, mapping)).filter(|_| is_of(module, mapping))?;
         let mut own = Vec::new();
@@ -88,13 +88,13 @@ impl Texts {
         Some(Rc::clone(kept))
     }
 
-    /// Some code, if it is kept.
+    /// The same code, if it is kept.
     pub(super) fn kept(&self, code: &Rc<Kept>) -> Option<Rc<Kept>> {
         let is_kept = self.known.values().any(|(_, kept)| Rc::ptr_eq(kept, code));
         is_kept.then(|| Rc::clone(code))
     }
 
-    /// Keeps the code of a module's mapping, if it is as it stands in the file.
+    /// Keeps the code of a module's mapping, if it equals the file's.
     pub(super) fn keep(&mut self, module: &Module, mapping: &Mapping, kept: &Rc<Kept>) {
         let is_the_files = || {
             let stored = module.image.file_bytes(mapping.offset, kept.bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! The code that a site's jump leads to.
+//! Trampolines: the code that a site's jump leads to.
 
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
@@ -11,18 +11,20 @@ use super::room::{ALIGNMENT, Room};
 use super::tail::{CUT, Follower};
 use crate::site::Use;
 
-/// A handler as machine code, complete but for its address. A thread enters it with the program's registers, and leaves it at
-/// its end with the same (but for those that the handler changes on purpose).
+/// A handler as machine code, complete but for its address. A thread enters it with the program's
+/// registers, and leaves it at its end with the same, except for those that the handler changes on
+/// purpose.
 pub(crate) trait Code: std::fmt::Debug {
-    /// Its bytes.
+    /// Its size in bytes.
     fn length(&self) -> usize;
-    /// The offset at which a hit begins.
+    /// The offset at which a hit enters.
     fn entry(&self) -> u32;
-    /// Appends the bytes as they are to be at an address.
+    /// Appends its bytes for a certain address.
     fn place(&self, address: u64, to: &mut Vec<u8>);
     /// Where a thread goes on whose access to the program's memory, at this offset, has faulted.
     fn repair(&self, offset: u32) -> Option<u32>;
-    /// In the prologue: what is to be added to rsp at this offset, so that all registers are as at the site.
+    /// If the offset is in the prologue: what to add to rsp there, so that all registers are as at
+    /// the site.
     fn undo(&self, offset: u32) -> Option<u32>;
     /// Where its bytes hold addresses that move with its site; none if it cannot be moved.
     fn site_fields(&self) -> Option<Vec<SiteField>>;
@@ -34,72 +36,70 @@ const JUMP: usize = 5;
 /// Where in a trampoline a thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Before a handler has changed anything but rsp: `below` is to be added to it.
+    /// Before a handler has changed anything but rsp.
     Prologue {
-        /// In bytes.
+        /// How much to add to rsp, in bytes.
         below: u32,
-        /// Which of the trampoline's handlers it is.
+        /// The index of the handler.
         handler: usize,
     },
-    /// In a handler, at an access to the program's memory; if that faults, the thread goes on at this address.
+    /// In a handler, at an access to the program's memory.
     Access {
-        /// In the same handler.
+        /// Where the thread goes on if the access faults.
         repair: u64,
     },
-    /// Anywhere else in a handler, or between two, or in the agent on behalf of one.
+    /// Elsewhere in a handler, between two, or in the agent called by one.
     Handler,
     /// At the displaced instruction, or behind it.
     Displaced(Place),
 }
 
-/// A trampoline that is still to be put somewhere.
+/// A trampoline that is not placed yet.
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
     pub(crate) displaced: &'a Displaced,
-    /// The handlers, in their order, each with what it is for.
+    /// The handlers, in their order, each with its use.
     pub(crate) handlers: &'a [(Use, Rc<dyn Code>)],
-    /// What commits the record behind the displaced instruction, if it waits for that.
+    /// The code that commits the record behind the displaced instruction, if the record waits for
+    /// it.
     pub(crate) commit: Option<&'a Commit>,
-    /// The instructions that are executed behind it, in their order: [`tail`](super::tail).
+    /// The instructions that run behind the displaced one, in their order: [`tail`](super::tail).
     pub(crate) tail: &'a [Displaced],
 }
 
-/// What commits a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
-    /// The code for behind the displaced instruction.
+    /// The code to put behind the displaced instruction.
     pub(crate) code: Vec<u8>,
-    /// Which of the trampoline's handlers makes the record.
+    /// The index of the handler that makes the record.
     pub(crate) handler: usize,
 }
 
-/// The displaced instruction a second time, without what commits a record: for a thread whose hit is missed. That thread's handler has
-/// kept no record's address.
+/// A second copy of the displaced instruction, without the code that commits a record: for a thread
+/// whose hit is missed, and whose handler has therefore stored no record's address.
 #[derive(Debug)]
 struct Missed {
     slot: Slot,
-    /// Bytes of the code that commits the record, behind the first copy.
+    /// Bytes of the committing code behind the first copy.
     commit: u64,
-    /// The handler that makes the record.
+    /// The index of the handler that makes the record.
     handler: usize,
 }
 
-/// A trampoline.
+/// A trampoline at its address.
 #[derive(Debug)]
 pub(crate) struct Trampoline {
     site: u64,
     start: u64,
     size: u64,
     entry: u64,
-    /// The handlers: at which offset each begins, and what it is for.
+    /// The handlers: the offset at which each begins, and its use.
     handlers: Vec<(u32, Use, Rc<dyn Code>)>,
-    /// The displaced instruction.
     slot: Slot,
-    /// Its second copy, where a record is committed behind the first.
+    /// The second copy, if a record is committed behind the first.
     missed: Option<Missed>,
-    /// The address behind the original.
+    /// The address behind the original instruction.
     next: u64,
-    /// The copies that follow.
     tail: Vec<Follower>,
     /// Whether the displaced instruction is `pushf`.
     pushes_flags: bool,
@@ -110,22 +110,22 @@ impl Layout<'_> {
         if self.commit.is_some() || !self.tail.is_empty() { Onward::Behind } else { Onward::Next }
     }
 
-    /// The addresses that all of it must be at.
+    /// The addresses that all of it must be within.
     pub(crate) fn reach(&self) -> RangeInclusive<u64> {
         let site = self.displaced.address();
         let reach = self.displaced.reach();
-        // The slot lies anywhere in the trampoline; and both jumps, there and back, reach.
+        // The slot may be anywhere in the trampoline; and the jumps there and back must reach.
         let margin = self.size();
         let far = i32::MAX as u64 - 2 * margin;
         let all = (reach.start() + margin).max(site.saturating_sub(far))
             ..=reach.end().saturating_sub(margin).min(site.saturating_add(far));
-        // So do the others.
+        // The copies in the tail must reach, too.
         self.tail.iter().map(|follower| follower.reach_to(Onward::Behind)).fold(all, |all, reach| {
             *all.start().max(&(reach.start() + margin))..=*all.end().min(&reach.end().saturating_sub(margin))
         })
     }
 
-    /// Bytes of it, at most.
+    /// Its greatest size in bytes.
     pub(crate) fn size(&self) -> u64 {
         let handlers: usize =
             self.handlers.iter().map(|(_, handler)| handler.length() + JUMP + ALIGNMENT as usize).sum();
@@ -146,7 +146,8 @@ impl Layout<'_> {
         let mut handlers: Vec<(u32, Use, Rc<dyn Code>)> = Vec::with_capacity(self.handlers.len());
         for (wanted, handler) in self.handlers {
             if !handlers.is_empty() {
-                // The one before ends here; this one begins at a multiple of its own, and its entry is not its first byte.
+                // Jump over the padding to the entry of the next handler, which begins at an
+                // aligned address; its entry is not its first byte.
                 let padding =
                     (bytes.len() + JUMP).next_multiple_of(ALIGNMENT as usize) - (bytes.len() + JUMP);
                 bytes.push(0xe9);
@@ -195,8 +196,8 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Finds room for it within some addresses, without its tail if there is not enough with it; gives the trampoline, and its bytes,
-    /// which are still to be written.
+    /// Places it in `room` within some addresses, without its tail if there is too little room for
+    /// it. Returns the trampoline and its bytes, which are still to be written.
     ///
     /// # Errors
     /// There is no room within reach.
@@ -223,7 +224,8 @@ impl Layout<'_> {
 }
 
 impl Trampoline {
-    /// The same trampoline in a process in which it and its module are `by` bytes farther.
+    /// The same trampoline in a process in which it and its module have addresses `by` bytes
+    /// higher.
     pub(crate) fn moved(&self, by: u64) -> Trampoline {
         let moved = |address: u64| address.wrapping_add(by);
         Trampoline {
@@ -240,7 +242,8 @@ impl Trampoline {
         }
     }
 
-    /// Where its bytes hold addresses that move with it: offsets from its start. None if it cannot be moved.
+    /// Where its bytes hold addresses that move with it, as offsets from its start. None if it
+    /// cannot be moved.
     pub(crate) fn site_fields(&self) -> Option<Vec<SiteField>> {
         let mut fields = Vec::new();
         for (begin, _, handler) in &self.handlers {
@@ -254,17 +257,15 @@ impl Trampoline {
         Some(fields)
     }
 
-    /// The address of its site.
     pub(crate) fn site(&self) -> u64 {
         self.site
     }
 
-    /// Its own address.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Bytes of it.
+    /// Its size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -274,12 +275,13 @@ impl Trampoline {
         self.entry
     }
 
-    /// Whether a thread at this address has come from its site and done nothing yet.
+    /// Whether a thread at this address has come from its site and executed nothing yet.
     pub(crate) fn begins_at(&self, address: u64) -> bool {
         address == self.entry
     }
 
-    /// The addresses of the displaced instruction: where its handlers end, and where those threads go on whose hit is missed.
+    /// The addresses of the copies of the displaced instruction: behind the handlers, and the one
+    /// for missed hits.
     pub(crate) fn displaced(&self) -> impl Iterator<Item = u64> {
         [Some(&self.slot), self.missed.as_ref().map(|missed| &missed.slot)]
             .into_iter()
@@ -287,21 +289,22 @@ impl Trampoline {
             .map(|slot| slot.address)
     }
 
-    /// Where a thread goes on that has not run a handler, by its number, nor those behind it: those before it have run.
+    /// Where a thread goes on for which this handler and those behind it are skipped, after those
+    /// before it have run.
     pub(crate) fn without(&self, handler: usize) -> u64 {
         match &self.missed {
-            // The record of a handler before it is still to be committed.
+            // The handler that makes the record is skipped: nothing is to be committed.
             Some(missed) if missed.handler >= handler => missed.slot.address,
             _ => self.slot.address,
         }
     }
 
-    /// What a handler is for, by its number, and those behind it.
+    /// The uses of this handler and those behind it.
     pub(crate) fn uses_from(&self, handler: usize) -> impl Iterator<Item = Use> {
         self.handlers.iter().skip(handler).map(|&(_, wanted, _)| wanted)
     }
 
-    /// Whether a record waits for the instruction of a thread at this address.
+    /// Whether a record waits for the instruction that a thread at this address executes.
     pub(crate) fn is_awaited_at(&self, address: u64) -> bool {
         self.missed.is_some() && address.wrapping_sub(self.slot.address) < self.slot.bytes.len() as u64
     }
@@ -312,33 +315,31 @@ impl Trampoline {
         self.missed.as_ref().is_some_and(|missed| address.wrapping_sub(begin) < missed.commit)
     }
 
-    /// Whether a thread at this address is about to push its flags, as the program wants it.
+    /// Whether a thread at this address is about to push its flags by the program's `pushf`.
     pub(crate) fn pushes_flags_at(&self, address: u64) -> bool {
         self.pushes_flags && self.displaced().any(|displaced| displaced == address)
     }
 
-    /// The copies that follow its displaced instruction.
     pub(crate) fn tail(&self) -> &[Follower] {
         &self.tail
     }
 
-    /// Whether all instructions run in it that a jump of this shape covers.
+    /// Whether it runs all the instructions that a jump of this shape covers.
     pub(crate) fn has_followers(&self, shape: &Shape) -> bool {
         let copied = self.tail.iter().map(|follower| follower.address);
         shape.followers.iter().map(|(address, _)| *address).eq(copied.take(shape.followers.len()))
     }
 
-    /// Whether a thread at this address has the displaced instruction behind it, and another one that follows before it.
+    /// Whether a thread at this address is between two of the program's instructions that run in
+    /// the trampoline.
     pub(crate) fn is_between(&self, address: u64) -> bool {
         self.tail.iter().any(|follower| follower.cut == address)
     }
 
-    /// Whether an address is in it.
     pub(crate) fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
 
-    /// Which of its parts an address is in.
     pub(crate) fn part(&self, address: u64) -> Option<Part> {
         if !self.contains(address) {
             return None;
@@ -352,7 +353,7 @@ impl Trampoline {
         }
         if let Some(offset) = address.checked_sub(self.slot.address) {
             let offset = offset as usize;
-            // Behind the slot the record is committed, and the program goes on.
+            // Behind the slot: the record is committed, then the tail, then the jump back.
             return Some(Part::Displaced(if offset > 0 && offset >= self.slot.bytes.len() {
                 self.behind(address)
             } else {
@@ -374,7 +375,7 @@ impl Trampoline {
 }
 
 impl Trampoline {
-    /// Where a thread is that is behind the displaced instruction.
+    /// Where a thread is shown that is behind the displaced instruction.
     fn behind(&self, address: u64) -> Place {
         match self.tail.iter().rev().find(|follower| follower.cut <= address) {
             Some(follower) => follower.place(address),
@@ -383,7 +384,7 @@ impl Trampoline {
     }
 }
 
-/// Whether an instruction is `pushf`: its opcode, behind nothing but prefixes.
+/// Whether an instruction is `pushf`: prefixes, then its opcode.
 fn pushes_flags(instruction: &[u8]) -> bool {
     let is_prefix =
         |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
@@ -427,7 +428,8 @@ mod tests {
     const SITE: u64 = 0x10_0000;
     const START: u64 = 0x20_0000;
 
-    /// The trampoline of `mov (%rdi), %rax`, with three handlers, the second of which makes a record that waits.
+    /// The trampoline of `mov (%rdi), %rax`, with three handlers, the second of which makes a
+    /// record that waits.
     fn trampoline(commit: Option<Commit>) -> (Trampoline, Vec<u8>) {
         let displaced = patch::displace(&[0x48, 0x8b, 0x07], SITE).expect("it can be displaced");
         let handler = |probe: usize| (Use::Probe { program: 0, probe }, Rc::new(Ten) as Rc<dyn Code>);
@@ -447,11 +449,11 @@ mod tests {
         let [displaced, missed] = trampoline.displaced().collect::<Vec<_>>()[..] else { panic!("two") };
         let at = |address: u64, length: u64| &bytes[(address - START) as usize..][..length as usize];
         assert_eq!((at(displaced, 3), at(missed, 3)), (&[0x48, 0x8b, 0x07][..], &[0x48, 0x8b, 0x07][..]));
-        // The second copy jumps behind what commits.
+        // The second copy jumps behind the committing code.
         let jump = at(missed + 3, 5);
         let distance = i32::from_le_bytes(jump[1..].try_into().expect("four bytes"));
         assert_eq!((jump[0], (missed + 8).wrapping_add_signed(distance.into())), (0xe9, displaced + 3 + 4));
-        // Who has run the handler of the record commits it, whatever comes then.
+        // A thread that has run the record's handler commits the record, whatever happens later.
         assert_eq!([0, 1, 2].map(|handler| trampoline.without(handler)), [missed, missed, displaced]);
         assert!(trampoline.is_awaited_at(displaced) && !trampoline.is_awaited_at(missed));
         assert_eq!(trampoline.uses_from(1).count(), 2);

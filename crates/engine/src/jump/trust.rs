@@ -1,10 +1,13 @@
-//! Which processes could touch one another anyway: those of a trust domain, which share variables and counters.
+//! Trust domains: processes that could touch one another anyway, and therefore share variables and
+//! counters.
 //!
-//! That is decided by what the kernel asks when one process wants to trace another: users, groups, capabilities, user namespace; and by the pid
-//! namespace, beyond which a process sees no other. Whoever may become any user (CAP_SETUID) is trusted as that, whoever it is just
-//! now, so that a server that changes its effective user for each request stays in its domain.
+//! This compares what the kernel checks when one process wants to trace another: users, groups,
+//! capabilities and user namespace; and the pid namespace, beyond which a process sees no other. A
+//! process that may become any user (CAP_SETUID) is compared without its present users, so that a
+//! server which changes its effective user for each request stays in its domain.
 //!
-//! The ids are those of a process's first thread. Threads that have others share their memory with it all the same.
+//! The ids are those of a process's first thread. Other threads may have others, but share its
+//! memory anyway.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +17,18 @@ use process::Credentials;
 const SETGID: u64 = 1 << 6;
 const SETUID: u64 = 1 << 7;
 
-/// The first and the longest time between two looks at a process that can change its ids.
+/// The first and the longest interval between checks of a process that can change its ids.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(4));
 
-/// The time between looks from which on the tracer need not be woken at each tick for them.
+/// From this interval on, the tracer is not woken at each tick for checks.
 const RARE: Duration = Duration::from_secs(1);
 
-/// Who a process is, for the kernel.
+/// The credentials of a process that decide over its domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
-    /// Real, effective, saved and file system users, each once; none where it may become any.
+    /// Real, effective, saved and file system users, each once; empty if it may become any user.
     users: Vec<u32>,
-    /// The same of groups, with the supplementary ones.
+    /// The same for groups, with the supplementary ones.
     groups: Vec<u32>,
     capabilities: u64,
     /// The user and the pid namespace; 0: the tracer's.
@@ -35,12 +38,12 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Who a process is; none if it is gone.
+    /// The credentials of a process; none if it is gone.
     pub(crate) fn of(pid: i32) -> Option<Trust> {
         Credentials::read(pid).ok().map(|credentials| Trust::from(&credentials))
     }
 
-    /// Who it is, in a few words.
+    /// A short description, for users.
     pub(crate) fn name(&self) -> String {
         let mut name = match self.users[..] {
             [] if self.capabilities.count_ones() > 8 => "root".to_owned(),
@@ -60,7 +63,7 @@ impl Trust {
         name
     }
 
-    /// Whether it can become another without executing a program.
+    /// Whether it can change its ids without executing a program.
     fn can_change(&self) -> bool {
         self.capabilities != 0 || self.users.len() > 1
     }
@@ -96,10 +99,10 @@ impl From<&Credentials> for Trust {
     }
 }
 
-/// When the next look at any process is due that may have become another.
+/// When the next check of any process is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NextLook {
-    /// None can change its ids.
+    /// No process can change its ids.
     #[default]
     Never,
     /// In a second, or later.
@@ -108,7 +111,8 @@ pub(crate) enum NextLook {
     Soon,
 }
 
-/// When a process is looked at again: often at first, since a server that gives rights up does so when it begins.
+/// When a process is checked again: often at first, since a server that drops its rights does so
+/// when it begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Again {
     due: Option<Instant>,
@@ -116,13 +120,13 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// Of a process that has just become this one.
+    /// For a process that has just got these credentials.
     pub(crate) fn of(trust: &Trust) -> Again {
         let due = trust.can_change().then(|| Instant::now() + LOOKS.0);
         Again { due, after: LOOKS.0 }
     }
 
-    /// When that is, about.
+    /// About when the next check is due.
     pub(crate) fn next(&self) -> NextLook {
         match self.due {
             None => NextLook::Never,
@@ -131,7 +135,7 @@ impl Again {
         }
     }
 
-    /// Whether it is time; then the next time is later.
+    /// Whether the check is due; if so, schedules the next one.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         if is_due {
@@ -174,11 +178,11 @@ mod tests {
         for other in others {
             assert_ne!(of(other.clone()), plain, "{other:?}");
         }
-        // Which of its users a program is just now does not matter.
+        // Which of its users a process is at the moment does not matter.
         let games = |effective| of(Credentials { users: [7, effective, 9, effective], ..user(7) });
         assert_eq!(games(7), games(9));
         assert!(games(7).can_change());
-        // Nor whom root has become for a while.
+        // Nor which user root is at the moment.
         let all = (1 << 41) - 1;
         let root = of(Credentials { permitted: all, ..user(0) });
         let serves = Credentials { users: [0, 7, 0, 7], groups: [0, 7, 0, 7], permitted: all, ..user(0) };

@@ -1,45 +1,46 @@
-//! Who the threads of a process are, for its records: their ids as the tracer knows them, and their users and names.
+//! Identifies the threads of a process for its records: their ids in the tracer's pid namespace,
+//! users and names.
 //!
-//! A handler notes its thread's id as the thread knows it. Where the process is in a pid namespace of its own that is another number
-//! than the tracer's, and may be a stranger's: then the ids are translated, by what was noted when each thread was born. The process is
-//! the one whose rings these are, but for the threads of another one that has the same memory (vfork): these are noted too.
+//! A handler records its thread's id as the thread sees it. In a process with its own pid namespace
+//! that is another number than the tracer's: it is translated by a table that is filled as threads
+//! are born. The process is the one that has the rings, except for threads of a vfork child, which
+//! has the same memory: these are in the table, too.
 //!
-//! Users and names are read from /proc while records are read, anew after 20 milliseconds; those of a thread that ends are read once more before it
-//! is gone.
+//! Users and names are read from /proc while records are read, again after 20 milliseconds; those
+//! of a thread that ends are read once more before it is gone.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use process::Status;
 
-/// How old a name may be.
+/// The greatest age of a name.
 const FRESH: Duration = Duration::from_millis(20);
 
-/// Threads whose names are kept, at most. A process can say that records are of any thread. As many others' threads are noted, twice, and
-/// those that live.
+/// The most threads whose names are kept: a process can claim any thread ids. The table of ids has
+/// up to twice as many threads, and those that live.
 const MOST: usize = 4096;
 
-/// The threads of one address space.
 #[derive(Debug, Default)]
 pub(crate) struct Who {
-    /// The process.
     process: u32,
     /// Whether ids are translated.
     inner: bool,
-    /// The id and the process of threads, by the id that each has for itself: of all where ids are translated, else of those of other
-    /// processes.
+    /// Thread id and process id by the id that the thread sees: of all threads if ids are
+    /// translated, else only of those of other processes.
     noted: Noted,
     names: HashMap<u32, Name>,
 }
 
-/// What is noted of threads. A program can make any number of them, so those that are gone are forgotten; but not at once, since their
-/// records may not be read yet.
+/// A table of threads. A program can make any number of them, so dead threads are removed; but not
+/// at once, since their records may not be read yet.
 #[derive(Debug, Default)]
 struct Noted {
     threads: HashMap<u32, (u32, u32)>,
-    /// Those that were noted when there were too many last, some of which may be gone.
+    /// The table before the last cleaning; some of its threads may be dead.
     before: HashMap<u32, (u32, u32)>,
-    /// How many are too many: not every one more asks who lives, however many do.
+    /// The size that starts the next cleaning, so that not every further thread causes one, however
+    /// many live.
     most: usize,
 }
 
@@ -51,7 +52,7 @@ impl Noted {
         self.threads.get(&own).or_else(|| self.before.get(&own)).copied()
     }
 
-    /// Notes a thread. `lives` tells which of those that were noted are not gone.
+    /// Adds a thread. `lives` tells which threads still live.
     fn note(&mut self, own: u32, thread: (u32, u32), lives: impl Fn(u32) -> bool) {
         if self.threads.len() >= self.most.max(MOST) {
             let living = self.threads.iter().filter(|(_, (tid, _))| lives(*tid));
@@ -62,7 +63,7 @@ impl Noted {
         self.threads.insert(own, thread);
     }
 
-    /// A thread is another one now.
+    /// Removes the entry of an id whose thread needs none any more.
     fn forget(&mut self, own: u32) {
         self.threads.remove(&own);
         self.before.remove(&own);
@@ -78,13 +79,13 @@ struct Name {
 }
 
 impl Who {
-    /// The threads of a process, of which `pid` is one.
+    /// The threads of the process to which thread `pid` belongs.
     pub(crate) fn of(pid: i32) -> Who {
         let process = Status::read(pid).map_or(pid, |status| status.tgid);
         Who { process: process as u32, inner: !process::same_pid_namespace(pid), ..Who::default() }
     }
 
-    /// A thread is there.
+    /// Adds a thread.
     pub(crate) fn add(&mut self, tid: i32, pid: i32) {
         let lives = |tid: u32| Status::read(tid as i32).is_ok();
         if self.inner {
@@ -98,8 +99,8 @@ impl Who {
         }
     }
 
-    /// The process and the thread that a record is of, which says that it is of this thread. Where ids are translated, one that nobody knows
-    /// is its process, and so is a thread that was not told its own.
+    /// The process and the thread of a record with this thread id. If ids are translated and the id
+    /// is unknown, or the thread had no id, the thread is shown as its process.
     #[inline]
     pub(crate) fn ids(&self, tid: u32) -> (u32, u32) {
         match self.noted.get(tid) {
@@ -108,13 +109,13 @@ impl Who {
         }
     }
 
-    /// The thread that has an id for itself.
+    /// The thread that sees itself as `own`.
     pub(crate) fn thread(&self, own: u32) -> Option<i32> {
         let noted = self.noted.get(own).map(|(tid, _)| tid);
         noted.or_else(|| (!self.inner).then_some(own)).and_then(|tid| i32::try_from(tid).ok())
     }
 
-    /// The id that a thread has for itself.
+    /// The id of a thread as it sees it.
     pub(crate) fn own_id(&self, tid: i32) -> i32 {
         if !self.inner {
             return tid;
@@ -123,7 +124,7 @@ impl Who {
         all.find(|(_, (outer, _))| *outer == tid as u32).map_or(tid, |(&own, _)| own as i32)
     }
 
-    /// A thread is about to end.
+    /// Keeps the user and the name of a thread that is about to end.
     pub(crate) fn remember(&mut self, tid: i32) {
         if self.names.len() < MOST {
             let (uid, name) = read(tid).unwrap_or_default();
@@ -131,7 +132,7 @@ impl Who {
         }
     }
 
-    /// The user and the name of a thread. If its process is `gone`, they are what they were.
+    /// The user and the name of a thread. If its process is `gone`, known ones are not read again.
     pub(crate) fn look(&mut self, tid: u32, now: Instant, gone: bool) -> (u32, &str) {
         let is_old = |known: &Name| known.read.is_some_and(|read| now.duration_since(read) >= FRESH);
         let reads = self.names.get(&tid).is_none_or(|known| !gone && is_old(known));
@@ -152,7 +153,7 @@ impl Who {
     }
 }
 
-/// The user and the name of a thread that is there.
+/// Reads the user and the name of a thread.
 fn read(tid: i32) -> Option<(u32, String)> {
     Some((Status::read(tid).ok()?.uid, process::name(tid)))
 }
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(who.ids(0), (700, 700), "a thread that does not know its own");
         who.add(800, 800);
         assert_eq!((who.ids(701), who.ids(800)), ((700, 701), (800, 800)));
-        // The number is used again.
+        // The id is used again.
         who.add(800, 700);
         assert_eq!(who.ids(800), (700, 800));
     }
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(who.look(tid, now, false).1, "other", "it is fresh");
         assert_eq!(who.look(tid, now + FRESH, true).1, "other", "its process is gone");
         assert_eq!(who.look(tid, now + FRESH, false).1, own);
-        // No thread has this number.
+        // No thread has this id.
         let gone = u32::MAX >> 1;
         who.names.insert(gone, Name { uid: 5, name: "late".to_owned(), read: Some(now) });
         assert_eq!(who.look(gone, now + FRESH, false), (5, "late"));

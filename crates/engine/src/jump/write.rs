@@ -1,5 +1,5 @@
-//! Code and descriptions are written to memory that was mapped for them and that nobody uses yet: what lies close together in one
-//! go.
+//! Writes code and descriptions to newly mapped memory that nobody uses yet. What is close together
+//! is written in one go.
 
 use std::io;
 
@@ -7,11 +7,12 @@ use process::Memory;
 
 use super::room::ALIGNMENT;
 
-/// The longest piece that is written in one go.
+/// A piece of at least so many bytes is not extended any more.
 const PIECE: usize = 1 << 20;
 
-/// Writes bytes, each with their address, in the order of the addresses. Nothing that is used lies between two that are less than
-/// [`ALIGNMENT`] apart: it is what one leaves over of its last piece of [`Room`](super::room::Room), and is filled with zeros.
+/// Writes bytes, each with their address, in ascending order. Between two that are less than
+/// [`ALIGNMENT`] apart there is only the unused rest of the first one's piece of
+/// [`Room`](super::room::Room); it is filled with zeros.
 ///
 /// # Errors
 /// Nothing is mapped there, or the process is gone.
@@ -19,7 +20,7 @@ pub(crate) fn all<'a>(memory: &Memory, writes: impl IntoIterator<Item = (u64, &'
     apart(memory, writes, ALIGNMENT)
 }
 
-/// The same for bytes between which less than `distance` bytes are unused.
+/// The same if gaps of less than `distance` bytes are unused.
 ///
 /// # Errors
 /// As of [`all`].
@@ -49,7 +50,7 @@ fn flush(memory: &Memory, start: u64, piece: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same writes as pieces, to be written more than once.
+/// Joins writes to pieces in the same way, to be written more than once.
 pub(crate) fn together<'a>(
     writes: impl IntoIterator<Item = (u64, &'a [u8])>,
     distance: u64,

@@ -1,4 +1,5 @@
-//! The sites of a draft, ready to be written: what takes time is done before any thread waits.
+//! Prepares the sites of a draft for writing: everything that takes time is done before threads are
+//! held.
 
 use std::collections::BTreeMap;
 
@@ -8,38 +9,39 @@ use crate::ledger::Entered;
 use crate::site::{Armed, Planned, Use};
 use crate::space::Space;
 
-/// What is noted of a site when it is written.
+/// What changes for a site when it is written.
 pub(crate) struct Note {
     pub(crate) address: u64,
     pub(crate) tactic: &'static str,
     asked: bool,
-    /// The tactic of the jump that it has been, and who wanted to know of it then.
+    /// The tactic and the uses of the jump that it was before, if any.
     pub(crate) before: Option<(&'static str, Vec<Use>)>,
-    /// Who wants to know of it, as the draft has it.
+    /// Its uses according to the draft.
     pub(crate) new: Vec<Use>,
 }
 
-/// Sites that are ready to be written. The ledger has them.
+/// Sites that are ready to be written, and are in the ledger.
 #[derive(Default)]
 pub(crate) struct Writing {
     pub(crate) armed: BTreeMap<u64, Armed>,
-    /// The same, in any order.
+    /// What changes for each, in any order.
     pub(crate) notes: Vec<Note>,
-    /// Those that somebody wants to know of.
+    /// The addresses of sites with uses other than [`Use::Neighbour`].
     pub(crate) probed: Vec<u64>,
-    /// Trampolines to which no site will lead.
+    /// Trampolines to which no site will lead any more.
     pub(crate) retired: Vec<u64>,
-    /// What is there now, and what is to be there.
+    /// The changes that are removed, and those that are made.
     pub(crate) out: Batch,
     pub(crate) batch: Batch,
-    /// What the ledger has of those that will trap.
+    /// The ledger's entries for sites that will trap.
     pub(crate) trapping: Vec<Entered>,
-    /// Where something is changed, ascending.
+    /// The addresses of all changes, ascending.
     pub(crate) places: Vec<u64>,
 }
 
 impl Writing {
-    /// Takes jumps that are to be made, and sites that are to trap; the ledger has room for them. What the ledger has of them it has until they are dropped.
+    /// Prepares jumps that are to be made, and sites that will trap. The ledger has room for them,
+    /// and keeps their entries until they are dropped.
     pub(crate) fn of(space: &Space, jumps: Vec<Drafted>, traps: Vec<Change>) -> Writing {
         let mut writing =
             Writing { places: traps.iter().map(Change::address).collect(), ..Writing::default() };
@@ -76,14 +78,14 @@ impl Writing {
         writing
     }
 
-    /// All changes that are to be made.
+    /// All changes that will be made.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let mut changes = self.batch.made();
         self.armed.values().for_each(|armed| armed.each_change(|change| changes.push(*change)));
         changes
     }
 
-    /// The sites that were to be armed, as they were before: nothing of it is written.
+    /// Undoes the preparation, with nothing written: the sites to be armed, as they were before.
     pub(crate) fn into_sites(mut self) -> impl Iterator<Item = Planned> {
         self.notes.into_iter().filter(|note| note.asked).filter_map(move |note| {
             let mut site = self.armed.remove(&note.address)?.forget().site().clone();
