@@ -244,7 +244,7 @@ impl Known {
                 Value::Number(instruction.immediate(1))
             }
             Code::Mov_rm32_imm32 => Value::Number(instruction.immediate(1) & 0xffff_ffff),
-            // A register that was set from itself is no longer the base.
+            // A `lea` of a register from itself is unknown: its base is overwritten.
             Code::Lea_r64_m => Value::Argument(place(instruction).filter(
                 |place| !matches!(place, Argument::Sum { register: base, .. } if *base == register),
             )?),
