@@ -157,9 +157,9 @@ impl Tracer<'_> {
     }
 
     /// Moves a thread that has just hit an `int3` of ours back to it until the hit is handled.
-    /// Otherwise the signal is lost if the tracer dies while many threads are held. As long as no
-    /// other event was taken from the thread, the signal remains and says where the thread is to
-    /// continue.
+    /// Otherwise the hit is lost if the tracer dies while many threads are held. The kernel keeps
+    /// the signal until the tracer takes the next event; if it is still kept when the tracer dies,
+    /// it says where the thread is to continue.
     fn put_before_its_trap(&mut self, event: Event, number: u32) -> Event {
         let Event::Stopped(mut thread, Stop::Signal(libc::SIGTRAP)) = event else { return event };
         let tid = thread.tid();

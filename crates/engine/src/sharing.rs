@@ -18,7 +18,7 @@ pub(crate) struct Sharing {
     pub(crate) next_look: NextLook,
     /// Whether all processes are in one domain.
     pub(crate) everybody: bool,
-    /// The numbers that identify probes in records of jumps.
+    /// The numbers in records of jumps; each stands for a handler at a site.
     pub(crate) numbers: Numbers,
     /// Probes with compiled handlers that can end them: program and probe.
     pub(crate) mortal: Vec<(usize, usize)>,
