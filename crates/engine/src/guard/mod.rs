@@ -5,7 +5,7 @@
 //!   bytes are restored, or for good.
 //! * A thread that the tracer single-steps with its signals blocked gets its signal mask and trap
 //!   flag back by the same handler.
-//! * A thread in a system call for the tracer returns by a frame in this memory
+//! * A thread in a system call for the tracer returns through a frame in this memory
 //!   ([`process::Refuge`]).
 //!
 //! The handler is installed from before the first byte is changed until all are restored, unless
