@@ -1,4 +1,4 @@
-//! The beginning of a session: a process is found or started.
+//! The start of tracing: attaches to a running process or starts a command.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,12 +10,14 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
 
-/// Rounds of listing a process's threads; each new thread is born of a listed one that was not yet traced.
+/// Rounds of listing a process's threads. Each new thread was created by a listed thread that was
+/// not yet traced.
 const ROUNDS: usize = 1000;
 
 impl Tracer<'_> {
-    /// Starts a command with the probes in: those of its own modules before its first instruction, those of
-    /// libraries as soon as they are mapped. Gives its process id; [`Tracer::run`] lets it go.
+    /// Starts a command with probes: those of its own modules are armed before its first
+    /// instruction, those of libraries as soon as they are mapped. Returns its process id;
+    /// [`Tracer::run`] lets it run.
     ///
     /// # Errors
     /// The command cannot be executed.
@@ -27,8 +29,8 @@ impl Tracer<'_> {
         Ok(pid)
     }
 
-    /// Begins to follow a running process. Nothing of it is changed before every probe has been checked; one of
-    /// its threads is stopped for a moment, the others are not.
+    /// Attaches to a running process. Nothing in it is changed before every probe has been checked.
+    /// One of its threads is stopped briefly, the others are not.
     ///
     /// # Errors
     /// There is no such process, it cannot be traced, or a probe cannot be placed.
@@ -42,8 +44,8 @@ impl Tracer<'_> {
         space.members = 0;
         let number = self.add_space(space);
         self.seize_process(pid, number)?;
-        // A vfork child, say, runs on the same memory and would meet the same probes. The process may have made one
-        // before it was traced, and one that was may have ended by now.
+        // Other processes, such as a vfork child, may share its memory and would hit the same
+        // probes. Some were created before tracing began; some may have ended by now.
         for process in process::memory_sharers(thread).into_iter().filter(|&process| process != pid) {
             match self.seize_process(process, number) {
                 Err(Error::Process(error)) if error.is_gone() => {}
@@ -54,11 +56,11 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Traces all threads of a process, also those that are born meanwhile.
+    /// Traces all threads of a process, including those created meanwhile.
     fn seize_process(&mut self, pid: i32, number: u32) -> Result<(), Error> {
         let mut quiet = 0;
         for _ in 0..ROUNDS {
-            // Twice: a list that is read while threads end may lack others.
+            // Two quiet rounds: a list that is read while threads end may be incomplete.
             quiet = if self.seize_threads(pid, number)? { 0 } else { quiet + 1 };
             if quiet == 2 {
                 return Ok(());
@@ -71,7 +73,8 @@ impl Tracer<'_> {
         .into())
     }
 
-    /// Traces what was being born while its parent began to be traced, before its process is changed.
+    /// Traces threads that were being created while tracing of their parent began, before the
+    /// process is changed.
     pub(crate) fn seize_strays(&mut self, tid: i32, number: u32) {
         let Some(pid) = self.threads.get(&tid).map(|tracked| tracked.identity.pid) else { return };
         if let Err(Error::Process(error)) = self.seize_threads(pid, number) {
@@ -79,7 +82,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Traces the threads of a process that are not traced yet. Says whether there were any.
+    /// Traces the threads of a process that are not traced yet. Returns whether there were any.
     fn seize_threads(&mut self, pid: i32, number: u32) -> Result<bool, Error> {
         let mut found = false;
         for tid in process::threads(pid)? {
@@ -97,12 +100,13 @@ impl Tracer<'_> {
     }
 }
 
-/// Traces a thread; none if it has ended, or if its parent, traced already, has brought it under the tracer.
+/// Traces a thread. `None` if it has ended, or if it is traced already since its parent is.
 fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
-    /// The kernel's refusal of a thread that is just ending is the same as of one that must not be traced.
+    /// Attempts, since the kernel's error for a thread that is just ending is the same as for one
+    /// that must not be traced.
     const TRIES: u32 = 20;
-    // The kernel lets an attempt on one that has ended wait, too, while another thread executes a new program, which
-    // in turn waits for the threads that are traced already.
+    // Seizing an ended thread would block while another thread executes a new program, which in
+    // turn waits for the threads that are traced already.
     if Status::read(tid).is_ok_and(|status| status.has_ended()) {
         return Ok(None);
     }
@@ -125,7 +129,7 @@ fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
     Ok(None)
 }
 
-/// The first thread of a process that runs: its own first one may have ended before the others.
+/// A thread of a process that has not ended: the main thread may end before the others.
 fn living_thread(pid: i32) -> Result<(i32, Status), ProcessError> {
     let status = Status::read(pid)?;
     if !status.has_ended() {
@@ -135,7 +139,8 @@ fn living_thread(pid: i32) -> Result<(i32, Status), ProcessError> {
     Ok(others.into_iter().find(|(_, other)| !other.has_ended()).unwrap_or((pid, status)))
 }
 
-/// Whether a process can be traced at all, as far as can be seen from outside: a thread of it.
+/// Checks whether a process can be traced, as far as that is visible from outside. Returns a thread
+/// of it.
 fn suitable(pid: i32) -> Result<i32, ProcessError> {
     let (thread, status) = living_thread(pid)?;
     let refuse = |reason: &str| Err(ProcessError::Unsuitable { pid, reason: reason.to_owned() });

@@ -1,4 +1,4 @@
-//! Threads and processes that are born, replace their program, and end.
+//! Follows threads and processes as they are created, execute a program, and end.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,29 @@ use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
 
-/// Times that a new thread may be looked at before it is known that its parent will never tell of it.
+/// How often a new thread is looked at before its parent is assumed never to report it.
 const PATIENCE: u32 = 3;
 
-/// A new thread that has stopped, and whose parent has not told of it yet.
+/// A new thread that has stopped and that its parent has not reported yet.
 #[derive(Debug)]
 pub(crate) struct Newborn {
     pub(crate) thread: Stopped,
     pub(crate) ticks: u32,
 }
 
-/// A new thread that its parent has told of.
+/// A new thread that its parent has reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
-    /// Its address space, or `None` where that cannot be probed.
+    /// Its address space, or `None` if that cannot be probed.
     pub(crate) space: Option<u32>,
-    /// Its process.
+    /// Its process id.
     pub(crate) pid: i32,
-    /// Its id as it sees it itself.
+    /// Its id in its own pid namespace.
     inner_id: i32,
 }
 
-/// Whether a thread that is about to end has asked for that itself. Then it has told of all its children: it was in no other call.
+/// Whether a thread that is about to end has called exit itself. Then it has reported all its
+/// children, since it was in no other call.
 fn is_its_own_end(registers: &Registers) -> bool {
     let number = registers.call_number();
     match registers.is_32_bit() {
@@ -40,17 +41,17 @@ fn is_its_own_end(registers: &Registers) -> bool {
     }
 }
 
-/// Threads of which not all is known that is needed to follow them.
+/// New threads that cannot be followed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
-    /// Those that have stopped before their parent told of them.
+    /// Threads that have stopped before their parent reported them.
     pub(crate) newborn: HashMap<i32, Newborn>,
-    /// Those that their parent told of before they stopped.
+    /// Threads that their parent reported before they stopped.
     pub(crate) announced: HashMap<i32, Announced>,
 }
 
 impl Tracer<'_> {
-    /// A thread says that it has created another.
+    /// Handles a thread's report that it has created another.
     pub(crate) fn announced(&mut self, mut thread: Stopped, child: i32) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         self.unblock_trap(&mut thread);
@@ -59,18 +60,19 @@ impl Tracer<'_> {
         } else if let Some(status) = process::traced_here(child) {
             self.told_of(thread.tid(), child, &status);
         } else {
-            // One that was let go already, by a session that ends, is nobody's any more. Or the thread has been killed by now: then
-            // what it tells is its exit status, and letting it go on here takes it past its last stop.
+            // A thread that was already detached, by a session that ends, is no longer traced. Or
+            // the reporting thread has been killed: then what it reports is its exit status, and
+            // resuming it takes it past its last stop.
             self.announce_untold(&thread);
         }
         self.resume(thread, 0);
         checked
     }
 
-    /// A thread that is not followed yet is known to be born of another.
+    /// Registers a new thread whose parent is known.
     fn told_of(&mut self, parent: i32, child: i32, status: &Status) {
-        // Now, not when the child stops: the parent's sites, of which the child has copies, may change, and the
-        // parent may end.
+        // The child's space is made now and not when the child stops: the parent's sites, of which
+        // the child has copies, may change, and the parent may end.
         let space = self.child_space(parent, child, status.tgid);
         let announced = Announced { space, pid: status.tgid, inner_id: status.inner_id };
         match self.births.newborn.remove(&child) {
@@ -81,7 +83,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A thread that is not known has stopped: it is new.
+    /// Handles the first stop of an unknown thread.
     pub(crate) fn born(&mut self, thread: Stopped) {
         match self.births.announced.remove(&thread.tid()) {
             Some(announced) => self.adopt(thread, announced),
@@ -92,7 +94,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Looks after new threads whose parent was killed before it could tell of them.
+    /// Adopts new threads whose parent was killed before it could report them.
     pub(crate) fn look_after_newborn(&mut self) {
         let mut orphans = Vec::new();
         for (&tid, newborn) in &mut self.births.newborn {
@@ -120,7 +122,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Follows a new thread in its address space.
+    /// Starts to follow a new thread in its address space.
     fn adopt(&mut self, mut thread: Stopped, announced: Announced) {
         let tid = thread.tid();
         let Announced { space, pid, inner_id } = announced;
@@ -130,7 +132,7 @@ impl Tracer<'_> {
         self.note_thread(tid);
         self.unblock_trap(&mut thread);
         if self.is_leaving(tid) {
-            // It is in its first stop, in which it can be let go.
+            // It is in its first stop and can be detached there.
             let left = self.leave(thread, Stop::Interrupt);
             self.tell_failure(left);
             return;
@@ -145,7 +147,8 @@ impl Tracer<'_> {
         self.tell_failure(prepared);
     }
 
-    /// Gives a new process what it is to have before it runs: the cells of its domain, rings of its own, and its probes.
+    /// Prepares a new process before it runs: maps the cells of its domain and its own rings, and
+    /// places its probes.
     fn prepare(&mut self, thread: Stopped, lacks_rings: bool, stale: bool) -> Result<(), process::Error> {
         let (mut thread, mut stop) = self.change_domain(thread, Stop::Interrupt)?;
         if lacks_rings {
@@ -157,7 +160,7 @@ impl Tracer<'_> {
         self.go_on(thread, stop)
     }
 
-    /// The address space of a new thread: its parent's, or a copy of that.
+    /// The address space of a new thread: that of its parent, or a copy of it.
     fn child_space(&mut self, parent: i32, child: i32, pid: i32) -> Option<u32> {
         let tracked = self.threads.get(&parent)?;
         let (space, parent_pid) = (tracked.space, tracked.identity.pid);
@@ -176,7 +179,8 @@ impl Tracer<'_> {
         }
         match space.copy(child) {
             Ok(copy) => {
-                // Where that was for an unmapped module, the parent's own site is to be forgotten.
+                // If the copy is stale because a module was unmapped, the parent's site is to be
+                // forgotten too.
                 space.stale |= copy.stale;
                 Some(self.add_space(copy))
             }
@@ -189,7 +193,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A process has replaced its program. All its threads but this one are gone.
+    /// Handles an exec: all other threads of the process are gone.
     pub(crate) fn replaced(&mut self, thread: Stopped, former: i32) -> Result<(), process::Error> {
         let tid = thread.tid();
         let gone: Vec<i32> = self
@@ -198,7 +202,7 @@ impl Tracer<'_> {
             .filter(|other| other.identity.pid == tid && other.identity.tid != tid)
             .map(|other| other.identity.tid)
             .collect();
-        // The system call was its last instruction there, and has completed.
+        // The system call was the thread's last instruction there, and has completed.
         for old in gone.into_iter().chain([tid]) {
             if (old == former || former == 0)
                 && let Some(waiting) = self.threads.get_mut(&old).and_then(|tracked| tracked.in_slot.take())
@@ -241,7 +245,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A thread is about to end: what waited for its last instruction is settled.
+    /// Handles a thread that is about to end: settles its last displaced instruction.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
         let checked = self.check_slot(&thread);
         self.bury_if_inside(&thread);
@@ -253,7 +257,8 @@ impl Tracer<'_> {
         checked
     }
 
-    /// A thread runs no more of the program. Its end may come much later: a process's first thread waits for the others.
+    /// Removes a thread that executes no more of the program. Its end may come much later: a main
+    /// thread waits for the others.
     pub(crate) fn set_out(&mut self, tid: i32) {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
@@ -263,8 +268,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// A thread that was killed before it could tell of its child ends; afterwards nobody would know whose copy of
-    /// the probes the child has.
+    /// Reports the children of a thread that was killed before it could. After its end, nothing
+    /// tells whose copy of the probes a child has.
     fn announce_untold(&mut self, parent: &Stopped) {
         for child in process::children(parent.tid()) {
             if !self.threads.contains_key(&child)

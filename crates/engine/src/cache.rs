@@ -1,4 +1,4 @@
-//! What was found out about modules, and is kept for processes that are still to come.
+//! Data about modules that is kept for later processes.
 
 use process::ImageCache;
 
@@ -8,16 +8,16 @@ use crate::loader::Loaders;
 use crate::place::Plan;
 use crate::space::ModuleKey;
 
-/// What is known of modules.
+/// Caches by module.
 #[derive(Default)]
 pub(crate) struct Cache {
     pub(crate) images: ImageCache,
     pub(crate) loaders: Loaders,
     pub(crate) blocks: Blocks,
-    /// What arming them came to.
+    /// The results of arming them.
     pub(crate) armings: Armings,
     /// Their code.
     pub(crate) texts: Texts,
-    /// What was planned to see whether something is refused, by program and module.
+    /// Plans made while checking for refusals, by program and module.
     pub(crate) checked: Vec<((usize, ModuleKey), Plan)>,
 }

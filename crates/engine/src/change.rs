@@ -1,8 +1,10 @@
-//! Bytes of a program's code that are changed, and how they are changed back.
+//! Changes to a program's code, and how they are undone.
 //!
-//! One byte can be written at any time: threads that execute it see the old instruction or the new one. More bytes are written
-//! only while all threads of the address space are held ([`Held`]), many at once: what lies close together is read, changed,
-//! and written in one go. Many single bytes are written so too while threads run, where the program cannot write meanwhile ([`Fixed`]).
+//! One byte can be written at any time: a thread executes the old instruction or the new one. More
+//! bytes are written only while all threads of the address space are held ([`Held`]), many changes
+//! at once: bytes that are close together are read, changed and written in one go. Many single
+//! bytes are also written together while threads run, if the program cannot write to the pages
+//! meanwhile ([`Fixed`]).
 
 use std::io;
 
@@ -14,20 +16,20 @@ use crate::window::Window;
 /// The longest instruction of the processor, in bytes.
 pub(crate) const LONGEST: usize = 15;
 
-/// Bytes that lie closer together than this are written together.
+/// Changes that are closer together than this are written together.
 const CLOSE: u64 = 4096;
 /// The longest piece that is written in one go.
 const PIECE: u64 = 1 << 16;
 
-/// When a change is undone.
+/// When a change is undone, relative to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Undone {
     /// At once.
     #[default]
     First,
-    /// After those of its process that are undone at once.
+    /// After the process's changes that are undone first.
     Last,
-    /// When no thread is in its bytes any more. It may not have been made.
+    /// When no thread is in its bytes any more. The change may not be in effect.
     Idle,
 }
 
@@ -64,12 +66,12 @@ impl Change {
         change
     }
 
-    /// The same, to be undone at another time.
+    /// The same change with another time of undoing.
     pub(crate) fn undone(self, undone: Undone) -> Change {
         Change { undone, ..self }
     }
 
-    /// The same change where the code is `by` bytes farther.
+    /// The same change for code that is `by` bytes higher.
     pub(crate) fn moved(self, by: u64) -> Change {
         Change { address: self.address.wrapping_add(by), ..self }
     }
@@ -83,17 +85,17 @@ impl Change {
         self.address
     }
 
-    /// The bytes that the program has there.
+    /// The program's bytes.
     pub(crate) fn original(&self) -> &[u8] {
         &self.original[..usize::from(self.length)]
     }
 
-    /// The bytes that stand there instead.
+    /// The bytes written instead.
     pub(crate) fn written(&self) -> &[u8] {
         &self.written[..usize::from(self.length)]
     }
 
-    /// Whether what is in memory there is what was written.
+    /// Whether memory has the written bytes there.
     pub(crate) fn is_in(&self, memory: &Window<'_>) -> bool {
         self.found(memory).is_some_and(|found| found[..self.written().len()] == *self.written())
     }
@@ -104,7 +106,8 @@ impl Change {
         Some(found)
     }
 
-    /// Puts the program's bytes in place of those written wherever the two meet in `bytes`, which were read at `address`.
+    /// Replaces written bytes by the program's where this change overlaps `bytes`, which were read
+    /// at `address`.
     pub(crate) fn hide(&self, address: u64, bytes: &mut [u8]) {
         for (place, (original, written)) in self.original().iter().zip(self.written()).enumerate() {
             let here =
@@ -115,23 +118,23 @@ impl Change {
         }
     }
 
-    /// Writes a change of one byte. Others need their threads held: [`Batch`].
+    /// Writes a change of one byte. Longer changes need all threads held: [`Batch`].
     pub(crate) fn write_byte(&self, memory: &Memory) -> io::Result<()> {
         debug_assert_eq!(self.length, 1, "one byte is written while threads run");
         memory.poke(self.address, &self.written()[..1])
     }
 
-    /// Puts the byte of a change of one byte back, unless something else is there by now.
+    /// Undoes a change of one byte, unless another byte is there by now.
     pub(crate) fn restore_byte(&self, memory: &Memory) {
         debug_assert_eq!(self.length, 1, "one byte is written while threads run");
         if self.is_in(&Window::new(memory)) {
-            // It fails only if the process is gone or has unmapped the page meanwhile.
+            // Fails only if the process is gone or has unmapped the page meanwhile.
             let _ = memory.poke(self.address, &self.original()[..1]);
         }
     }
 }
 
-/// Changes to be made, or to be undone, all in one go.
+/// Changes to be made or undone together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch(Vec<(Change, Direction)>);
 
@@ -142,22 +145,22 @@ enum Direction {
 }
 
 impl Batch {
-    /// A change is to be made.
+    /// Adds a change to be made.
     pub(crate) fn put_in(&mut self, change: Change) {
         self.0.push((change, Direction::In));
     }
 
-    /// A change is to be undone, as far as it is there: a byte that is not the one written stays.
+    /// Adds a change to be undone. A byte that is not the one written stays.
     pub(crate) fn take_out(&mut self, change: Change) {
         self.0.push((change, Direction::Out));
     }
 
-    /// Brings the changes in the order in which they are made: so it takes less time later.
+    /// Sorts the changes by address in advance, which makes the writing faster.
     pub(crate) fn sort(&mut self) {
         self.0.sort_by_key(|(change, _)| change.address);
     }
 
-    /// The changes that are to be made.
+    /// The changes to be made.
     pub(crate) fn made(&self) -> Vec<Change> {
         let made = self.0.iter().filter(|(_, direction)| *direction == Direction::In);
         made.map(|(change, _)| *change).collect()
@@ -167,15 +170,15 @@ impl Batch {
         self.0.is_empty()
     }
 
-    /// How many changes it has.
+    /// The number of changes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Makes the changes. What cannot be written does not keep the rest from being written.
+    /// Makes the changes. If one cannot be written, the rest are still written.
     ///
     /// # Errors
-    /// The first that could not.
+    /// The first error.
     pub(crate) fn write(self, memory: &Memory, _held: &Held) -> io::Result<()> {
         self.write_pieces(memory)
     }
@@ -221,7 +224,7 @@ impl Batch {
             rest = others;
             bytes.resize((end - start) as usize, 0);
             if let Err(error) = write_piece(memory, start, &mut bytes, piece) {
-                // One of them may be where nothing is mapped any more.
+                // One of them may be in unmapped memory: tries each by itself.
                 let single = piece.iter().map(|one| {
                     let length = usize::from(one.0.length);
                     write_piece(memory, one.0.address, &mut bytes[..length], std::slice::from_ref(one))
@@ -236,12 +239,12 @@ impl Batch {
     }
 }
 
-/// Code that the program does not change: its mappings are private, and the program cannot write them.
+/// Code that the program cannot change: private mappings without write permission.
 #[derive(Debug, Default)]
 pub(crate) struct Fixed(Vec<(u64, u64)>);
 
 impl Fixed {
-    /// That of a process.
+    /// The fixed code of a process.
     pub(crate) fn of(mappings: &[Mapping]) -> Fixed {
         let fixed =
             mappings.iter().filter(|mapping| mapping.executable && !mapping.writable && !mapping.shared);
@@ -254,7 +257,7 @@ impl Fixed {
     }
 }
 
-/// Makes changes of one byte each while threads run.
+/// Makes changes of one byte each while threads run; together where the code is fixed.
 fn write_bytes_together(changes: Vec<(Change, Direction)>, memory: &Memory, fixed: &Fixed) -> io::Result<()> {
     let (fixed, others): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(|(change, _)| fixed.holds(change.address));
@@ -265,7 +268,7 @@ fn write_bytes_together(changes: Vec<(Change, Direction)>, memory: &Memory, fixe
     })
 }
 
-/// Makes changes that lie in one piece of memory.
+/// Makes changes that are in one piece of memory.
 fn write_piece(
     memory: &Memory,
     start: u64,

@@ -1,8 +1,8 @@
-//! Which jumps sites would get, without doing anything to a process: the plan alone, over an address space as it is, or as it would most
-//! likely be.
+//! Plans which jumps sites would get, without changing any process.
 //!
-//! What a plan depends on beside the code is what is free within 2 GiB of it. That is taken from a process that has the module mapped, or,
-//! where there is only a file, from where the kernel would put it (`Ground::likely`).
+//! Apart from the code, a plan depends on the free memory within 2 GiB of it. That is taken from a
+//! process that has the module mapped, or, for a file alone, from where the kernel would most
+//! likely map it (`Ground::likely`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,28 +19,28 @@ use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
 
-/// How far a jump leads.
+/// The range of a jump, in bytes.
 const REACH: u64 = 1 << 31;
-/// Bytes of the trampoline of a handler that counts.
+/// Bytes of the trampoline of a handler that only counts.
 const TRAMPOLINE: u64 = 192;
 
-/// Where a module is mapped, among what.
+/// An address space with the module mapped in it.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// What is added to the module's own addresses.
+    /// The load bias of the module.
     bias: u64,
     mappings: Vec<Mapping>,
-    /// Where the heap begins, or will.
+    /// The start of the heap, also if there is none yet.
     heap: Option<u64>,
     shadow_stacks: bool,
-    /// Whether nobody has executed the code yet.
+    /// Whether the code has not been executed yet.
     fresh: bool,
-    /// In words.
+    /// As text.
     description: String,
 }
 
 impl Ground {
-    /// The address space of a process that has the module at a load bias.
+    /// The address space of a process that has the module mapped with this load bias.
     ///
     /// # Errors
     /// It cannot be read.
@@ -55,9 +55,10 @@ impl Ground {
         })
     }
 
-    /// Where the kernel puts a file, most likely. A program that must be at its own addresses is there, with its heap right behind it and
-    /// all libraries far away; one that may be anywhere is at 0x5555_5555_4000, its heap behind it; a library has others next
-    /// to it, 16 MiB above and below, and otherwise 2 GiB free on either side.
+    /// The most likely address space for a file. A program with fixed addresses has its heap
+    /// directly after it and all libraries far away. A position-independent program is at
+    /// 0x5555_5555_4000 with its heap after it. A library has others next to it, 16 MiB above and
+    /// below, and otherwise 2 GiB free on either side.
     pub fn likely(image: &Image) -> Ground {
         let segments = image.segments();
         let start = segments.iter().map(|segment| segment.vaddr).min().unwrap_or(0) / PAGE * PAGE;
@@ -89,58 +90,59 @@ impl Ground {
         }
     }
 
-    /// What it is, in words.
+    /// A description for messages.
     pub fn description(&self) -> &str {
         &self.description
     }
 }
 
-/// What a plan of sites has come to.
+/// The result of planning jumps for sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// How many sites were planned.
+    /// The number of planned sites.
     pub sites: usize,
-    /// Those that get a jump, by the tactic's name.
+    /// Sites that get a jump, by the name of the tactic.
     pub jumps: BTreeMap<&'static str, usize>,
-    /// Those that are trapped, by reason.
+    /// Sites that are trapped, by reason.
     pub traps: BTreeMap<String, usize>,
-    /// Those that cannot be probed at all, by reason.
+    /// Sites that cannot be probed, by reason.
     pub refused: BTreeMap<String, usize>,
-    /// Instructions that move though nobody probes them.
+    /// Instructions without a probe that are moved.
     pub neighbours: usize,
-    /// Mappings for landing pads.
+    /// Mappings needed for landing pads.
     pub mappings: usize,
-    /// What is proven of the control flow of the module, on which moving others relies.
+    /// What is proven of the module's control flow. Moving other instructions relies on it.
     pub flow: FlowSummary,
 }
 
 /// What is proven of a module's control flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSummary {
-    /// Instructions that control is proven to come to.
+    /// Instructions that are proven to be reached.
     pub proven: usize,
-    /// Tables of targets that were read.
+    /// Jump tables that were read.
     pub tables: usize,
-    /// Indirect jumps that are not resolved: each one's address in the file's numbering, the function it is in, and why.
+    /// Unresolved indirect jumps: address in the file's numbering, function, and reason.
     pub skipped: Vec<(u64, String, Unresolved)>,
-    /// Why nothing is proven, if nothing is.
+    /// Why nothing is proven, if so.
     pub problem: Option<String>,
 }
 
 impl Coverage {
-    /// How many sites get a jump.
+    /// The number of sites that get a jump.
     pub fn jumped(&self) -> usize {
         self.jumps.values().sum()
     }
 }
 
-/// Plans jumps for instructions of a module, given by their addresses in the file's own numbering. Nothing is done to any process.
+/// Plans jumps for instructions of a module, given by their addresses in the file's own numbering.
+/// No process is changed.
 ///
-/// The result is that of probes which count: one whose record has to wait for its instruction is trapped where that leads elsewhere
-/// and can fault.
+/// The result is for probes that only count. A probe whose record must wait for its instruction is
+/// trapped where the instruction branches and can fault.
 ///
 /// # Errors
-/// The code cannot be read, or is none that jumps can stand in.
+/// The code cannot be read, or cannot contain jumps.
 pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Coverage, String> {
     let mut coverage = Coverage { sites: vaddrs.len(), flow: summary(image), ..Coverage::default() };
     let mut count = |list: fn(&mut Coverage) -> &mut BTreeMap<String, usize>, reason: String| {
@@ -258,7 +260,7 @@ fn plan(
         }
     }
     for (address, reason) in &plan.traps {
-        // Those that were not to have a jump are counted already, with why.
+        // Sites that were not to get a jump are counted already, with the reason.
         if sites.iter().any(|site| site.address == *address && site.jump) {
             *coverage.traps.entry(reason.to_string()).or_insert(0) += 1;
         }
@@ -269,7 +271,8 @@ fn plan(
     Ok(())
 }
 
-/// A reason without the instruction and the numbers in it, so that those which differ in them only are one.
+/// A reason without its instruction and numbers, so that reasons which differ only in them are
+/// counted together.
 pub(crate) fn general(reason: &str) -> String {
     let parts = reason.split('`').enumerate();
     let parts: Vec<&str> = parts.map(|(number, part)| if number % 2 == 1 { "..." } else { part }).collect();

@@ -1,17 +1,17 @@
-//! Why probes could not be placed.
+//! Errors: refused probepoints, and what ends a session.
 
 use std::fmt;
 
 /// A probepoint that is refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The module, as the program names it or as its file is called.
+    /// The module, as in the program or as its file is named.
     pub module: String,
-    /// The probepoint as the program writes it.
+    /// The probepoint as in the program.
     pub point: String,
-    /// Which probe of the program, from 0.
+    /// The index of the probe in the program.
     pub probe: usize,
-    /// The reason and, where there is one, the remedy.
+    /// The reason and, if there is one, the remedy.
     pub reason: String,
 }
 
@@ -27,29 +27,29 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What ended a session before its time.
+/// What has ended a session early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process could not be traced or looked at.
+    /// A process could not be traced or inspected.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// The modules of a process cannot be told.
+    /// The modules of a process cannot be determined.
     #[error(transparent)]
     Modules(#[from] process::ModuleError),
-    /// Probepoints of the program cannot be placed; no process was changed.
+    /// Probepoints of the program cannot be placed. No process was changed.
     #[error("{}", list(.0))]
     Refused(Vec<Refused>),
 }
 
-/// Probepoints named in one line.
+/// Probepoints named in one line, at most.
 const SHOWN: usize = 8;
 
-/// The refusals as one text, a line each.
+/// The refusals as text, one line each.
 fn list(refused: &[Refused]) -> String {
     lines(refused).join("\n")
 }
 
-/// The refusals, a line each; neighbours that are refused for the same reason share one.
+/// The refusals, one line each. Consecutive ones with the same reason share a line.
 pub(crate) fn lines(refused: &[Refused]) -> Vec<String> {
     let same = |one: &Refused, other: &Refused| (&one.module, &one.reason) == (&other.module, &other.reason);
     let line = |group: &[Refused]| {

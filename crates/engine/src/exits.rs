@@ -1,4 +1,5 @@
-//! Exits to other debug facilities (`exit n` of the language; dprobes.lang(8), "RPN Execution Group").
+//! Exits to other debug facilities (`exit n` of the language; dprobes.lang(8), "RPN Execution
+//! Group").
 //!
 //! | `exit` | facility | here |
 //! |---|---|---|
@@ -12,9 +13,10 @@ use crate::observer::Note;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// Calls the facility that the handler of a probe, named by its program's number and its own, has asked for.
-    /// `codes`: the major and minor code, which messages begin with. `thread` hit the probe; `registers` are as the
-    /// handler leaves them, at the probed instruction.
+    /// Calls the facility that a probe's handler has exited to; `probe` are the program's number
+    /// and the probe's index. `codes`: the major and minor code, with which messages begin.
+    /// `thread` hit the probe; `registers` are as the handler leaves them, at the probed
+    /// instruction.
     pub(crate) fn exit_to(
         &mut self,
         facility: u8,
@@ -33,7 +35,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Says, once for a probe, that a facility is none of user probes.
+    /// Reports, once for each probe, that a facility does not exist for user probes.
     fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
         if self.told.is_new(format!("{probe:?} {facility}")) {
             let text = format!("{head} {facility} is for kernel probes only; the probepoint is removed");
@@ -41,7 +43,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Writes a core dump of the process, and says where or why not.
+    /// Writes a core dump of the process, and reports its path or the error.
     fn exit_to_core(&mut self, head: &str, thread: &Stopped, registers: &Registers) {
         let tid = thread.tid();
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);

@@ -1,4 +1,4 @@
-//! What is to be armed in a process that runs is worked out while it runs: no thread waits for it.
+//! Plans the arming of a running process without stopping it.
 //!
 //! ```text
 //!     a thread is asked to stop       it lets the engine see what is loaded from now on ([`Tracer::watch`]), and goes on
@@ -6,8 +6,9 @@
 //!     a thread is asked to stop       the drafts are carried out ([`Tracer::refresh`])
 //! ```
 //!
-//! Where a library is loaded meanwhile, the thread that loads it is stopped until everything is armed, and what was foreseen is not
-//! used. A program that has not begun is stopped anyway: there all of it is done at once.
+//! If a library is loaded meanwhile, the loading thread is stopped until everything is armed, and
+//! the plans are not used. A program that has not begun is stopped anyway: there everything is done
+//! at once.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::program::Engine;
 use crate::space::{ModuleKey, module_key};
 use crate::tracer::Tracer;
 
-/// What is to be armed for one program in one module.
+/// The plan for one program in one module.
 pub(crate) struct Foreseen {
     here: (usize, ModuleKey),
-    /// What is refused, and what should be known.
+    /// The refused probepoints and the remarks.
     pub(crate) plan: Plan,
     pub(crate) draft: Draft,
-    /// How many sites were planned, and for which probes.
+    /// The number of planned sites, and their probes.
     pub(crate) count: usize,
     pub(crate) probes: Vec<About>,
 }
@@ -37,7 +38,7 @@ impl std::fmt::Debug for Foreseen {
 }
 
 impl Foreseen {
-    /// What is foreseen for a program in a module.
+    /// Takes the plan for a program in a module.
     pub(crate) fn take(all: &mut Vec<Foreseen>, here: (usize, ModuleKey)) -> Option<Foreseen> {
         let place = all.iter().position(|foreseen| foreseen.here == here)?;
         Some(all.remove(place))
@@ -45,7 +46,7 @@ impl Foreseen {
 }
 
 impl Tracer<'_> {
-    /// Whether something is to be worked out before a program is placed in the process of a thread.
+    /// Whether a plan should be made before placing programs in the process of a thread.
     pub(crate) fn has_to_foresee(&self, tid: i32) -> bool {
         let Some(space) = self
             .threads
@@ -56,11 +57,11 @@ impl Tracer<'_> {
             return false;
         };
         let jumps = || self.programs.values().any(|program| program.options.engine != Engine::Trap);
-        // Others that are held would wait.
+        // If threads are held, they would wait for the plan.
         !space.starting && space.foreseen.is_none() && self.holds.events.is_empty() && jumps()
     }
 
-    /// Works out what is to be placed in the process of a thread, and asks a thread of it to stop.
+    /// Plans what to place in the process of a thread, then asks one of its threads to stop.
     pub(crate) fn foresee(&mut self, tid: i32) {
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let mut foreseen: Vec<Foreseen> = Vec::new();
@@ -70,13 +71,13 @@ impl Tracer<'_> {
         let count_of_modules = unplaced.len();
         for (place, (program, module, checks)) in unplaced.into_iter().enumerate() {
             let engine = self.programs[program].options.engine;
-            // Drafts of the same code do not know of each other.
+            // A draft does not know of other drafts for the same code.
             let key = module_key(&module);
             if engine == Engine::Trap || foreseen.iter().any(|other| other.here.1 == key) {
                 continue;
             }
             let circumstances = self.running(program, number, tid, &module);
-            // It is copied as soon as a thread is stopped.
+            // An arming can be copied as soon as a thread is stopped.
             if circumstances.is_some_and(|these| !self.cache.armings.find(&these, &module).is_empty()) {
                 continue;
             }

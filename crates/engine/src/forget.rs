@@ -1,8 +1,10 @@
-//! Programs that were removed, and that nobody asks for any more: what they have taken is given back.
+//! Frees removed programs that are no longer needed.
 //!
-//! A handler has the addresses of its program's counters in its instructions, so a thread that is still in one counts there. Each
-//! handler that was compiled therefore holds on to its program ([`Program::alive`]), and trampolines hold on to their handlers until no thread can be in
-//! them. When none is left, records may still wait in rings, with numbers that stand for the program's probes: they are read first.
+//! A handler has the addresses of its program's counters in its instructions, so a thread that is
+//! still in it counts there. Each compiled handler therefore keeps its program alive
+//! ([`Program::alive`]), and trampolines keep their handlers until no thread can be in them. When
+//! no handler is left, rings may still contain records with numbers of the program's probes: they
+//! are read first.
 
 use std::rc::Rc;
 
@@ -12,17 +14,16 @@ use crate::tracer::Tracer;
 use crate::tracked::Tracked;
 use crate::variables::Variables;
 
-/// A program that is to be forgotten.
+/// A program to be forgotten.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     number: usize,
-    /// What was in the rings when no handler of it was left.
+    /// The positions in the rings when its last handler was gone.
     mark: Option<Mark>,
 }
 
 impl Tracer<'_> {
-    /// Nobody asks for a program any more that was removed: all that it has taken is given back as soon as that can be. Its number is
-    /// never another one's.
+    /// Frees everything of a removed program as soon as possible. Its number is never used again.
     pub fn forget(&mut self, number: usize) {
         if self.programs.get(number).is_some_and(|program| !program.inserted) {
             self.sharing.forgotten.push(Forgotten { number, mark: None });
@@ -30,7 +31,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Gives back what programs have taken that are to be forgotten, of which nothing is left anywhere.
+    /// Frees the programs to be forgotten that nothing refers to any more.
     pub(crate) fn forget_programs(&mut self) {
         if self.sharing.forgotten.is_empty() || self.threads.values().any(Tracked::has_records) {
             return;
@@ -49,7 +50,7 @@ impl Tracer<'_> {
             self.sharing.mortal.retain(|(of, _)| of != number);
             self.told.forget(*number);
             for space in self.spaces.values_mut() {
-                // What was worked out for it has a copy of what is described.
+                // The plan contains a copy of the handlers' descriptions.
                 space.foreseen = None;
                 space.ground.iter_mut().for_each(|ground| ground.forget(*number));
             }
@@ -62,10 +63,10 @@ impl Tracer<'_> {
     }
 }
 
-/// Gives all words of a program back.
+/// Frees all shared words of a program.
 fn give_back(program: Program, cells: &mut Cells) {
     let Program { locals, counters, probes, places, .. } = program;
-    // The locals are these counters' own words.
+    // The locals are the words of these counters.
     counters.into_iter().flatten().for_each(|(_, counter)| cells.give_back_shared(counter));
     if let Variables::Shared(words) = locals {
         cells.give_back_words(words);

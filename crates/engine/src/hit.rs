@@ -1,8 +1,10 @@
-//! A hit: the handlers run, then the instruction is executed elsewhere than at its site.
+//! Handles a hit of a trap: runs the handlers, then executes the instruction elsewhere than at its
+//! site.
 //!
-//! One stop serves it. The thread has executed the `int3` and is stopped at the delivery of its SIGTRAP, which
-//! is dropped. The handlers run on its registers. Then the instruction is emulated, or the thread goes on in the
-//! site's slot; the site itself stays as it is, and no other thread is stopped.
+//! Each hit costs one stop. The thread has executed the `int3` and is stopped at the delivery of
+//! its SIGTRAP, which the tracer drops. The handlers run on the thread's registers. Then the tracer
+//! emulates the instruction, or the thread continues in the site's slot. The site stays as it is,
+//! and no other thread is stopped.
 
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,12 +25,13 @@ use crate::space::{ModuleKey, Space};
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 
-/// The flag that says in a thread that its trap is answered (see `guard`), though the signal is still on its way: RF, which the processor
-/// clears with the next instruction.
+/// RF of rflags. It tells the guard (`guard`) that a trap has been handled although its signal is
+/// still pending. The processor clears it with the next instruction.
 const ANSWERED: u64 = 1 << 16;
 
 impl Tracer<'_> {
-    /// A thread has executed an `int3`. Gives it back if that was none of ours.
+    /// Handles an `int3` that a thread has executed. Returns the thread if the `int3` is not one of
+    /// ours.
     pub(crate) fn trapped(&mut self, mut thread: Stopped) -> Result<Option<Stopped>, process::Error> {
         let tid = thread.tid();
         let mut registers = thread.registers()?;
@@ -46,7 +49,8 @@ impl Tracer<'_> {
             let mut byte = [0];
             let ours_before = armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
             if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
-                // The probe was taken out after the thread had reached it: now its instruction, or a jump, is there.
+                // The site was disarmed after the thread had hit it: its instruction, or a jump, is
+                // there now.
                 registers.set_rip(address);
                 registers.set_rflags(registers.rflags() | ANSWERED);
                 thread.set_registers(&registers)?;
@@ -54,7 +58,7 @@ impl Tracer<'_> {
                 return Ok(None);
             }
             if put_back {
-                // It is there already.
+                // The thread is at the instruction already.
                 self.resume(thread, 0);
                 return Ok(None);
             }
@@ -79,7 +83,7 @@ impl Tracer<'_> {
         Ok(None)
     }
 
-    /// Runs the handlers of a site on the registers of the thread that hit it: what they logged.
+    /// Runs the handlers of a site on the registers of the thread that hit it. Returns the records.
     fn run_handlers(
         &mut self,
         thread: &Stopped,
@@ -90,7 +94,7 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let mut records = Vec::new();
         let mut place = 0;
-        // By number: a handler may take its own probe out.
+        // By index: a handler may remove its own probe.
         while let Some(wanted) = self.use_at(tid, address, place) {
             place += 1;
             if let Use::Probe { program, probe } = wanted
@@ -106,31 +110,31 @@ impl Tracer<'_> {
         records
     }
 
-    /// The user of a site by its number.
+    /// One use of a site, by its index.
     fn use_at(&mut self, tid: i32, address: u64, place: usize) -> Option<Use> {
         self.space_uses(tid, address).get(place).copied()
     }
 
-    /// The domain of a thread.
+    /// The trust domain of a thread.
     fn domain(&self, tid: i32) -> Domain {
         let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
         space.map_or(Domain::OWN, |space| space.domain)
     }
 
-    /// The module that a site is in.
+    /// The module that contains a site.
     fn module_at(&self, tid: i32, address: u64) -> Option<ModuleKey> {
         let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
         Some(space?.sites.get(&address)?.site().module)
     }
 
-    /// The users of a site.
+    /// The uses of a site.
     fn space_uses(&self, tid: i32, address: u64) -> &[Use] {
         let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
         space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
     }
 
-    /// Whether a thread at a site has come to a probe's point: where a function is left by a conditional jump, only if it
-    /// jumps.
+    /// Whether a thread at a site has reached a probe's point. At a conditional jump out of a
+    /// function, only if it jumps.
     fn is_reached(
         &self,
         tid: i32,
@@ -150,7 +154,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Counts a hit of one probe and runs its handler if it is due: what it logged, then its stack traces.
+    /// Counts a hit of one probe and runs its handler if it is due. Returns its log, then its stack
+    /// traces.
     fn run_handler(
         &mut self,
         thread: &Stopped,
@@ -167,13 +172,13 @@ impl Tracer<'_> {
         let probe = &mut program.probes[number];
         let limits = has_limits(definition);
         if let Some(cells) = self.sharing.cells.as_mut().filter(|_| limits) {
-            // Each domain takes turns of its own.
+            // Each domain counts its hits separately.
             probe.counted(cells);
         }
         if probe.is_over_in(domain) || probe.counted.as_ref().is_some_and(|counted| counted.is_over(domain)) {
             return None;
         }
-        // Hits by jumps take their turns in the same row.
+        // Hits by traps and by jumps share one count.
         let turn = probe.counted.as_ref().map_or(probe.counts.hits + 1, |counted| counted.turn(domain));
         if limits && turn > definition.ignore.saturating_add(definition.maxhits) {
             return None;
@@ -191,7 +196,7 @@ impl Tracer<'_> {
         probe.counts.runs += 1;
         let last = turn - definition.ignore >= definition.maxhits;
         let tracked = self.threads.get_mut(&thread.tid())?;
-        // A record's header shows the thread as it came; the handler may change it.
+        // The record's header shows the registers at the hit; the handler may change them.
         let before = *registers;
         let caller = Caller {
             observer: &mut *self.observer,
@@ -225,7 +230,8 @@ impl Tracer<'_> {
         };
         let outcome = vm::run(&code, definition.entry, &mut self.machine, &mut machine);
         let probe = &mut program.probes[number];
-        // The facilities of the kernel are called having first removed the probepoint, whether they are there or not.
+        // An exit to a facility of the kernel removes the probe first, whether or not the facility
+        // exists.
         if matches!(outcome.end, End::Remove | End::ExitTo(1 | 2)) {
             probe.ended.insert(domain, State::Removed);
         } else if last {
@@ -241,10 +247,10 @@ impl Tracer<'_> {
         };
         let (major, minor) =
             (outcome.major.unwrap_or(object.major), outcome.minor.unwrap_or(definition.minor));
-        // `logmax = 0`: nothing is logged at all.
+        // With `logmax = 0` nothing is logged at all.
         let kept = outcome.end != End::Abort && object.logmax > 0;
         let log = kept.then(|| pending(major, minor, self.machine.log(), true));
-        // Stack traces are recorded beside the log, as major and minor 0.
+        // Stack traces become a record of their own, with major and minor 0.
         let traces = Some(self.machine.trace()).filter(|traces| !traces.is_empty());
         let traces = traces.map(|traces| pending(0, 0, traces, false));
         if let End::ExitTo(facility) = outcome.end {
@@ -253,8 +259,8 @@ impl Tracer<'_> {
         Some([log, traces])
     }
 
-    /// Takes probes that are over out of all processes, or out of those of the domain in which they are: each is held once, however many
-    /// they are.
+    /// Disarms probes that are over, in all processes or in those of one domain. Each process is
+    /// held once, however many probes there are.
     pub(crate) fn retire(&mut self, over: &HashSet<Use>, only: Option<Domain>) {
         if over.is_empty() {
             return;
@@ -265,8 +271,8 @@ impl Tracer<'_> {
                     &self.programs[program].probes[probe]
             {
                 let state = only.and_then(|domain| ended.get(&domain)).unwrap_or(state);
-                // No handler of it runs from now on, wherever a jump still leads to one. The last run of `maxhits` is to end
-                // by itself.
+                // No handler of the probe starts from now on, even where a jump still leads to one.
+                // The last run due to `maxhits` may complete.
                 if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
             }
         }
@@ -276,7 +282,7 @@ impl Tracer<'_> {
         let mut jumps = Vec::new();
         let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
         for (&number, space) in self.spaces.iter_mut().filter(|(_, space)| concerned(space)) {
-            // What was worked out for it may have this probe in it.
+            // A plan for the space may contain this probe.
             space.foreseen = None;
             space.changed();
             let mut empty = Vec::new();
@@ -303,7 +309,8 @@ impl Tracer<'_> {
             let addresses: Vec<u64> = of_space.iter().map(|&(_, address)| address).collect();
             self.take_out_jumps(of_space[0].0, &addresses);
         }
-        // Threads that a signal has kept from the instruction will execute it at its own place.
+        // Threads that a signal kept from executing the instruction will execute it at its own
+        // address.
         let mut records = Vec::new();
         for (&number, space) in self.spaces.iter_mut() {
             let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));
@@ -312,8 +319,9 @@ impl Tracer<'_> {
         self.commit(records);
     }
 
-    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends the thread to the
-    /// slot. `segments`: the registers before the handlers, whose segment registers are known to be valid.
+    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends
+    /// the thread to the slot. `segments`: the registers before the handlers ran, whose segment
+    /// registers are known to be valid.
     fn execute(
         &mut self,
         mut thread: Stopped,
@@ -330,7 +338,8 @@ impl Tracer<'_> {
         let mut emulated = to_patch(&registers);
         let done = has_flat_segments(&registers)
             && site.displaced.wants_emulation(&emulated, &mut memory)
-            // What cannot be had from outside is left to the processor: it raises the fault, if it is one.
+            // If memory cannot be accessed from outside, the processor executes the instruction: it
+            // raises the fault, if there is one.
             && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
         if done {
             from_patch(&emulated, &mut registers);
@@ -355,7 +364,7 @@ impl Tracer<'_> {
         self.after(thread, stop, own, &registers)
     }
 
-    /// What follows a hit of one of the engine's own sites; then the thread runs on.
+    /// Does the engine's own work for a site of its own, then resumes the thread.
     fn after(
         &mut self,
         mut thread: Stopped,
@@ -393,10 +402,10 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Writes records whose instruction has completed.
+    /// Passes on records whose instruction has completed.
     pub(crate) fn commit(&mut self, records: Vec<Pending>) {
         for pending in records {
-            // One that was forgotten has no targets any more.
+            // A forgotten program has no targets any more.
             if let Use::Probe { program, probe } = pending.wanted {
                 let written = self.observer.record(program, &pending.record);
                 let Some(program) = self.programs.get_mut(program) else { continue };
@@ -413,7 +422,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Counts records whose instruction has not completed.
+    /// Counts records as dropped whose instruction has not completed.
     pub(crate) fn drop_records(&mut self, records: Vec<Pending>) {
         for pending in records {
             if let Use::Probe { program, probe } = pending.wanted
@@ -426,7 +435,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Writes or drops records whose instruction has faulted, as each probe wants it.
+    /// Passes on or drops records whose instruction has faulted, as each probe demands.
     pub(crate) fn fault(&mut self, records: Vec<Pending>) {
         let (kept, dropped) = records.into_iter().partition(|pending| pending.logonfault);
         self.commit(kept);
@@ -434,7 +443,7 @@ impl Tracer<'_> {
     }
 }
 
-/// The word of the code at a site; nothing where there is no site.
+/// The word size of the code at a site, if there is a site.
 fn word_at(space: &Space, address: u64) -> Option<Word> {
     let armed = space.sites.get(&address)?;
     Some(match armed.site().displaced.mode() {
@@ -443,7 +452,7 @@ fn word_at(space: &Space, address: u64) -> Option<Word> {
     })
 }
 
-/// The users of a site that are probes which are over by now in a domain.
+/// Those uses of a site that are probes which are over in a domain.
 fn records_over(programs: &Programs, domain: Domain, uses: &[Use]) -> HashSet<Use> {
     let over = |wanted: &Use| match *wanted {
         Use::Probe { program, probe } => programs[program].probes[probe].is_over_in(domain),
@@ -452,8 +461,8 @@ fn records_over(programs: &Programs, domain: Domain, uses: &[Use]) -> HashSet<Us
     uses.iter().copied().filter(over).collect()
 }
 
-/// Sets a thread's registers. A handler may have put a value in a segment register that the kernel refuses: then
-/// the thread keeps the segment registers it came with.
+/// Sets a thread's registers. If the kernel refuses a segment register that a handler has set, the
+/// thread keeps the segment registers it had.
 fn set(thread: &mut Stopped, registers: &mut Registers, before: &Registers) -> Result<(), process::Error> {
     match thread.set_registers(registers) {
         Err(process::Error::Refused { .. }) => {
@@ -467,7 +476,7 @@ fn set(thread: &mut Stopped, registers: &mut Registers, before: &Registers) -> R
     }
 }
 
-/// A record's header, with the items that were asked for.
+/// A record's header with the items of the program's options.
 fn header(items: Items, registers: &Registers, identity: &mut crate::tracked::Identity) -> Record {
     let mut record = Record { pid: identity.pid as u32, tid: identity.tid as u32, ..Record::default() };
     record.cpu = identity.processor();

@@ -1,11 +1,13 @@
-//! All threads of an address space are stopped at once, so that more than one byte of its code can be changed.
+//! Stops all threads of an address space at once, so that more than one byte of its code can be
+//! changed.
 //!
-//! Each is asked to stop. What it says is kept ([`Holds::events`]) and answered afterwards, in its turn, which lets it go on:
-//! so threads that stop for a reason of their own are not stopped a second time. A thread that cannot stop, because the
-//! kernel keeps it in an uninterruptible wait (the parent of a vfork child, say), is as good as stopped: it was asked to, and it
-//! executes nothing of the program before it has answered. So is one that is being born: it begins stopped.
+//! The tracer asks each thread to stop. The events of threads are kept ([`Holds::events`]) and
+//! handled afterwards in their order, which resumes the threads. So a thread that stopped for a
+//! reason of its own is not stopped twice. A thread in an uninterruptible wait (such as the parent
+//! of a vfork child) counts as stopped: it was asked to stop, and executes nothing of the program
+//! before it has. So does a new thread: it starts stopped.
 //!
-//! How long threads are held is measured, from the first that is asked to the last that goes on.
+//! The time of a hold is measured from the first request to stop until the last thread is resumed.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,14 +20,14 @@ use crate::tracked::Activity;
 
 /// How long a thread may take to stop: it has to get a processor.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Looks without news before the tracer lets others have the processor for longer.
+/// Polls without an event before the tracer sleeps between polls.
 const BRISK: u32 = 50;
-/// The pause between two looks then.
+/// The sleep between two polls then.
 const PAUSE: Duration = Duration::from_micros(30);
-/// Looks without news after which threads are looked for that cannot stop.
+/// Polls without an event before looking for threads that cannot stop.
 const LOOK_AFTER: u32 = 100;
 
-/// The proof that no thread executes an address space's code.
+/// The proof that no thread executes code of an address space.
 #[derive(Debug)]
 pub(crate) struct Held(());
 
@@ -36,27 +38,29 @@ impl Held {
     }
 }
 
-/// Threads that are held: what they were stopped by; how often that was, and how long.
+/// Events of held threads, and statistics of holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    /// What threads were stopped by that had to be stopped all at once. It is answered before anything that is
-    /// still to be waited for; until then they stay as they are.
+    /// Events of threads that were held, not handled yet. They are handled before any new event;
+    /// until then their threads stay stopped.
     pub(crate) events: VecDeque<Event>,
-    /// When the first thread was asked, while threads are held.
+    /// The time of the first request to stop, while threads are held.
     since: Option<Instant>,
-    /// Of all; but the median is that of the last ones.
+    /// The times of all holds, except the median.
     times: HoldTimes,
-    /// How long the last ones were, of which no more than [`LAST`] are kept.
+    /// The times of the last holds, at most [`LAST`].
     last: VecDeque<Duration>,
 }
 
-/// A session that is changed for months holds processes millions of times.
+/// The number of times kept for the median. Over months a session may hold processes millions of
+/// times.
 const LAST: usize = 4096;
 
-/// The times for which address spaces were held: least, median (of the last few thousand), greatest.
+/// The times for which address spaces were held: least, median (of the last few thousand),
+/// greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldTimes {
-    /// How often.
+    /// The number of holds.
     pub count: usize,
     /// The shortest.
     pub least: Duration,
@@ -67,12 +71,12 @@ pub struct HoldTimes {
 }
 
 impl Holds {
-    /// The first is held.
+    /// A hold begins, if none is under way.
     pub(crate) fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// All that were held go on.
+    /// All held threads are resumed.
     pub(crate) fn released(&mut self) {
         if let Some(since) = self.since.take() {
             self.note(since.elapsed());
@@ -99,10 +103,11 @@ impl Holds {
 }
 
 impl Tracer<'_> {
-    /// Stops all threads of an address space, but for one that is being answered: it is stopped already.
+    /// Stops all threads of an address space except the one being handled, which is stopped
+    /// already.
     ///
     /// # Errors
-    /// A thread does not stop, or the process ends or replaces its program just now.
+    /// A thread does not stop, or the process ends or executes a new program meanwhile.
     pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
         self.holds.begin();
         self.hold_parked(number);
@@ -114,7 +119,7 @@ impl Tracer<'_> {
                 continue;
             }
             if let Activity::Running(running) = &tracked.activity {
-                // One that is gone says so when it is waited for.
+                // A thread that is gone reports its end when it is waited for.
                 tracked.asked = tracked.asked || running.interrupt().is_ok();
                 moving.insert(tid);
             }
@@ -151,9 +156,10 @@ impl Tracer<'_> {
         Ok(Held(()))
     }
 
-    /// A thread that has just come from an `int3` of ours is put back to it until that is answered: the signal that says so is lost if the
-    /// tracer dies with many threads held. It is not lost as long as no other event was taken: then it says where the thread is to go on,
-    /// wherever it is.
+    /// Moves a thread that has just hit an `int3` of ours back to it until the hit is handled.
+    /// Otherwise the hit is lost if the tracer dies while many threads are held. The kernel keeps
+    /// the signal until the tracer takes the next event; if it is still kept when the tracer dies,
+    /// it says where the thread is to continue.
     fn put_before_its_trap(&mut self, event: Event, number: u32) -> Event {
         let Event::Stopped(mut thread, Stop::Signal(libc::SIGTRAP)) = event else { return event };
         let tid = thread.tid();
@@ -169,10 +175,10 @@ impl Tracer<'_> {
                 let mut said = info;
                 said.si_code = PUT_BACK;
                 set_fault_address(&mut said, site);
-                // In this order. It fails only if the thread was killed.
+                // The order matters. Fails only if the thread was killed.
                 tracked.before_trap =
                     thread.set_signal_info(&said).is_ok() && thread.set_registers(&registers).is_ok();
-                // Wherever it is sent from now on, it is there, whatever becomes of the tracer.
+                // From here on it stays at that address, even if the tracer dies.
                 if let Ok(Some(killed)) = process::take_last_stop() {
                     return killed;
                 }
@@ -181,14 +187,14 @@ impl Tracer<'_> {
         Event::Stopped(thread, Stop::Signal(libc::SIGTRAP))
     }
 
-    /// Where no other thread was held, the one that is being answered goes on now.
+    /// Ends the hold if no other thread was held and the handled one is resumed.
     pub(crate) fn released_if_alone(&mut self) {
         if self.holds.events.is_empty() {
             self.holds.released();
         }
     }
 
-    /// Gives the memory of trampolines back that no site leads to, and in which no thread of an address space is.
+    /// Frees trampolines that no site leads to and in which no thread of the address space is.
     pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
         if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {
             return;
@@ -198,12 +204,12 @@ impl Tracer<'_> {
             let tid = tid.identity.tid;
             match process::blocked_at(tid).ok().flatten() {
                 Some(rip) => places.push(rip),
-                // It may be anywhere.
+                // The thread may be anywhere.
                 None => return,
             }
         }
         if let Some(space) = self.spaces.get_mut(&number) {
-            // The agent may be at work for one.
+            // The agent may be running on behalf of one.
             let ground = space.ground.as_ref().filter(|_| space.rings.is_some());
             let claimed = ground.map_or_else(Vec::new, |ground| ground.contexts.claimed(&space.code.memory));
             space.jumps.free(|trampoline| {
@@ -212,7 +218,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Asks a thread to stop, which is answered when it has.
+    /// Asks a thread to stop. Its stop is handled like any event.
     pub(crate) fn ask(&mut self, tid: i32) {
         self.unpark(tid);
         if let Some(tracked) = self.threads.get_mut(&tid)
@@ -223,10 +229,10 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether an event says that an address space is no more: a process that has it has replaced its program.
+    /// Whether an event ends an address space: a process in it has executed a new program.
     fn ends(&self, event: &Event, number: u32) -> bool {
         let Event::Stopped(thread, Stop::Exec { .. }) = event else { return false };
-        // All threads of the process are gone; the one that did it has the process's number now.
+        // All threads of the process are gone; the one that called exec has the process id now.
         self.threads
             .values()
             .any(|tracked| tracked.space == Some(number) && tracked.identity.pid == thread.tid())
@@ -236,7 +242,7 @@ impl Tracer<'_> {
 /// Why nothing can be changed any more.
 const REPLACED: &str = "the process has replaced its program";
 
-/// The thread that an event is of.
+/// The thread of an event.
 pub(crate) fn tid_of(event: &Event) -> i32 {
     match event {
         Event::Stopped(thread, _) => thread.tid(),
@@ -244,8 +250,8 @@ pub(crate) fn tid_of(event: &Event) -> i32 {
     }
 }
 
-/// Whether a thread that was asked to stop executes nothing of its program before it has: it waits in the kernel and
-/// cannot be woken, or has ended.
+/// Whether a thread that was asked to stop executes nothing of its program before it has: it is in
+/// an uninterruptible wait, or has ended.
 fn is_as_good_as_stopped(tid: i32) -> bool {
     Status::read(tid).map_or(true, |status| status.state == 'D' || status.has_ended())
 }

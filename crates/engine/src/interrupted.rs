@@ -1,10 +1,11 @@
-//! Instructions that signals kept from being executed after their handlers had run: their threads come back to them, and then the
-//! instruction is executed without a second hit.
+//! Instructions whose handlers have run but that a signal kept from being executed. When a thread
+//! returns to one, the instruction is executed without a second hit.
 //!
-//! They are kept for the whole address space, by their site and their stack pointer: what a signal interrupted goes on by any thread where
-//! stacks go from thread to thread (Go takes a processor from a goroutine by a signal), and in any order. One that its thread has left by a
-//! jump out of the signal's handler stays until the same site is reached with the same registers, which is then what was interrupted as far
-//! as anybody can tell; or until there are too many, or its thread ends.
+//! They are kept for the whole address space, by site and stack pointer: if stacks move between
+//! threads, any thread may continue what a signal interrupted, in any order (Go preempts goroutines
+//! by a signal). If a thread left by a jump out of the signal's handler, the entry stays until the
+//! same site is reached with the same registers, which is then indistinguishable from the
+//! interrupted execution; or until there are too many entries, or the thread ends.
 
 use std::collections::HashMap;
 
@@ -12,16 +13,17 @@ use process::Registers;
 
 use crate::tracked::InSlot;
 
-/// Interrupted instructions of an address space, at most. A program of goroutines has one for each that waits for a processor.
+/// Interrupted instructions of an address space, at most. A Go program has one for each preempted
+/// goroutine.
 const MOST: usize = 1 << 14;
 
 /// The interrupted instructions of an address space.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupted {
-    /// By the site and the stack pointer.
+    /// By site and stack pointer.
     waiting: HashMap<(u64, u64), Vec<One>>,
     len: usize,
-    /// How many there have been.
+    /// How many there were in total.
     count: u64,
 }
 
@@ -34,7 +36,7 @@ struct One {
 }
 
 impl Interrupted {
-    /// Adds the instruction from which a signal kept a thread. Gives those that are given up for it.
+    /// Adds an instruction that a signal interrupted. Returns the entries dropped to make room.
     pub(crate) fn add(&mut self, tid: i32, slot: InSlot) -> Vec<InSlot> {
         let given_up = if self.len >= MOST {
             let oldest = self.count.saturating_sub(MOST as u64 / 2);
@@ -49,7 +51,8 @@ impl Interrupted {
         given_up
     }
 
-    /// The instruction to which a thread comes back, if it is one of these: the same site with the same registers. The latest of several.
+    /// Takes the entry for an instruction to which a thread returns: same site, same registers; the
+    /// latest of several.
     pub(crate) fn come_back(&mut self, site: u64, registers: &Registers) -> Option<InSlot> {
         if self.len == 0 {
             return None;
@@ -65,12 +68,12 @@ impl Interrupted {
         Some(found.slot)
     }
 
-    /// Takes those of a thread.
+    /// Takes the entries of a thread.
     pub(crate) fn of_thread(&mut self, tid: i32) -> Vec<InSlot> {
         self.extract(|one| one.tid == tid)
     }
 
-    /// Takes those of sites.
+    /// Takes the entries of sites.
     pub(crate) fn of_sites(&mut self, is_one: impl Fn(u64) -> bool) -> Vec<InSlot> {
         self.extract(|one| is_one(one.slot.site))
     }
@@ -85,7 +88,7 @@ impl Interrupted {
             !of_key.is_empty()
         });
         self.len -= taken.len();
-        // In the order in which they came: their records are written in it.
+        // In the order of arrival, in which their records are to be written.
         taken.sort_unstable_by_key(|one| one.number);
         taken.into_iter().map(|one| one.slot).collect()
     }

@@ -1,8 +1,9 @@
-//! The end of a session, or of one process's part in it: every byte is as before, and every thread runs on untraced.
+//! Detaches from processes, at the end of a session or before: restores every byte and lets every
+//! thread run on untraced.
 //!
-//! The sites are restored at once. Then each thread is stopped for a moment, brought out of slot or stub to the
-//! place where the unprobed program would be, and let go. The last one of an address space unmaps the slots
-//! before it goes: by then nobody can be in them.
+//! The sites are restored at once. Then each thread is stopped briefly, moved from a slot or stub
+//! to where it would be in the unprobed program, and detached. The last thread of an address space
+//! unmaps the slots first: by then no thread can be in them.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -20,29 +21,29 @@ use crate::space::Space;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::{Activity, Tracked};
 
-/// How long threads may take to stop. One that the kernel keeps in an uninterruptible wait may never do.
+/// How long threads may take to stop. A thread in an uninterruptible wait may never stop.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long all of it may take, whatever threads do meanwhile.
+/// The limit for the whole detaching, whatever threads do meanwhile.
 const LAST: Duration = Duration::from_secs(120);
 
-/// Rounds without news after which threads are looked for that have ended unreported.
+/// Idle rounds before looking for threads that ended unreported.
 const LOOK_AFTER: u32 = 64;
 
-/// Rounds without news after which threads are asked again that were let run on.
+/// Idle rounds before asking threads again that were resumed.
 const ASK_AFTER: u32 = 16;
 
-/// The letting go of processes.
+/// The state of detaching.
 #[derive(Debug, Default)]
 pub(crate) struct Departure {
     pub(crate) who: Leaving,
-    /// Whether those wait no longer for room in a ring.
+    /// Whether threads of the processes being detached stop waiting for room in a ring.
     pub(crate) gives_up: bool,
-    /// Whether threads are being let go just now.
+    /// Whether threads are being detached just now.
     pub(crate) is_parting: bool,
 }
 
-/// Which processes are being let go.
+/// Which processes are being detached.
 #[derive(Debug, Default)]
 pub(crate) enum Leaving {
     /// None.
@@ -63,7 +64,7 @@ impl Leaving {
         }
     }
 
-    /// A process has a child: it goes where its parent goes.
+    /// Adds the new child of a process, if the process is among them.
     pub(crate) fn born(&mut self, parent: i32, child: i32) {
         if let Leaving::These(processes) = self
             && processes.contains(&parent)
@@ -74,7 +75,7 @@ impl Leaving {
 }
 
 impl Tracer<'_> {
-    /// Takes the probes out of all processes and lets them go. A process that was started here runs on.
+    /// Removes the probes from all processes and detaches. Processes started by the tracer run on.
     pub fn finish(&mut self, control: &Control) -> Report {
         self.look_for_over();
         let report_states = self.states();
@@ -85,9 +86,9 @@ impl Tracer<'_> {
         self.report(&report_states)
     }
 
-    /// Takes the probes out of all processes and lets them go.
+    /// Removes the probes from all processes and detaches.
     pub(crate) fn leave_all(&mut self, control: &Control) {
-        // Threads that are in long runs are not waited for.
+        // Ends long runs of handlers, so that they are not waited for.
         let probes = self.programs.values().flat_map(|program| &program.probes);
         probes.filter_map(|probe| probe.counted.as_ref()).for_each(|counted| counted.take_out(None));
         for number in self.spaces.keys().copied().collect::<Vec<_>>() {
@@ -96,7 +97,7 @@ impl Tracer<'_> {
         self.part_with(Leaving::Everybody, control);
     }
 
-    /// Lets the processes go that have no probe left and for which no program waits.
+    /// Detaches from the processes that have no probe left and for which no program waits.
     pub(crate) fn leave_unprobed(&mut self, control: &Control) {
         let unprobed = self.unprobed();
         if unprobed.is_empty() {
@@ -104,7 +105,7 @@ impl Tracer<'_> {
         }
         let mut spaces = HashSet::new();
         for tracked in self.threads.values().filter(|tracked| unprobed.contains(&tracked.identity.pid)) {
-            // Those that the dynamic linker is watched by.
+            // Removes the sites at which the dynamic linker is watched.
             if let Some(space) = tracked.space {
                 spaces.insert(space);
             }
@@ -116,8 +117,8 @@ impl Tracer<'_> {
         self.departure.who = Leaving::Nobody;
     }
 
-    /// The processes that have no probe, and that no program is meant for by their number. Processes that share their memory
-    /// stay together.
+    /// The processes that have no probe and that no program names by process id. Processes that
+    /// share memory stay together.
     fn unprobed(&self) -> HashSet<i32> {
         let followed = self.threads.values().filter(|tracked| !tracked.exiting);
         let followed = followed.map(|tracked| (tracked.identity.pid, tracked.space));
@@ -141,7 +142,7 @@ impl Tracer<'_> {
         processes.into_iter().map(|(pid, _)| pid).filter(|pid| !staying.contains(pid)).collect()
     }
 
-    /// Lets processes go whose probes have been taken out.
+    /// Detaches from processes whose probes have been removed.
     fn part_with(&mut self, who: Leaving, control: &Control) {
         self.unpark_all(None);
         self.departure.who = who;
@@ -159,7 +160,8 @@ impl Tracer<'_> {
         let mut idle = 0;
         while self.anyone_left() && Instant::now() < end.min(last) {
             if self.step(control, false) {
-                // To bring one out of its handler may have taken long, in which nobody else was answered.
+                // Bringing a thread out of its handler may have taken long, and no other thread was
+                // handled meanwhile.
                 end = Instant::now() + PATIENCE;
             } else {
                 idle += 1;
@@ -168,7 +170,7 @@ impl Tracer<'_> {
                 }
                 let asks = idle % ASK_AFTER == 0 && self.is_lossless();
                 if asks && self.ask_leaving() && !self.departure.gives_up {
-                    // They wait for records to be read: that may take its time.
+                    // They wait for records to be read, which may take time.
                     self.departure.gives_up = patience.is_over(self.reader.drain.read());
                     end = Instant::now() + PATIENCE;
                 }
@@ -193,7 +195,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Asks the threads to stop that were let run on, since they may wait for room in a ring. Says whether there are any.
+    /// Asks the threads to stop that were resumed because they may wait for room in a ring. Returns
+    /// whether there are any.
     fn ask_leaving(&mut self) -> bool {
         let mut any = false;
         for tracked in self.threads.values_mut() {
@@ -223,7 +226,7 @@ impl Tracer<'_> {
             let batch = space.all_out();
             match self.hold(number) {
                 Ok(held) => {
-                    // Before it is forgotten which jumps lead where.
+                    // Needs to know which jumps lead where, so it comes first.
                     self.bring_back(number, &held);
                     if let Some(space) = self.spaces.get_mut(&number) {
                         space.disarm_all(batch, &held);
@@ -236,8 +239,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// A process's first thread that was killed on its way out has ended without a stop, and nothing more is reported
-    /// of it while others live.
+    /// Removes threads that have ended unreported: when a process's main thread is killed while
+    /// exiting, there is no stop and no report while other threads live.
     fn look_after_ended(&mut self) {
         let ended = |tid: &i32| Status::read(*tid).is_ok_and(|status| status.has_ended());
         for tid in self.threads.keys().copied().filter(ended).collect::<Vec<_>>() {
@@ -245,7 +248,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether there are threads that have not been let go and are not about to end.
+    /// Whether there are threads that are not detached and not about to end.
     fn anyone_left(&self) -> bool {
         let is_awaited = |tid: &i32| match &self.departure.who {
             Leaving::Everybody => true,
@@ -256,35 +259,37 @@ impl Tracer<'_> {
             || self.threads.values().any(|tracked| self.is_still_there(tracked))
     }
 
-    /// Whether a thread is to be let go, and has not been.
+    /// Whether a thread is to be detached and has not been.
     fn is_still_there(&self, tracked: &Tracked) -> bool {
         !tracked.exiting && self.departure.who.includes(tracked.identity.pid)
     }
 
-    /// Whether a thread that is followed is to be let go.
+    /// Whether a followed thread is to be detached.
     pub(crate) fn is_leaving(&self, tid: i32) -> bool {
         !matches!(self.departure.who, Leaving::Nobody)
             && self.threads.get(&tid).is_some_and(|tracked| self.departure.who.includes(tracked.identity.pid))
     }
 
-    /// Lets a thread go that is in `stop`, which is no signal's.
+    /// Detaches from a thread in `stop`, which must not be a signal's.
     pub(crate) fn leave(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
         }
         if matches!(stop, Stop::Interrupt) && !self.departure.gives_up && self.may_wait(&thread)? {
-            // It comes out by itself when there is room; others may have to come out first. It is asked again.
+            // The thread continues by itself when there is room, and others may have to go first.
+            // It is asked to stop again later.
             let running = thread.resume(0);
             self.set_activity(tid, Activity::Running(running));
             return Ok(());
         }
         let (mut thread, _) = self.bring_out(thread, Stop::Interrupt)?;
-        // A trap that it has just met is still to be reported: it would kill an untraced process.
-        // (The kernel unblocks it for that; one that the program has sent itself and blocks is not of ours.)
+        // A trap it has just hit is still to be reported: that signal would kill an untraced
+        // process. (The kernel unblocks such a trap; a SIGTRAP that the program has sent itself and
+        // blocks is not ours.)
         let status = Status::read(tid)?;
         if status.own_pending & !status.blocked & SIGTRAP_BIT != 0 {
-            // It is not asked to stop meanwhile: that would come first, again and again.
+            // It is not asked to stop meanwhile: that stop would come first, again and again.
             let running = thread.resume(0);
             self.set_activity(tid, Activity::Running(running));
             return Ok(());
@@ -296,7 +301,8 @@ impl Tracer<'_> {
             thread.detach(0);
             return Ok(());
         };
-        // Not for a vfork child: its parent, the other one there, cannot stop before it has gone on.
+        // Not for a vfork child: its parent, which shares the space, cannot stop before the child
+        // has gone on.
         let has_siblings = self
             .threads
             .values()
@@ -315,18 +321,18 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Lets the last thread of an address space go, after it has unmapped the slots.
+    /// Detaches from the last thread of an address space, after it has unmapped the slots.
     pub(crate) fn weigh(&mut self, number: u32, thread: Stopped) -> Result<(), process::Error> {
         let thread = self.unmap(number, thread);
         let space = self.spaces.remove(&number);
         thread?.detach(0);
         self.released_if_alone();
-        // That takes its time where there were many sites.
+        // Slow if there were many sites, so it comes after the thread has been released.
         drop(space);
         Ok(())
     }
 
-    /// A thread that was kept to unmap slots has been killed.
+    /// Handles the death of a thread that was kept to unmap the slots.
     pub(crate) fn lose_anchor(&mut self, tid: i32) {
         let held = |space: &Space| space.anchor.as_ref().is_some_and(|anchor| anchor.tid() == tid);
         let number = self.spaces.iter().find(|(_, space)| held(space)).map(|(&number, _)| number);
@@ -338,23 +344,24 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets threads go that were kept for others, which could not be stopped.
+    /// Detaches from threads that were kept to unmap the slots, where other threads could not be
+    /// stopped.
     fn drop_anchors(&mut self) {
         for anchor in self.spaces.values_mut().filter_map(|space| space.anchor.take()) {
             anchor.detach(0);
         }
     }
 
-    /// Unmaps what was mapped for probes in an address space whose last thread this is.
+    /// Unmaps the memory for probes in an address space, by calls of its last thread.
     fn unmap(&mut self, number: u32, mut thread: Stopped) -> Result<Stopped, process::Error> {
         let Some(space) = self.spaces.get_mut(&number) else { return Ok(thread) };
         let mapped = space.mapped();
         let Some(entrance) = space.entrance() else { return Ok(thread) };
-        // Jumps that could not be taken out lead there.
+        // Jumps that could not be removed lead there.
         if mapped.is_empty() && space.guard.is_none() || space.has_jumps() {
             return Ok(thread);
         }
-        // It has been brought out. Should it be there all the same, what it executes stays.
+        // The thread was brought out of that memory. If it is there nevertheless, the memory stays.
         let rip = thread.registers()?.rip();
         if mapped.iter().any(|&(base, size)| rip.wrapping_sub(base) < size) {
             let pid = space.code.process;
@@ -363,22 +370,23 @@ impl Tracer<'_> {
             )));
             return Ok(thread);
         }
-        // A sandbox that came after the areas were mapped: they stay.
+        // If the process entered a sandbox after the memory was mapped, it stays.
         let Ok(suspended) = Self::allow_call(&mut thread) else { return Ok(thread) };
-        // It is the last thread there: nobody else maps anything meanwhile.
+        // This is the last thread, so nothing else is mapped meanwhile.
         let mappings = process::maps(thread.tid()).unwrap_or_default();
         let spans = mapping::spans(mapped, &mappings);
         if let Some(space) = self.spaces.get_mut(&number) {
             space.strike_memory();
         }
-        // What cannot be unmapped stays, and does nothing.
+        // What cannot be unmapped stays, without effect.
         let caller = Caller::unfiltered(thread, Stop::Interrupt, entrance);
         let (stopped, stop) = mapping::unmap(caller, &spans)?.0.end()?;
         thread = self.unguard(number, stopped, stop)?.0;
         if suspended {
             thread.restore_seccomp()?;
         }
-        // The call has settled it once more: a wait that the kernel does not restart is to be restarted again.
+        // The call has settled the thread once more: a wait that the kernel does not restart must
+        // be restarted again.
         let mut registers = thread.registers()?;
         if crate::restart::restart(thread.tid(), &mut registers) {
             thread.set_registers(&registers)?;

@@ -1,11 +1,13 @@
-//! Probepoints in living processes.
+//! Traces running processes: arms probes in them, runs handlers at hits, and passes records to an
+//! observer.
 //!
 //! # The trap engine
 //!
-//! A site's first byte becomes `int3`. A thread that executes it stops, and the tracer alone answers: it runs the
-//! handlers, then emulates the instruction or sends the thread to the site's *slot*, a relocated copy that jumps
-//! back. One stop serves a hit. The site is never restored while it is armed, so no thread can slip through, and
-//! no other thread is stopped.
+//! The tracer replaces a site's first byte with `int3`. A thread that executes it stops, and only
+//! the tracer handles the stop: it runs the handlers, then emulates the instruction or sends the
+//! thread to the site's *slot*, a relocated copy of the instruction that jumps back. Each hit costs
+//! one stop. The `int3` stays while the site is armed, so no thread can miss it, and no other
+//! thread is stopped.
 //!
 //! ```text
 //!   site:  cc ........        slot:  <instruction>
@@ -14,28 +16,30 @@
 //!
 //! # The jump engine
 //!
-//! Where it can, the site becomes a jump to a trampoline inside the process: the compiled handler, the displaced instruction, a jump
-//! back; no stop serves a hit. What is to be armed is worked out while the program runs (`foresee`, `jump`); the sites are written while all
-//! threads are held (`hold`, `change`). The tracer reads the records from shared memory, and answers what else happens. docs/jump-engine.md
-//! tells the whole.
+//! Where possible, the site becomes a jump to a trampoline inside the process: the compiled
+//! handler, the displaced instruction, a jump back. A hit then needs no stop. The arming is planned
+//! while the program runs (`foresee`, `jump`); the sites are written while all threads are held
+//! (`hold`, `change`). The tracer reads the records from shared memory and handles everything else.
+//! See docs/jump-engine.md.
 //!
-//! # Rules that hold everywhere here
+//! # Invariants
 //!
-//! * Nothing of a process is written before every check has passed.
-//! * What the program can see of itself - registers, signal frames, fault addresses, system calls that were
-//!   interrupted - is what it would see unprobed. A thread never shows a slot's address.
-//! * A record counts when its instruction has completed: at once where that is certain, else at the thread's next
-//!   stop, or when the thread is found to be elsewhere.
-//! * The byte at a site is restored before the slots are unmapped, and the slots are unmapped only when every
-//!   thread of the address space has been seen outside.
+//! * Nothing in a process is written before every check has passed.
+//! * What the program can see of itself - registers, signal frames, fault addresses, interrupted
+//!   system calls - is the same as without probes. No thread is ever seen at a slot's address.
+//! * A record counts once its instruction has completed: at once if the instruction cannot fault,
+//!   else at the thread's next stop, or when the tracer finds the thread elsewhere.
+//! * The byte at a site is restored before the slots are unmapped, and the slots are unmapped only
+//!   after every thread of the address space has been seen outside them.
 //!
-//! # Two kinds of code
+//! # Machines
 //!
-//! A process runs x86-64's code or i386's. Which one a site is of, its module's machine says, and of a program the version is
-//! placed that was compiled for that machine (`versions`). What the kernel wants to know - which instruction makes a system call, which
-//! number it has, which one may start again - the code segment of the stopped thread says.
+//! A process runs x86-64 or i386 code. The machine of a site is that of its module, and the version
+//! of a program that was compiled for that machine is placed there (`versions`). Questions about
+//! system calls - which instruction makes one, its number, whether it may be restarted - are
+//! decided by the code segment of the stopped thread.
 //!
-//! # Where what is
+//! # Files
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,19 +1,22 @@
-//! How the engine learns that a module was mapped.
+//! Finds where the dynamic linker can be stopped when it has mapped a module.
 //!
-//! The dynamic linker maps every module, at the start of a program and in dlopen, with its own copy of `mmap`:
-//! `mov eax,9; syscall` in its text. A site of the engine's own on the instruction after that `syscall` is
-//! reached when the mapping is there and nothing of the module has run or been relocated, so no hit of a
-//! constructor or of an indirect function's resolver is lost.
+//! The dynamic linker maps every module, at program start and in dlopen, with its own copy of
+//! `mmap`: `mov eax,9; syscall` in its text. The engine puts a site on the instruction after that
+//! `syscall`. When it is hit, the mapping exists but nothing in the module has been executed or
+//! relocated, so no hit in a constructor or in the resolver of an indirect function is lost.
 //!
-//! It maps a module by several calls, and closes the module's file once they are made (`mov eax,3; syscall`), before it relocates
-//! it. So a linker that is not the libc, too, is stopped there instead, once for each module: as long as the file is open, it says which one.
+//! The linker maps a module with several calls and then closes its file (`mov eax,3; syscall`),
+//! before relocating it. A linker that is not also the libc is therefore stopped at the close
+//! instead, once for each module: while the file is open, its descriptor identifies it.
 //!
-//! In 32-bit code the call is mmap2, number 0xc0, and made by `int 0x80`, or by a call of the vdso (`call gs:[0x10]`) or of
-//! something else. Where it is something else, as glibc's helper from 2.26 on, it is told from other calls with 0xc0 in eax by
-//! what follows: the comparison of the result with 0xfffff000, where the numbers of errors begin.
+//! In 32-bit code the call is mmap2, number 0xc0, made by `int 0x80`, by a call of the vdso
+//! (`call gs:[0x10]`), or by another call, such as that of glibc's helper from 2.26 on. Such a call
+//! is recognised by what follows it: a comparison of the result with 0xfffff000, where error
+//! numbers begin.
 //!
-//! A linker in which no such call is found is watched at `_dl_debug_state`, which it calls for debuggers when its list
-//! of modules has changed. At the start of a program that is after relocation, when resolvers have run.
+//! If a linker has no such call, the site is at `_dl_debug_state`, which the linker calls for
+//! debuggers when its list of modules has changed. At program start that is after relocation, when
+//! resolvers have run.
 
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
@@ -29,13 +32,15 @@ const MOV_EAX_MMAP: [u8; 5] = [0xb8, 9, 0, 0, 0];
 const MOV_EAX_MMAP2: [u8; 5] = [0xb8, 0xc0, 0, 0, 0];
 /// `mov eax,3; syscall`: a call of close.
 const CLOSE: [u8; 7] = [0xb8, 3, 0, 0, 0, 0x0f, 0x05];
-/// The results from here on are errors, in 32-bit code.
+/// Results that are errors in 32-bit code begin at one of these values, depending on the
+/// comparison.
 const ERRORS_32: std::ops::RangeInclusive<u32> = 0xffff_f000..=0xffff_f001;
 
 /// Instructions between the `mov` and the `syscall`, at most.
 const BETWEEN: usize = 8;
 
-/// The addresses, in the file's own numbering, of the instructions after mmap's system calls in an image.
+/// The addresses, in the file's own numbering, of the instructions after mmap's system calls in an
+/// image.
 fn after_mmap(image: &Image) -> Vec<u64> {
     let mut found = Vec::new();
     let bits = if image.machine() == Machine::I386 { 32 } else { 64 };
@@ -50,7 +55,8 @@ fn after_mmap(image: &Image) -> Vec<u64> {
     found
 }
 
-/// The addresses, in the file's own numbering, at which an image is about to close a file; none if programs close theirs there, too.
+/// The addresses, in the file's own numbering, at which an image is about to close a file; none if
+/// the program's own closes pass there too.
 fn before_close(image: &Image) -> Vec<u64> {
     let mut found = Vec::new();
     if image.machine() != Machine::X86_64 || !image.lookup("close").matches.is_empty() {
@@ -64,7 +70,8 @@ fn before_close(image: &Image) -> Vec<u64> {
     found
 }
 
-/// Follows straight-line code that leaves eax alone from a `mov eax` to a system call: the address after it.
+/// Follows straight-line code from a `mov eax` to a system call, as long as it does not write eax.
+/// Returns the address after the call.
 pub(crate) fn after_syscall(bits: u32, code: &[u8], address: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(bits, code, address, DecoderOptions::NONE);
     let mut information = InstructionInfoFactory::new();
@@ -108,7 +115,8 @@ pub(crate) fn debug_state(image: &Image) -> Option<u64> {
     image.lookup("_dl_debug_state").matches.first().map(|function| function.vaddr)
 }
 
-/// The dynamic linker among the modules of a process whose main program is `main`, once for each time that it is loaded.
+/// The dynamic linker among the modules of a process with the main program `main`, once for each
+/// time it is mapped.
 pub(crate) fn loaders<'a>(modules: &'a [Module], main: Option<&Module>) -> Vec<&'a Module> {
     let Some(interpreter) = main.and_then(|main| main.image.interpreter()) else { return Vec::new() };
     let has_its_name = |module: &&Module| {
@@ -123,26 +131,26 @@ pub(crate) fn loaders<'a>(modules: &'a [Module], main: Option<&Module>) -> Vec<&
     modules.iter().filter(|module| path.as_ref().is_ok_and(|path| *path == module.path)).collect()
 }
 
-/// Where a dynamic linker is stopped when it has mapped a module, in the file's own numbering.
+/// Where a dynamic linker is stopped after mapping a module, in the file's own numbering.
 #[derive(Debug)]
 pub(crate) struct Stops {
-    /// Before it closes the module's file; there may be none.
+    /// Before it closes the module's file; may be empty.
     pub(crate) closes: Vec<u64>,
     /// After each of its calls of mmap.
     pub(crate) mapped: Vec<u64>,
 }
 
-/// The dynamic linkers that were seen: where they are stopped, which takes a look at all of their code.
+/// Cache of the stops of dynamic linkers. Finding them takes a scan of all their code.
 #[derive(Debug, Default)]
 pub(crate) struct Loaders {
     known: Vec<(Arc<Image>, Rc<Stops>)>,
 }
 
 impl Loaders {
-    /// Dynamic linkers that are kept.
+    /// The number of dynamic linkers kept.
     const KEPT: usize = 16;
 
-    /// Where one is stopped.
+    /// The stops of a dynamic linker.
     pub(crate) fn stops(&mut self, image: &Arc<Image>) -> Rc<Stops> {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, image)) {
             return Rc::clone(known);
@@ -156,27 +164,27 @@ impl Loaders {
     }
 }
 
-/// What a dynamic linker has just mapped, as far as its thread's registers say.
+/// What a dynamic linker has just mapped, as far as its thread's registers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// Something at an address.
+    /// A mapping at an address.
     At(u64),
-    /// A file: device and inode, as mappings have them.
+    /// A file: device and inode, as in the process's mappings.
     File((u32, u32), u64),
 }
 
-/// The file that a thread is about to close, by the registers of its call.
+/// The file that a thread is about to close, from the registers of its call.
 pub(crate) fn closed_file(tid: i32, registers: &process::Registers) -> Option<Arrived> {
     let metadata = std::fs::metadata(format!("/proc/{tid}/fd/{}", registers.rdi() as i32)).ok()?;
     let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
     Some(Arrived::File(device, metadata.ino()))
 }
 
-/// What the registers say right after mmap returned: whether it has mapped a file's code.
+/// Right after mmap returned: whether it has mapped a file with execute permission.
 pub(crate) fn mapped_code(registers: &process::Registers) -> bool {
     let failed = (-4095..0).contains(&registers.result());
     let executable = registers.rdx() & libc::PROT_EXEC as u64 != 0;
-    // In 32-bit code the file's descriptor is in no register any more.
+    // In 32-bit code the file descriptor is no longer in a register.
     let file = registers.is_32_bit() || registers.r8() as i32 >= 0;
     !failed && executable && file
 }

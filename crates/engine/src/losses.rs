@@ -1,4 +1,4 @@
-//! Records that were dropped, told while it happens.
+//! Reports dropped records while a session runs.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 use crate::observer::Lost;
 use crate::tracer::Tracer;
 
-/// The time between two looks.
+/// The minimum time between two reports.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was told.
+/// What was reported.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// By program and probe, how many; those that have dropped none are not there.
+    /// The number reported for each program and probe; absent if zero.
     told: HashMap<(usize, usize), u64>,
     last: Option<Instant>,
-    /// Those that the tracer has dropped itself since: the time of the first and of the last, and how many.
+    /// Records dropped by the tracer itself since the last report: first time, last time, number.
     own: Option<(u64, u64, u64)>,
 }
 
 impl Losses {
-    /// A record of this time, in nanoseconds since 1970, is dropped by the tracer.
+    /// Notes that the tracer drops a record of this time, in nanoseconds since 1970.
     pub(crate) fn note(&mut self, time: u64) {
         let (from, to, count) = self.own.unwrap_or((time, time, 0));
         self.own = Some((from.min(time), to.max(time), count + 1));
     }
 
-    /// A program is forgotten.
+    /// Forgets a program.
     pub(crate) fn forget(&mut self, program: usize) {
         self.told.retain(|(of, _), _| *of != program);
     }
 }
 
 impl Tracer<'_> {
-    /// Tells what was dropped since the last time, if that is long enough ago.
+    /// Reports records dropped since the last report, if that was long enough ago.
     pub(crate) fn look_for_losses(&mut self) {
         if self.told.losses.last.is_none_or(|last| last.elapsed() >= PAUSE) {
             self.tell_losses();
         }
     }
 
-    /// Tells what was dropped since the last time.
+    /// Reports records dropped since the last report.
     pub(crate) fn tell_losses(&mut self) {
         self.told.losses.last = Some(Instant::now());
         if let Some((from, to, count)) = self.told.losses.own.take() {

@@ -1,4 +1,4 @@
-//! A stopped thread as the machine that a handler runs on.
+//! Runs handlers on a stopped thread: implements [`vm::Machine`] for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,22 +11,23 @@ use crate::seen::Seen;
 use crate::space::Space;
 use crate::tracked::Identity;
 
-/// The thread that hit a probe: its registers as the probed instruction would find them, and its memory.
+/// The thread that hit a probe: its registers before the probed instruction, and its memory.
 pub(crate) struct HitMachine<'a> {
     pub(crate) thread: &'a Stopped,
     pub(crate) registers: &'a mut Registers,
     pub(crate) identity: &'a mut Identity,
     /// Its address space.
     space: Option<&'a Space>,
-    /// The floating-point and SSE registers, once a handler has asked for one. No handler can change them.
+    /// The floating-point and SSE registers, read when a handler first asks for one. Handlers
+    /// cannot change them.
     float: Option<FloatRegisters>,
     /// Whether the session is to end.
     stop: &'a AtomicBool,
-    /// Who is told of `callk`, and of which probe it is. Not there while it is told.
+    /// The recipient of `callk`, and the probe. `None` during the call.
     caller: Option<Caller<'a>>,
 }
 
-/// Which probe's handler runs, and who is told when it executes `callk`.
+/// The probe whose handler runs, and the recipient of its `callk`.
 pub(crate) struct Caller<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     /// The program's number.
@@ -52,7 +53,7 @@ impl<'a> HitMachine<'a> {
         Seen { tid: self.identity.tid, space: self.space, rsp: self.registers.rsp() }
     }
 
-    /// The floating-point and SSE registers; `None` where the thread has been killed.
+    /// The floating-point and SSE registers; `None` if the thread has been killed.
     fn float(&mut self) -> Option<&FloatRegisters> {
         if self.float.is_none() {
             self.float = self.thread.float_registers().ok();
@@ -61,8 +62,8 @@ impl<'a> HitMachine<'a> {
     }
 }
 
-/// Whether a segment register takes a selector: 0, or that of one of the flat segments or of the thread's own, as user code names it. Those
-/// of a local table it does not, since they cannot be looked at from outside.
+/// Whether a segment register accepts a selector: 0, a flat user segment, or a thread-local segment
+/// of the GDT. Selectors of an LDT are refused, since the tracer cannot inspect an LDT.
 fn can_be_loaded(thread: &Stopped, selector: u16) -> bool {
     match (selector & 7, selector >> 3) {
         (0, 0) => true,
@@ -72,7 +73,7 @@ fn can_be_loaded(thread: &Stopped, selector: u16) -> bool {
     }
 }
 
-/// Where a register's name stands in the order of [`Registers::general`].
+/// The index of a register in [`Registers::general`].
 fn general(register: Register) -> Option<usize> {
     Some(match register {
         Register::Rax | Register::Eax => 0,
@@ -133,7 +134,7 @@ impl Machine for HitMachine<'_> {
             Register::Es => self.registers.set_es(value),
             Register::Fs => self.registers.set_fs(value),
             Register::Gs => self.registers.set_gs(value),
-            // The assembler lets no other register be popped, and the interpreter checks that.
+            // The assembler lets no other register be popped, and the interpreter checks it.
             _ => {}
         }
     }
@@ -172,7 +173,8 @@ impl Machine for HitMachine<'_> {
             Register::Ftw => float.tags().into(),
             Register::Fip => float.instruction().into(),
             Register::Fdp => float.operand().into(),
-            // A 64-bit kernel does not keep these two; as it does itself for i386, they are the thread's.
+            // A 64-bit kernel does not save these two. Like the kernel does for i386, the thread's
+            // cs and ds are used.
             Register::Fcs => code.into(),
             Register::Fds => data.into(),
             Register::Mxcsr => float.mxcsr().into(),
@@ -181,7 +183,7 @@ impl Machine for HitMachine<'_> {
                 RegisterSet::Both => float.vector(numbered(Register::Xmm0)),
                 RegisterSet::Long => float.vector(8 + numbered(Register::Xmm8)),
             },
-            // The others are the kernel's.
+            // The rest belong to the kernel.
             _ => return None,
         })
     }
@@ -225,7 +227,8 @@ impl patch::Memory for ThreadMemory {
     fn write(&mut self, address: u64, from: &[u8]) -> bool {
         let end = address.wrapping_add((from.len() as u64).saturating_sub(1));
         if address / PAGE != end / PAGE {
-            // All or nothing: the bytes on the second page must be there before the first are written.
+            // All or nothing: the second page must be accessible before bytes on the first are
+            // written.
             let mut bytes = [0; 16];
             let Some(old) = bytes.get_mut(..from.len()) else { return false };
             if process::read(self.tid, address, old).is_err() {
@@ -243,15 +246,15 @@ impl patch::Memory for ThreadMemory {
     }
 }
 
-/// Whether the thread's segments begin at 0, as the emulation takes for granted. In 64-bit code they do; in 32-bit code they
-/// do as Linux sets it up, but a program may have others made (`modify_ldt`).
+/// Whether the thread's segments start at 0, as the emulation assumes. In 64-bit code they do. In
+/// 32-bit code they do as Linux sets them up, but a program may define others (`modify_ldt`).
 pub(crate) fn has_flat_segments(registers: &Registers) -> bool {
-    /// The segment of all data and stacks of 32-bit code.
+    /// The selector of the data and stack segment of 32-bit code.
     const DATA: u64 = 0x2b;
     !registers.is_32_bit() || [registers.ds(), registers.es(), registers.ss()] == [DATA; 3]
 }
 
-/// The registers as the emulation takes them.
+/// Converts registers for the emulation.
 pub(crate) fn to_patch(registers: &Registers) -> patch::Registers {
     patch::Registers {
         gpr: registers.general(),
@@ -262,7 +265,7 @@ pub(crate) fn to_patch(registers: &Registers) -> patch::Registers {
     }
 }
 
-/// Takes over what the emulation changed.
+/// Copies the registers that the emulation may have changed.
 pub(crate) fn from_patch(emulated: &patch::Registers, registers: &mut Registers) {
     registers.set_general(&emulated.gpr);
     registers.set_rip(emulated.rip);

@@ -1,4 +1,4 @@
-//! Memory that is mapped in a process for its probes, by a system call of its own.
+//! Maps memory for probes in a process, by system calls of one of its threads.
 
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
@@ -11,35 +11,37 @@ use crate::slots::{self, Growth};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
-/// Places tried before the memory is given up: another thread may take one first.
+/// Places tried before giving up: another thread may map something at one first.
 const TRIES: usize = 8;
 
-/// Memory for code, to which nobody in the process writes.
+/// Protection of memory for code: the process cannot write to it.
 const CODE: u64 = EXECUTE as u64;
-/// The same, as of mmap(2).
+/// The same as an argument of mmap(2).
 pub(crate) const EXECUTE: i32 = libc::PROT_READ | libc::PROT_EXEC;
-/// In no place but the one that is asked for.
+/// At exactly the requested address, or not at all.
 const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
-/// What a kernel allows where it does not say.
+/// The kernel's default for vm.max_map_count, used if it cannot be read.
 const MAP_COUNT: usize = 65_530;
 
-/// Memory that is wanted.
+/// A request for memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Bytes, whole pages.
+    /// Bytes, a multiple of the page size.
     pub(crate) size: u64,
-    /// The address that it is to be close to.
+    /// The address it should be near.
     pub(crate) near: u64,
-    /// The addresses that all of it must be at.
+    /// The range in which all of it must be.
     pub(crate) reach: RangeInclusive<u64>,
 }
 
-/// A thread that has made system calls for the tracer, with why it is stopped now, and what came of them.
+/// A thread that has made system calls for the tracer, its current stop, and the result of the
+/// calls.
 pub(crate) type Called<T> = Result<(Stopped, Stop, Result<T, String>), ProcessError>;
 
 impl Tracer<'_> {
-    /// Maps private memory, readable and executable, all zeros: its address. `thread` is of the address space.
+    /// Maps private zeroed memory, readable and executable. Returns its address. `thread` is one of
+    /// the address space.
     pub(crate) fn map_code(
         &mut self,
         number: u32,
@@ -71,7 +73,8 @@ impl Tracer<'_> {
                         break;
                     }
                     Ok(elsewhere) => {
-                        // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                        // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and treats the
+                        // address as a hint.
                         (caller, _) = unmap(caller, &[(elsewhere, size)])?;
                     }
                     Err(error) => outcome = Err(no_memory(&error)),
@@ -88,7 +91,8 @@ impl Tracer<'_> {
         Ok((thread, stop, allowed.and(outcome)))
     }
 
-    /// Maps private memory, readable and executable, all zeros, in these places: addresses and sizes. All of them or none.
+    /// Maps private zeroed memory, readable and executable, at these addresses with these sizes:
+    /// all or none.
     pub(crate) fn map_pieces(
         &mut self,
         number: u32,
@@ -119,7 +123,8 @@ impl Tracer<'_> {
         Ok((thread, stop, allowed.and(failed.map_or(Ok(()), Err))))
     }
 
-    /// Unmaps memory that was mapped for probes, in which nobody is: addresses and sizes. Gives those that could not be.
+    /// Unmaps memory for probes that no thread is in. Returns the pieces that could not be
+    /// unmapped.
     pub(crate) fn unmap_pieces(
         &mut self,
         number: u32,
@@ -143,7 +148,7 @@ impl Tracer<'_> {
         Ok((thread, stop, allowed.and(left)))
     }
 
-    /// Lets a thread make system calls by its own means, also from a sandbox if that can be.
+    /// Makes system calls in a thread, also in a seccomp sandbox if possible.
     pub(crate) fn with_calls(
         &mut self,
         number: u32,
@@ -169,7 +174,7 @@ impl Tracer<'_> {
         Ok((thread, stop, Ok(())))
     }
 
-    /// The address of an instruction of an address space that enters the kernel.
+    /// An instruction of the address space that makes system calls.
     pub(crate) fn find_syscall(
         &mut self,
         number: u32,
@@ -190,7 +195,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Unmaps pieces of memory by calls of a thread: those that could not be.
+/// Unmaps pieces by calls of a thread. Returns those that could not be unmapped.
 pub(crate) fn unmap(
     caller: Caller,
     pieces: &[(u64, u64)],
@@ -201,7 +206,7 @@ pub(crate) fn unmap(
     Ok((caller, left.collect()))
 }
 
-/// Why memory could not be mapped.
+/// The message for a failed mapping.
 fn no_memory(error: &ProcessError) -> String {
     match error {
         ProcessError::Remote { cause, .. } => format!("mapping memory for the probes: {cause}"),
@@ -209,7 +214,8 @@ fn no_memory(error: &ProcessError) -> String {
     }
 }
 
-/// What covers these pieces of memory, and nothing else that is mapped: pieces are put together where nothing is between them.
+/// Merges pieces of memory into spans that contain no other mapping. Pieces are merged where
+/// nothing is mapped between them.
 pub(crate) fn spans(mut pieces: Vec<(u64, u64)>, mappings: &[Mapping]) -> Vec<(u64, u64)> {
     pieces.sort_unstable();
     let mut spans: Vec<(u64, u64)> = Vec::new();
@@ -219,7 +225,7 @@ pub(crate) fn spans(mut pieces: Vec<(u64, u64)>, mappings: &[Mapping]) -> Vec<(u
             from == base || from < base && mappings.get(next).is_none_or(|mapping| mapping.start >= base)
         };
         match spans.last_mut() {
-            // Without the mappings nothing is known of what is between.
+            // Without the mappings, the space between pieces is unknown.
             Some((start, length)) if !mappings.is_empty() && is_free(*start + *length) => {
                 *length = base + size - *start;
             }
@@ -229,8 +235,8 @@ pub(crate) fn spans(mut pieces: Vec<(u64, u64)>, mappings: &[Mapping]) -> Vec<(u
     spans
 }
 
-/// Whether one more mapping can be made in a process that has so many, `own` of them for probes, without taking them from the
-/// program: it keeps at least half of what the kernel allows.
+/// Checks whether one more mapping can be made in a process with `there` mappings, `own` of them
+/// for probes: the program keeps at least half of what the kernel allows.
 pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
     let most = most_mappings();
     if own >= most / 2 || there + 1 >= most - most / 16 {
@@ -242,7 +248,8 @@ pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The mappings that the kernel allows a process: when it was asked first. Where it allows less by now, it refuses what is too much.
+/// The number of mappings the kernel allows a process, read once. If the limit is lowered later,
+/// the kernel refuses the excess.
 fn most_mappings() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
@@ -251,13 +258,14 @@ fn most_mappings() -> usize {
     })
 }
 
-/// How many mappings landing pads may have in a process that has so many: the program keeps half of what the kernel allows.
+/// The number of mappings that landing pads may use in a process with `there` mappings. The program
+/// keeps half of the limit.
 pub(crate) fn mappings_for_pads(there: usize) -> usize {
     let most = most_mappings();
     (most / 2).min((most - most / 16).saturating_sub(there))
 }
 
-/// What a planner of landing pads may use up in a process that has so many mappings beside them.
+/// The limits for planning landing pads in a process with `others` other mappings.
 pub(crate) fn limits_for_pads(tid: i32, others: usize) -> Limits {
     Limits {
         mappings: mappings_for_pads(others),
@@ -266,12 +274,12 @@ pub(crate) fn limits_for_pads(tid: i32, others: usize) -> Limits {
     }
 }
 
-/// What of the address space of a process is taken, by address: (start, end, how it may grow).
+/// The used parts of a process's address space, by address: (start, end, growth).
 pub(crate) fn taken(tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
     taken_with(process::heap_start(tid), mappings)
 }
 
-/// The same, if it is known where the heap begins.
+/// As [`taken`], with a known start of the heap.
 pub(crate) fn taken_with(heap: Option<u64>, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
     // A program that has just begun has no heap yet, and must find room for it.
     let heap = heap.map(|start| (start, start, Growth::Up));
@@ -304,10 +312,10 @@ mod tests {
         assert_eq!(spans(pieces.clone(), &mappings), [(0x1000, 0xa000)]);
         mappings.insert(3, mapping(0x7000, 0x8000));
         assert_eq!(spans(pieces.clone(), &mappings), [(0x1000, 0x5000), (0x9000, 0x2000)]);
-        // One that reaches into a gap.
+        // One mapping reaches into a gap.
         mappings[0] = mapping(0x1000, 0x2001);
         assert_eq!(spans(pieces.clone(), &mappings)[0], (0x1000, 0x1000));
-        // One that is larger than a piece in it.
+        // One mapping is larger than the piece in it.
         mappings[1] = mapping(0x3000, 0x5000);
         assert_eq!(spans(pieces.clone(), &mappings)[1], (0x3000, 0x1000));
         assert_eq!(spans(pieces, &[]).len(), 5);

@@ -1,4 +1,4 @@
-//! Modules that appear: the programs' probes are placed in them.
+//! Finds modules that were mapped or unmapped, and places the programs' probes in new ones.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ use crate::tracer::Tracer;
 use crate::window::Window;
 
 impl Tracer<'_> {
-    /// Looks for modules that have been mapped or unmapped in the address space of a stopped thread, and places
-    /// the programs' probes in new ones. Gives the thread back, with why it is stopped now: making a system call
-    /// in it settles it.
+    /// Looks for modules that were mapped or unmapped in the address space of a stopped thread, and
+    /// places the programs' probes in new ones. Returns the thread and its current stop: a system
+    /// call made in it settles it.
     pub(crate) fn refresh(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
@@ -37,7 +37,7 @@ impl Tracer<'_> {
             && space.members == 1
             && !space.starting
         {
-            // Nobody else runs.
+            // The only thread of the space is stopped, so the space counts as held.
             self.holds.begin();
         }
         let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
@@ -57,7 +57,8 @@ impl Tracer<'_> {
         Ok(state)
     }
 
-    /// Makes sure that modules are seen which are loaded later, and places nothing else: the first part of [`Tracer::refresh`].
+    /// Arms the sites that report modules loaded later, and nothing else: the first part of
+    /// [`Tracer::refresh`].
     pub(crate) fn watch(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
@@ -75,7 +76,7 @@ impl Tracer<'_> {
         Ok(state)
     }
 
-    /// The modules of a process; none if it cannot be probed, which is told.
+    /// The modules of a process. `None`, with a message, if it cannot be probed.
     pub(crate) fn modules_of(&mut self, thread: &Stopped) -> Option<Vec<Module>> {
         let tid = thread.tid();
         match thread.mappings().map(|mappings| process::modules_in(tid, &mappings, &mut self.cache.images)) {
@@ -88,13 +89,14 @@ impl Tracer<'_> {
         None
     }
 
-    /// What would keep the programs from being placed in a process that is not traced yet. Nothing is changed.
+    /// The probepoints that cannot be placed in a process that is not traced yet. Nothing is
+    /// changed.
     pub(crate) fn refusals(&mut self, pid: i32) -> Result<Vec<Refused>, Error> {
         let mut refused = Vec::new();
         self.cache.checked.clear();
         for number in self.programs.numbers().to_vec() {
             for (module, mut plan) in self.plans_of(number, pid)? {
-                // It is not made again when the program is placed.
+                // Kept for when the program is placed.
                 match plan.refused.is_empty() {
                     true => self.cache.checked.push(((number, module), plan)),
                     false => refused.append(&mut plan.refused),
@@ -104,12 +106,12 @@ impl Tracer<'_> {
         Ok(refused)
     }
 
-    /// The same for one program.
+    /// As [`Tracer::refusals`], for one program.
     pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
         Ok(self.plans_of(number, pid)?.into_iter().flat_map(|(_, plan)| plan.refused).collect())
     }
 
-    /// What is planned for a program in the modules of a process.
+    /// The plans for one program in the modules of a process.
     fn plans_of(&mut self, number: usize, pid: i32) -> Result<Vec<(ModuleKey, Plan)>, Error> {
         let memory = process::Memory::open(pid)?;
         let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
@@ -128,7 +130,7 @@ impl Tracer<'_> {
         Ok(named.map(plan).collect())
     }
 
-    /// How the probes of a process are checked; each program says whether opcodes are.
+    /// How the probes in a process are checked. Each program decides whether opcodes are verified.
     pub(crate) fn checks(&self, tid: i32) -> Checks {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
         Checks {
@@ -138,7 +140,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// A process that cannot be probed is followed all the same; the first one is a failure.
+    /// Reports that a process cannot be probed. It is still followed, but for the first process it
+    /// is an error.
     pub(crate) fn cannot_probe(&mut self, tid: i32, reason: String) {
         if self.is_first() {
             let error = ProcessError::Unsuitable { pid: tid, reason };
@@ -149,13 +152,13 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether no program has begun with the probes in: then an error ends the session.
+    /// Whether no process has begun with its probes armed. Errors end the session then.
     pub(crate) fn is_first(&self) -> bool {
         self.session.begun.is_empty() && !self.session.serving
     }
 
-    /// Forgets the sites of modules that are unmapped, and makes sure of those whose module may have been mapped
-    /// anew in the same place.
+    /// Forgets the sites of unmapped modules, and checks the sites whose module may have been
+    /// mapped anew at the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         let by_key: HashMap<ModuleKey, &Module> =
@@ -188,7 +191,7 @@ impl Tracer<'_> {
             let Some(armed) = space.sites.remove(&address) else { continue };
             if let Some(jump) = armed.jump() {
                 space.jumps.retire(jump.trampoline);
-                // Where its module was mapped anew in the same place, it is planned anew.
+                // If the module was mapped anew at the same place, its probes are planned anew.
                 for wanted in &armed.site().uses {
                     if let Use::Probe { program, .. } = *wanted {
                         space.placed.remove(&(program, armed.site().module));
@@ -199,7 +202,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Plans what is to be armed in modules that were not there before.
+    /// Plans the arming of new modules.
     fn plan_new(&mut self, number: u32, thread: &Stopped, modules: &[Module]) -> Vec<Work> {
         let tid = thread.tid();
         let mut works = self.plan_own(number, tid, modules);
@@ -230,7 +233,8 @@ impl Tracer<'_> {
         works
     }
 
-    /// Plans the engine's own sites, unless they are there. They trap; they are first, so that probes at the same places do.
+    /// Plans the engine's own sites, unless they are armed. They are traps, and come first, so that
+    /// probes at the same places are traps too.
     fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
         if self.spaces.get(&number).is_none_or(|space| space.watched) {
             return Vec::new();
@@ -241,7 +245,7 @@ impl Tracer<'_> {
         own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.cache.loaders)
     }
 
-    /// The modules in which a program is to be placed and is not, with how its probes are checked.
+    /// The modules in which programs are still to be placed, with the checks for their probes.
     pub(crate) fn unplaced(
         &mut self,
         number: u32,
@@ -259,7 +263,7 @@ impl Tracer<'_> {
             unplaced.extend(wanted.map(|module| (program_number, module)));
         }
         if unplaced.is_empty() {
-            // Most modules that come are nobody's.
+            // Most new modules concern no program.
             return Vec::new();
         }
         let checks = self.checks(tid);
@@ -270,7 +274,7 @@ impl Tracer<'_> {
         unplaced.into_iter().map(with_checks).collect()
     }
 
-    /// The program of a process begins: what it was linked with is mapped.
+    /// Handles a program's first instruction: the modules it was linked with are mapped.
     pub(crate) fn begun(&mut self, tid: i32) {
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let Some(space) = self.spaces.get_mut(&number) else { return };
@@ -300,7 +304,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Says which modules are not mapped in a process that has begun.
+    /// Reports, for a process that has begun, the modules that are not mapped.
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
         let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let Some(space) = self.spaces.get_mut(&number).filter(|space| !space.starting) else { return };
@@ -319,8 +323,8 @@ impl Tracer<'_> {
     }
 }
 
-/// The sites of the engine's own in a process: where the dynamic linker has mapped a module and, if the program has not begun, at its
-/// first instruction.
+/// The engine's own sites in a process: where the dynamic linker has mapped a module and, if the
+/// program has not begun, its first instruction.
 fn own_sites(
     tid: i32,
     modules: &[Module],
@@ -336,7 +340,7 @@ fn own_sites(
         let mut plan = Plan::default();
         let stops = loaders.stops(&module.image);
         let site = |at: u64, wanted| place::site(Expected::default(), at, wanted, module, text, checks);
-        // At all of them, or it is stopped elsewhere.
+        // All of them must be possible, else other places are used.
         let closes: Result<Vec<_>, _> = stops.closes.iter().map(|&at| site(at, Use::Closes)).collect();
         plan.planned = closes.unwrap_or_default();
         if plan.planned.is_empty() {

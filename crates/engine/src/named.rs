@@ -1,7 +1,8 @@
-//! Which of a process's modules the programs name.
+//! Caches which modules of a process a program's module name refers to.
 //!
-//! A name is followed in the file system, as the process sees it, which takes several calls: once for each module and name, when the module
-//! is seen first. What the name leads to later does not change what the module is.
+//! A name is looked up in the file system as the process sees it, which takes several system calls.
+//! That is done once for each module and name, when the module is first seen. Later changes in the
+//! file system do not matter.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,10 +11,10 @@ use process::Module;
 
 use crate::space::{ModuleKey, module_key};
 
-/// Names at most that are kept for a process.
+/// Names kept for a process, at most.
 const KEPT: usize = 1 << 16;
 
-/// What the names that programs give their modules mean in one address space.
+/// For each name and module of one address space, whether the name refers to the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     known: HashMap<String, HashMap<ModuleKey, bool>>,
@@ -21,7 +22,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Whether a module is the one that a program names, as its process sees files; `tid` is a thread of the process.
+    /// Whether a name refers to a module, in the file system of thread `tid`.
     pub(crate) fn is(&mut self, module: &Module, name: &str, tid: i32) -> bool {
         let key = module_key(module);
         if let Some(&known) = self.known.get(name).and_then(|modules| modules.get(&key)) {
@@ -36,7 +37,7 @@ impl Named {
         is
     }
 
-    /// Forgets the modules that are not mapped any more: others may come to their places.
+    /// Forgets unmapped modules: others may be mapped at their addresses.
     pub(crate) fn retain(&mut self, is_mapped: impl Fn(&ModuleKey) -> bool) {
         self.known.values_mut().for_each(|modules| modules.retain(|key, _| is_mapped(key)));
         self.known.retain(|_, modules| !modules.is_empty());
@@ -44,7 +45,7 @@ impl Named {
     }
 }
 
-/// Whether a module is the one that a program names, as its process sees files.
+/// Whether a name refers to a module, in the file system of thread `tid`.
 pub(crate) fn is_named(module: &Module, name: &str, tid: i32) -> bool {
     module.is_named(name, Path::new(&format!("/proc/{tid}/root")))
 }

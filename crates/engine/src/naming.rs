@@ -1,22 +1,22 @@
-//! How places in a module are named in messages: by the number that goes into the program.
+//! How messages name places in a module: by the number that the user would write in the program.
 //!
-//! `offset =` takes offsets in the module's file, `address =` addresses of the process; within the engine places are
-//! addresses of the file's own numbering, which nobody types.
+//! `offset =` takes offsets in the module's file, `address =` addresses in the process. Internally
+//! the engine uses addresses in the file's own numbering, which users never write.
 
 use image::{Image, Misplaced};
 use rpn::Location;
 
-/// Which numbers a program uses for a module.
+/// The kind of number that names places in a module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbers<'a> {
     /// Offsets in the file.
     Offsets(&'a Image),
-    /// Addresses of the process: what is added to those of the file.
+    /// Addresses in the process; the load bias.
     Addresses(u64),
 }
 
 impl<'a> Numbers<'a> {
-    /// Those that a probepoint is given by; `bias` is what is added to the file's addresses in the process.
+    /// The kind that a location uses; `bias` is the load bias of the module.
     pub(crate) fn of(location: &Location, image: &'a Image, bias: u64) -> Numbers<'a> {
         match location {
             Location::Address(_) => Numbers::Addresses(bias),
@@ -24,7 +24,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// The number of a place, after what it is: `offset 0x1001`.
+    /// A place with its kind of number: `offset 0x1001`.
     pub(crate) fn place(self, vaddr: u64) -> String {
         match self {
             Numbers::Offsets(image) if image.offset_of_address(vaddr).is_some() => {
@@ -34,7 +34,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// The number alone. A place that no byte of the file is at has its address for one.
+    /// The number alone. A place that is not in the file is given by its address.
     pub(crate) fn number(self, vaddr: u64) -> String {
         match self {
             Numbers::Offsets(image) => format!("{:#x}", image.offset_of_address(vaddr).unwrap_or(vaddr)),
@@ -42,7 +42,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// The number of a place to use and, where that can be typed, what it is called: "0x1001 (`main+1`)".
+    /// The number of a place and, if it can be written so, its symbol: "0x1001 (`main+1`)".
     fn choice(self, vaddr: u64) -> String {
         let number = self.number(vaddr);
         let Numbers::Offsets(image) = self else { return number };
@@ -79,7 +79,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Ranges of addresses or offsets, as they stand in messages: `0x1000 to 0x1fff`.
+/// Ranges of addresses or offsets as text: `0x1000 to 0x1fff`.
 pub(crate) fn ranges(ranges: impl IntoIterator<Item = (u64, u64)>) -> String {
     let shown = ranges.into_iter().map(|(start, end)| format!("{start:#x} to {:#x}", end.saturating_sub(1)));
     shown.collect::<Vec<_>>().join(", ")

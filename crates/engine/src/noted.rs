@@ -1,22 +1,23 @@
-//! What the ledger has of the memory that is mapped in an address space, so that it is unmapped if the tracer is killed.
+//! Keeps ledger entries for the memory mapped in an address space, so that it is unmapped if the
+//! tracer is killed.
 //!
-//! It is entered when it is there, and struck out before it is unmapped. Of memory that is mapped in the moment in which the tracer is killed the
-//! ledger knows nothing: that stays.
+//! Memory is entered after it is mapped, and struck out before it is unmapped. Memory that is
+//! mapped at the moment the tracer is killed has no entry and stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ledger::{Entered, Mapped, Piece};
 use crate::space::{Generation, Space};
 
-/// What of a space was noted.
+/// The ledger entries of a space's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
-    /// The state that the space had then.
+    /// The state of the space when they were made.
     state: Option<State>,
     entered: BTreeMap<Mapped, Entered>,
 }
 
-/// What changes where memory is mapped or unmapped.
+/// Values that change whenever memory is mapped or unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     generation: Generation,
@@ -45,7 +46,7 @@ impl Space {
         }
     }
 
-    /// Notes what is mapped by now, if it has changed.
+    /// Updates the entries, if the mapped memory has changed.
     pub(crate) fn note_memory(&mut self) {
         let state = self.state();
         let Some(ledger) = self.code.ledger.as_ref().filter(|_| self.noted.state != Some(state)) else {
@@ -58,7 +59,7 @@ impl Space {
         entered.retain(|mapped, _| there.contains(mapped));
         for mapped in there {
             if !entered.contains_key(&mapped)
-                // Without room it stays mapped if the tracer is killed.
+                // If the ledger is full, the memory stays mapped if the tracer is killed.
                 && let Ok(entry) = ledger.enter_memory(self.code.process, mapped)
             {
                 entered.insert(mapped, entry);
@@ -67,7 +68,8 @@ impl Space {
         self.noted = Noted { state: Some(state), entered };
     }
 
-    /// Some of it is about to be unmapped: nothing of it is noted until it is noted anew.
+    /// Strikes out all entries, since memory is about to be unmapped. [`Space::note_memory`] makes
+    /// them again.
     pub(crate) fn strike_memory(&mut self) {
         self.noted = Noted::default();
     }

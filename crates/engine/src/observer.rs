@@ -1,4 +1,4 @@
-//! What the engine tells its user.
+//! What the engine reports, and the trait that receives it.
 
 use std::fmt;
 use std::io;
@@ -10,94 +10,99 @@ use vm::{Lent, Machine};
 
 use crate::report::Report;
 
-/// Takes what the engine has to say, as it happens.
+/// Receives the engine's records, messages and counts as they arise.
 pub trait Observer {
-    /// Takes a record of a program, by its number, whose instruction has completed.
+    /// Receives a record of a program, given by its number. The probed instruction has completed.
     ///
     /// # Errors
     /// The record could not be written; it is counted as dropped.
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()>;
 
-    /// Takes a message.
+    /// Receives a message.
     fn note(&mut self, note: &Note);
 
-    /// A handler has executed `callk`: whoever has registered for it is called.
+    /// A handler has executed `callk`: calls the plugin registered for it.
     fn called(&mut self, _call: &mut Callk<'_>) {}
 
-    /// The probes are in, in all processes that are followed now, or are still to be waited for: what was asked for has begun.
+    /// Called once the probes in all processes followed so far are armed or wait for their modules.
     fn begun(&mut self) {}
 
-    /// Takes what is known of an instruction at which a probe was armed.
+    /// Receives an instruction at which a probe was armed.
     fn placed(&mut self, _placed: &Placed<'_>) {}
 
-    /// Whether [`Observer::placed`] does anything: there may be hundreds of thousands to be told of.
+    /// Whether [`Observer::placed`] is used: there may be hundreds of thousands of calls.
     fn wants_placed(&self) -> bool {
         true
     }
 
-    /// Takes how many more records of a probe were dropped since it was told last: about every second while there are some, and at
-    /// the end. Records that [`Observer::record`] did not take are among them.
+    /// Receives how many records of a probe were dropped since the last call: about every second if
+    /// there are any, and at the end. Includes records that [`Observer::record`] refused.
     fn dropped(&mut self, _program: usize, _probe: usize, _count: u64) {}
 
-    /// Takes between which two moments records were lost; of which probes, [`Observer::dropped`] is told. Each that is counted there has been told
-    /// here before the end, but for one whose handler was given up in the middle.
+    /// Receives the time range in which records were lost; [`Observer::dropped`] tells of which
+    /// probes. Every drop counted there is reported here before the end, except that of a handler
+    /// that was aborted midway.
     fn lost(&mut self, _lost: &Lost) {}
 
-    /// Called when there is nothing to do: a buffer may be written out.
+    /// Called when there is nothing to do: buffers may be written out.
     fn idle(&mut self) {}
 
-    /// Whether records can be taken now without waiting for a slow device or reader. As long as they cannot, those of jumps
-    /// stay in the memory that they were logged to, and the tracer has time for all else; at the end, and where a
-    /// breakpoint has made one, records come all the same.
+    /// Whether records can be taken without waiting for a slow device or reader. While they cannot,
+    /// records of jumps stay in their rings, and the tracer has time for other work. At the end,
+    /// and for records made by traps, records come regardless.
     fn is_ready(&mut self) -> bool {
         true
     }
 
-    /// Whether the counts so far are wanted now. It is asked after every event: what it costs is paid for each trap.
+    /// Whether the counts are wanted now. It is called after every event, so its cost is added to
+    /// each trap.
     fn wants_counts(&self) -> bool {
         false
     }
 
-    /// Takes the counts so far, when they are wanted. Probes go on counting meanwhile.
+    /// Receives the counts so far, if wanted. Probes continue to count meanwhile.
     fn counted(&mut self, _report: &Report) {}
 
-    /// Whether something is kept that is to be written out before long: then [`Observer::idle`] is called several times a second.
+    /// Whether buffered data is to be written out soon: then [`Observer::idle`] is called several
+    /// times a second.
     fn waits(&self) -> bool {
         false
     }
 }
 
-/// Records that were lost, and when.
+/// Lost records, and when they were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The process that had no room for them; none: it had, and they were dropped later, or they are of several.
+    /// The process that had no room for them. `None` if they were dropped after that, or are of
+    /// several processes.
     pub pid: Option<i32>,
-    /// None of them is of before this time: nanoseconds since 1970. 0: nothing is known of that.
+    /// No lost record is older: nanoseconds since 1970. 0: unknown.
     pub from: u64,
-    /// None of them is of after this time.
+    /// No lost record is newer.
     pub to: u64,
     /// How many.
     pub count: u64,
 }
 
-/// An instruction at which a probe was armed, in one process. A child that is forked has it, too, without its being told.
+/// An instruction at which a probe was armed in one process. Forked children have it too, without a
+/// report.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
     /// The process.
     pub pid: i32,
     /// The program's number.
     pub program: usize,
-    /// The probe's number in it.
+    /// The probe's index in it.
     pub probe: usize,
-    /// The module that the instruction is in.
+    /// The module of the instruction.
     pub module: &'a Module,
     /// Its address in the process.
     pub address: u64,
-    /// How a jump was made to fit there; none where it traps.
+    /// The tactic of its jump; `None` if it traps.
     pub tactic: Option<&'static str>,
 }
 
-/// A `callk` of a handler: where it is, and what it lends.
+/// A `callk` of a handler: its place, and what the plugin may use.
 pub struct Callk<'a> {
     /// The program's number.
     pub program: usize,
@@ -127,37 +132,38 @@ impl fmt::Debug for Callk<'_> {
 /// A message to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A module that is probed is mapped now, and its probes are armed.
+    /// A probed module was mapped and its probes are armed.
     Armed {
         /// The process.
         pid: i32,
         /// The module's file.
         module: PathBuf,
-        /// How many probepoints.
+        /// The number of probepoints.
         probes: usize,
     },
-    /// A program's module is not mapped in a process; it is waited for.
+    /// A program's module is not mapped in a process; the tracer waits for it.
     Waiting {
         /// The process.
         pid: i32,
         /// The module's name in the program.
         module: String,
     },
-    /// A probepoint is placed, and something about it should be known.
+    /// A remark about a probepoint that was placed.
     Remark {
         /// The probepoint.
         point: String,
-        /// What.
+        /// The remark.
         remark: String,
     },
-    /// A process that is followed cannot be probed.
+    /// A followed process cannot be probed.
     NotProbed {
         /// The process.
         pid: i32,
         /// Why.
         reason: String,
     },
-    /// What came of a handler's exit to another facility, in the form of the kernel's log: `DProbes(major,minor) ...`.
+    /// The result of a handler's exit to another facility, in the form of the kernel's log:
+    /// `DProbes(major,minor) ...`.
     Exit(String),
     /// Anything else worth a line.
     Other(String),

@@ -1,10 +1,11 @@
-//! A process whose tracer has died is held for a moment, by somebody who is not its tracer.
+//! Stops a process whose tracer has died, from another process, to undo changes.
 //!
-//! A thread may be at a jump that is about to be taken out: at a site, or on its way from one, where the program has other
-//! instructions. Both are sent to where the jump leads; the trampolines stay.
+//! A thread may be at a jump that is about to be removed, or inside a chain of jumps: it is moved
+//! to where the jump leads; trampolines stay.
 //!
-//! And one may be on its way back from a call that it made for the tracer, through a few bytes that were lent for that: these are given back
-//! when it has left them. What was mapped for probes is unmapped when no thread is in it, and none will return there from a signal's handler.
+//! A thread may also be on its way back from a system call made for the tracer, through a few bytes
+//! lent for that. They are restored once no thread is in them. Memory mapped for probes is unmapped
+//! once no thread is in it or will return to it from a signal handler.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,24 +26,24 @@ use crate::restart;
 use crate::signal::SIGTRAP_BIT;
 use crate::window::Window;
 
-/// How long the dying tracer may take to let a thread go, and a thread to stop.
+/// How long the dying tracer may take to detach from a thread, and a thread to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// How long a thread may take to leave bytes that were lent for its call.
 const LEAVES: Duration = Duration::from_secs(2);
-/// Bytes of a stack in which a signal's handler is looked for that will return there.
+/// Bytes of a stack that are searched for signal frames.
 const STACK: u64 = 256 << 10;
 
-/// Jumps that a thread follows, one after another: there are never more than two or three.
+/// Jumps that a thread follows in a row, at most. There are never more than two or three.
 const HOPS: usize = 8;
 
-/// Stops all threads of a process, takes those off these changes that are at one, does something with its memory, and lets them go as they
-/// were.
+/// Stops all threads of a process, moves those at one of these changes to where it leads, calls
+/// `action`, and lets the threads go as they were.
 ///
 /// # Errors
-/// They cannot be stopped: then nothing was done. Or what was to be done has failed.
+/// The threads cannot be stopped: then nothing was done. Or `action` has failed.
 pub(crate) fn held(
     pid: i32,
     changes: &[Change],
@@ -61,10 +62,11 @@ pub(crate) fn held(
     result
 }
 
-/// Puts back what was lent for a call ([`process::STUB`]), if it is there, as soon as no thread is in it or will return to it.
+/// Restores bytes lent for a call ([`process::STUB`]), if they are changed, once no thread is in
+/// them or will return to them.
 ///
 /// # Errors
-/// It stays: a thread does not leave it, or cannot be stopped.
+/// The bytes stay: a thread does not leave them or cannot be stopped.
 pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
     let end = Instant::now() + LEAVES;
     let mut pause = PAUSE;
@@ -96,8 +98,8 @@ pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
     }
 }
 
-/// Whether a thread is in some code, or will be when a signal's handler returns. One that could not be stopped is, if that cannot be
-/// told.
+/// Whether a thread is in some code, or will be when a signal handler returns. A thread that could
+/// not be stopped counts as there if its place is unknown.
 fn needs(
     tid: i32,
     stopped: Option<&(Stopped, Stop)>,
@@ -126,16 +128,18 @@ fn needs(
         || words.windows(3).any(|words| is_there(words[0]) && is_of_a_frame(words[1], words[2]))
 }
 
-/// Whether what follows an instruction pointer is what does in a signal's frame: the flags, and the code segment of 64-bit programs.
+/// Whether two words after an instruction pointer look like those in a signal frame: flags, and the
+/// code segment of 64-bit programs.
 fn is_of_a_frame(flags: u64, segments: u64) -> bool {
     flags < 1 << 22 && flags & 2 != 0 && segments & 0xffff == 0x33
 }
 
-/// Unmaps what was mapped for probes in a process whose bytes are as before, as soon as no thread is there or will be when a signal's handler
-/// returns.
+/// Unmaps the memory for probes in a process whose bytes are restored, once no thread is in it or
+/// will return to it from a signal handler.
 ///
 /// # Errors
-/// It stays: a thread does not leave it, or cannot be stopped; other processes have the same memory; or the program is another one by now.
+/// The memory stays: a thread does not leave it or cannot be stopped, other processes share the
+/// memory, or the process runs another program by now.
 pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
     let unsuitable = |reason: &str| Error::Unsuitable { pid, reason: reason.to_owned() };
     let guard = pieces.iter().find(|mapped| mapped.piece == Piece::Guard);
@@ -174,7 +178,8 @@ pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
     }
 }
 
-/// Whether a thread is in none of these pieces, will not be, and has no trap left that the guard is to answer.
+/// Whether a thread is in none of these pieces, will not return to them, and has no trap left for
+/// the guard.
 fn is_elsewhere(tid: i32, stopped: Option<&(Stopped, Stop)>, memory: &Memory, pieces: &[Mapped]) -> bool {
     let is_there = |address: u64| pieces.iter().any(|mapped| address.wrapping_sub(mapped.base) < mapped.size);
     let Some((thread, stop)) = stopped else {
@@ -186,7 +191,7 @@ fn is_elsewhere(tid: i32, stopped: Option<&(Stopped, Stop)>, memory: &Memory, pi
     !traps && !stands && !needs(tid, stopped, memory, is_there)
 }
 
-/// Has a thread unmap pieces of memory, those of the guard at an address last, and lets it go.
+/// Unmaps pieces of memory by calls of a thread, those of the guard last, and lets the thread go.
 fn unmap_by(
     pid: i32,
     thread: Stopped,
@@ -217,7 +222,7 @@ fn unmap_by(
     let (caller, is_free) = guard::drop_handler(caller, guard)?;
     let (mut thread, mut stop) = caller.end()?;
     if is_free && left.is_empty() {
-        // Its way back was in what is unmapped now.
+        // The way back from calls was in the guard, which is unmapped now.
         match Caller::begin(thread, stop, bare) {
             Ok(caller) => {
                 (thread, stop) = mapping::unmap(caller, &of(|piece| piece != Piece::Probes))?.0.end()?;
@@ -229,7 +234,8 @@ fn unmap_by(
     Ok(())
 }
 
-/// Whether nothing else is mapped in some memory than what is mapped for probes: memory of no file, and files of the tracer's.
+/// Whether memory contains only mappings made for probes: anonymous memory, and the tracer's own
+/// files.
 fn is_ours((base, size): (u64, u64), mappings: &[Mapping]) -> bool {
     let there = mappings.iter().filter(|mapping| mapping.start < base + size && base < mapping.end);
     let mut named = there.filter(|mapping| mapping.path.is_some() || mapping.label.is_some());
@@ -246,7 +252,7 @@ fn failed(pid: i32, cause: io::Error) -> Error {
     Error::Refused { what: "putting the bytes back", pid, cause }
 }
 
-/// Stops the threads of a process, also those that are born meanwhile.
+/// Stops all threads of a process, including those created meanwhile.
 fn stop_all(
     pid: i32,
     threads: &mut HashMap<i32, Option<(Stopped, Stop)>>,
@@ -264,7 +270,7 @@ fn stop_all(
                     threads.insert(tid, None);
                 }
                 Err(error) if error.is_gone() => {}
-                // Its tracer is still about to let it go; or it may not be traced at all.
+                // The dying tracer has not detached yet, or the thread cannot be traced at all.
                 Err(error) if Instant::now() > end => return Err(error),
                 Err(_) => std::thread::sleep(PAUSE),
             }
@@ -281,7 +287,7 @@ fn stop_all(
                 _ => {}
             }
         }
-        // Twice: a list that is read while threads end may lack others.
+        // Two quiet rounds: a list that is read while threads end may be incomplete.
         if !news && std::mem::replace(&mut quiet, true) {
             return Ok(());
         }
@@ -296,7 +302,7 @@ fn stop_all(
     }
 }
 
-/// The jumps that stand in a process.
+/// The jumps in effect in a process.
 struct Jumps(HashMap<u64, Vec<u8>>);
 
 impl Jumps {
@@ -306,14 +312,14 @@ impl Jumps {
         Jumps(there.map(|change| (change.address(), change.written().to_vec())).collect())
     }
 
-    /// Where a jump leads that stands at an address.
+    /// The target of the jump at an address.
     fn from(&self, address: u64) -> Option<u64> {
         let bytes = self.0.get(&address)?;
         let jump = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
         (jump.mnemonic() == Mnemonic::Jmp && jump.is_jmp_short_or_near()).then(|| jump.near_branch_target())
     }
 
-    /// Sends a thread that is at one to where it leads.
+    /// Moves a thread that is at a jump to where it leads.
     fn take_off(&self, thread: &mut Stopped) {
         let Ok(mut registers) = thread.registers() else { return };
         let rip = registers.rip();
@@ -326,15 +332,15 @@ impl Jumps {
         }
         if place != rip {
             registers.set_rip(place);
-            // It fails only if the thread was killed.
+            // Fails only if the thread was killed.
             let _ = thread.set_registers(&registers);
         }
     }
 }
 
-/// Lets a thread go as if nobody had stopped it.
+/// Lets a thread go as if it had not been stopped.
 fn let_go(mut thread: Stopped, stop: Stop) {
-    // The tracer may have left a watched address behind. It fails where there are no debug registers.
+    // The tracer may have left a hardware breakpoint. Fails if there are no debug registers.
     let _ = thread.stop_at([]);
     match stop {
         Stop::Signal(signal) => thread.detach(signal),
@@ -342,7 +348,7 @@ fn let_go(mut thread: Stopped, stop: Stop) {
             if let Ok(mut registers) = thread.registers()
                 && restart::restart(thread.tid(), &mut registers)
             {
-                // It fails only if the thread was killed.
+                // Fails only if the thread was killed.
                 let _ = thread.set_registers(&registers);
             }
             thread.detach(0);
@@ -358,7 +364,7 @@ mod tests {
     fn a_jump_is_followed_where_it_stands() {
         let mut code = vec![0x90u8; 4096];
         let base = code.as_mut_ptr() as u64;
-        // A short jump to a long one; one that was never written; a trap.
+        // A short jump to a long one; a jump that was never written; a trap.
         let short = Change::new(base + 16, &[0x90, 0x90], &[0xeb, 0x0e]);
         let long = Change::new(base + 32, &[0x90; 5], &[0xe9, 0x00, 0x10, 0, 0]);
         let planned = Change::new(base + 64, &[0x90; 5], &[0xe9, 0x00, 0x10, 0, 0]);
@@ -373,13 +379,15 @@ mod tests {
         assert_eq!((jumps.from(base + 64), jumps.from(base + 96)), (None, None));
     }
 
-    /// A child that calls a piece of code in which it waits for a byte in a pipe: the code, the child, and the pipe's end to write to.
+    /// A child that waits in a piece of code for a byte from a pipe. Returns the code, the child,
+    /// and the write end of the pipe.
     fn waits_in_lent_bytes() -> (u64, i32, i32) {
-        // `syscall`, `ret`, and as many bytes as a stub has.
+        // `syscall`, `ret`, and padding to the length of a stub.
         let mut code_bytes = [0x90u8; process::STUB.len()];
         code_bytes[..3].copy_from_slice(&[0x0f, 0x05, 0xc3]);
         let mut pipe = [0; 2];
-        // SAFETY: a fresh mapping, which gets code; room for two descriptors. The child makes only calls that are safe after a fork, and ends.
+        // SAFETY: a fresh mapping, which gets code; room for two descriptors. The child makes only
+        // calls that are safe after a fork, and ends.
         unsafe {
             let (all, private) = (
                 libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,

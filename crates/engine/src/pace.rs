@@ -1,13 +1,13 @@
-//! How the tracer waits for the next event: asleep, or looking again and again for a short while.
+//! Decides how the tracer waits for the next event: sleeping, or polling for a short while first.
 //!
-//! On a processor that has nothing else to do, being woken costs more than all else that a hit takes; where other
-//! threads want the processor, sleeping is cheaper for everybody. Which of the two holds is not known beforehand and
-//! changes, so it is measured: from time to time both are tried for a few events, and the faster one is used until
-//! the next trial. Where events are rare the tracer always sleeps.
+//! On an idle processor, waking the tracer costs more than everything else in a hit. If other
+//! threads want the processor, sleeping is cheaper for all. Which case holds is unknown and
+//! changes, so it is measured: from time to time both ways are tried for a few events, and the
+//! faster one is used until the next trial. If events are rare, the tracer always sleeps.
 
 use std::time::{Duration, Instant};
 
-/// How long the tracer looks before it sleeps.
+/// How long the tracer polls before it sleeps.
 const LOOKING: Duration = Duration::from_micros(60);
 /// Events further apart than this are rare.
 const RARE: Duration = Duration::from_micros(400);
@@ -16,7 +16,7 @@ const TRIAL: u32 = 48;
 /// Events between two trials.
 const BETWEEN: u32 = 4096;
 
-/// What the tracer is trying, or using.
+/// The way being tried, or in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     TrySleeping,
@@ -24,7 +24,7 @@ enum Phase {
     Use,
 }
 
-/// The choice between sleeping and looking.
+/// The choice between sleeping and polling.
 #[derive(Debug)]
 pub(crate) struct Pace {
     phase: Phase,
@@ -54,12 +54,12 @@ impl Pace {
         }
     }
 
-    /// Until when to look for the next event before sleeping, if at all.
+    /// Until when to poll for the next event before sleeping, if at all.
     pub(crate) fn look_until(&self) -> Option<Instant> {
         (self.dense && self.looks).then(|| Instant::now() + LOOKING)
     }
 
-    /// An event has come.
+    /// Notes an event.
     pub(crate) fn event(&mut self) {
         let now = Instant::now();
         let apart = now - self.last;
@@ -95,7 +95,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Feeds a trial of each way, with events so many microseconds apart.
+    /// Runs a trial of each way, with events this many microseconds apart. Returns whether polling
+    /// is chosen.
     fn choose(sleeping: u64, looking: u64) -> bool {
         let mut pace = Pace::new();
         for apart in [sleeping, looking] {

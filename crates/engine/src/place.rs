@@ -1,4 +1,4 @@
-//! Where a program's probepoints are in a module of a process: checked, nothing changed.
+//! Finds a program's probepoints in a module of a process and checks them. Nothing is changed.
 
 use image::{Image, Pattern};
 use process::{Memory, Module};
@@ -18,11 +18,11 @@ use crate::sites::Sites;
 use crate::space::module_key;
 use crate::window::Window;
 
-/// The code of a process as the program wrote it.
+/// A process's code as the program has it, without changes made for probes.
 #[derive(Debug)]
 pub(crate) struct Text<'a> {
     memory: Window<'a>,
-    /// The sites where something else stands just now.
+    /// The sites whose bytes are currently changed.
     sites: Option<&'a Sites>,
 }
 
@@ -40,36 +40,36 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What was found for one program in one module.
+/// The result of planning one program in one module.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The sites that can be armed: one for each probepoint, more for points of functions.
+    /// The sites that can be armed: one for each probepoint, or several for points of functions.
     pub(crate) planned: Vec<Planned>,
-    /// The probepoints that cannot.
+    /// The probepoints that cannot be armed.
     pub(crate) refused: Vec<Refused>,
-    /// What should be known of those that can.
+    /// Remarks about the others.
     pub(crate) remarks: Vec<Note>,
 }
 
 /// How probepoints are checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checks {
-    /// Whether the opcode given, and the instruction's boundary, are verified.
+    /// Whether the given opcode and the instruction boundary are verified.
     pub(crate) opcodes: bool,
-    /// Whether a shadow stack guards the process's returns: calls and returns cannot be emulated then.
+    /// Whether the process has a shadow stack: calls and returns cannot be emulated then.
     pub(crate) shadow_stack: bool,
-    /// The process's domain: some probes may be over there.
+    /// The process's trust domain, in which some probes may be over.
     pub(crate) domain: Domain,
 }
 
-/// What must be found at a site, if that is known.
+/// What must be found at a site, where known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected<'a> {
     /// The first byte.
     pub(crate) opcode: Option<u32>,
-    /// The whole instruction, where the site was resolved before.
+    /// The whole instruction, if the site was resolved before.
     pub(crate) bytes: Option<&'a [u8]>,
-    /// Whether the place was given as an address of the process.
+    /// Whether the place was given as an address in the process.
     by_address: bool,
 }
 
@@ -79,13 +79,14 @@ impl<'a> Expected<'a> {
         Expected { opcode: probe.opcode, bytes: None, by_address }
     }
 
-    /// Of a site that was resolved before. The opcode was verified then; it is the first of these bytes.
+    /// For a site that was resolved before. Its opcode was verified then, and is the first of these
+    /// bytes.
     fn of_site(site: &'a Site) -> Expected<'a> {
         Expected { opcode: None, bytes: Some(&site.bytes), by_address: false }
     }
 }
 
-/// Plans all probes of a program that are not over in a module that has the program's name.
+/// Plans all probes of a program that are not over, in a module that the program names.
 pub(crate) fn plan(
     number: usize,
     program: &Program,
@@ -118,7 +119,7 @@ pub(crate) fn plan(
                 let symbols = symbols.unwrap_or(&module.image);
                 match points::find(function, *point, symbols, &module.image) {
                     Ok(found) => Ok(found),
-                    // Of many modules, some have the function.
+                    // The program names several modules; not all of them have the function.
                     Err(Missing::Function(_)) if Pattern::is_one(program.module()) => continue,
                     Err(missing) => Err(missing.reason()),
                 }
@@ -128,7 +129,8 @@ pub(crate) fn plan(
         };
         all.push((probe, found));
     }
-    // From low addresses to high ones, however they were written: what is read of the process and known of its file serves the next one.
+    // In ascending order of addresses, whatever the order in the program, so that cached memory and
+    // file data are used again.
     all.sort_by_key(|(_, found)| found.as_ref().ok().and_then(|found| Some(found.sites.first()?.0)));
     for (probe, found) in all {
         let definition = &object.probes[probe];
@@ -151,20 +153,20 @@ pub(crate) fn plan(
             }),
         }
     }
-    // They are told in the order of the program.
+    // Reported in the order of the program.
     plan.refused.sort_by_key(|refused| refused.probe);
     plan
 }
 
-/// The sites of a probe that were resolved before.
+/// The sites of a probe that was resolved before.
 fn resolved(definition: &rpn::Probe, image: &Image) -> Result<Found, String> {
     let address = |site: &Site| Ok((site_address(site, image)?, site.function.clone()));
     let sites: Result<_, String> = definition.sites.iter().map(address).collect();
     Ok(Found { sites: sites?, ..Found::default() })
 }
 
-/// Checks the sites of a definition, and notes those of a definition that has many. Where it is lenient, what cannot be
-/// probed is left out.
+/// Checks the sites of a probe, and notes them if it has many. A lenient definition leaves out what
+/// cannot be probed.
 fn sites<'a>(
     found: Found,
     definition: &'a rpn::Probe,
@@ -212,7 +214,7 @@ fn sites<'a>(
     Ok(planned)
 }
 
-/// Why a program is not placed in a module: there is no version of it for that machine.
+/// Why a program is not placed in a module: it has no version for the module's machine.
 fn not_for(module: &Module, reason: &str) -> String {
     let path = printable::path(&module.path);
     match mode(&module.image) {
@@ -221,8 +223,8 @@ fn not_for(module: &Module, reason: &str) -> String {
     }
 }
 
-/// The address within the file's own numbering that a location names. `symbols` is the file whose symbols are meant, if
-/// that is not the module's own.
+/// The address of a location in the file's own numbering. `symbols`: the file with the symbols, if
+/// it is not the module itself.
 fn locate(
     location: &Location,
     symbols: Option<&Image>,
@@ -304,7 +306,7 @@ pub(crate) fn site(
     Ok(Planned::new(module_key(module), displaced, wanted))
 }
 
-/// Refuses what cannot be told from data.
+/// Refuses a place that may be data.
 pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
     match image.doubt(vaddr) {
         Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` insists)")),
@@ -312,7 +314,8 @@ pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String
     }
 }
 
-/// Refuses an instruction into whose bytes the dynamic linker writes: it adds to them what it finds there, whenever it comes to it.
+/// Refuses an instruction with a text relocation: the dynamic linker adds to the bytes it finds
+/// there, whenever it gets to it.
 pub(crate) fn not_relocated(
     image: &image::Image,
     vaddr: u64,
@@ -327,8 +330,8 @@ pub(crate) fn not_relocated(
     Ok(())
 }
 
-/// Code of a module that has to stay as it is, in the process's addresses, ascending: restartable sequences, and what the dynamic linker
-/// writes.
+/// Code of a module that must stay as it is, as addresses in the process, ascending: restartable
+/// sequences, and bytes that the dynamic linker relocates.
 pub(crate) fn kept(module: &Module, memory: &Memory) -> Vec<std::ops::Range<u64>> {
     let sequences = critical_sections(module, memory).into_iter().map(|(start, end)| start..end);
     let relocated = module.image.relocated_code().iter();
@@ -338,8 +341,8 @@ pub(crate) fn kept(module: &Module, memory: &Memory) -> Vec<std::ops::Range<u64>
     kept
 }
 
-/// The restartable sequences of a module: while a thread is in one, any stop makes it start over, so a probe in
-/// one would keep it from ever ending.
+/// The restartable sequences of a module. Any stop of a thread in one restarts it, so with a probe
+/// inside it would never end.
 pub(crate) fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u64)> {
     let read = |vaddr| {
         let mut descriptor = [0; 32];

@@ -1,4 +1,4 @@
-//! Where probes were armed, told to the observer.
+//! Reports to the observer where probes were armed.
 
 use process::Module;
 
@@ -6,10 +6,10 @@ use crate::observer::Placed;
 use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
 
-/// A probe that is about to be armed: the address, the program, the probe.
+/// A probe at a planned site: address, program, probe.
 pub(crate) type About = (u64, usize, usize);
 
-/// The probes among planned sites.
+/// The probes at planned sites.
 pub(crate) fn probes_of(planned: &[Planned]) -> Vec<About> {
     let of = |site: &Planned| {
         let address = site.0.address;
@@ -23,7 +23,7 @@ pub(crate) fn probes_of(planned: &[Planned]) -> Vec<About> {
 }
 
 impl Tracer<'_> {
-    /// Tells which of the probes that were planned in a module are armed now.
+    /// Reports which of these probes are armed.
     pub(crate) fn tell_placed(&mut self, number: u32, pid: i32, module: &Module, probes: &[About]) {
         let Some(space) = self.spaces.get(&number) else { return };
         for &(address, program, probe) in probes {

@@ -1,14 +1,15 @@
-//! The sites of definitions that have many, and how often each was hit.
+//! The sites of probes that have many, with a hit count for each.
 //!
-//! A site is known by its module's file and its place there, so that processes that map the file at different
-//! addresses count together.
+//! A site is identified by its module's file and its address there, so processes that map the file
+//! at different addresses share a count.
 
 use std::collections::HashMap;
 
 use crate::jump::{Cells, Counter, Domain};
 use crate::space::ModuleKey;
 
-/// A site in a file: the probe's number in its program, the file's device and inode, the address in its own numbering.
+/// A site in a file: the probe's index in its program, the file's device and inode, the address in
+/// the file's own numbering.
 type Key = (usize, (u32, u32), u64, u64);
 
 /// One site.
@@ -21,7 +22,7 @@ struct Place {
     offset: u64,
     /// Hits by traps.
     hits: u64,
-    /// Hits by jumps, once it is one.
+    /// Counter of hits by jumps, once the site is a jump.
     jumps: Option<Counter>,
 }
 
@@ -31,23 +32,24 @@ impl Place {
     }
 }
 
-/// The sites of one program's definitions that have many.
+/// The sites of one program's probes that have many.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     numbers: HashMap<Key, usize>,
     all: Vec<Place>,
 }
 
-/// What was counted in one function of one module, for one definition that has many sites.
+/// The counts in one function of one module, for one probe with many sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceReport {
     /// The file name of the module.
     pub module: String,
-    /// The function; for points that are single instructions, with the distance from its start: `main+0x4`.
+    /// The function; for points that are single instructions, with the offset from its start:
+    /// `main+0x4`.
     pub function: String,
-    /// How many sites there are.
+    /// The number of sites.
     pub sites: usize,
-    /// Hits of them all, in all processes together.
+    /// The hits of all of them, in all processes.
     pub hits: u64,
 }
 
@@ -57,7 +59,7 @@ fn key(probe: usize, module: &ModuleKey, address: u64) -> Key {
 }
 
 impl Places {
-    /// Notes a site that is found.
+    /// Registers a site.
     pub(crate) fn note(
         &mut self,
         probe: usize,
@@ -73,7 +75,8 @@ impl Places {
         }
     }
 
-    /// Counts a hit of a site: its offset in the file, if it is one of these.
+    /// Counts a hit by a trap. Returns the offset of the site in its file, if the site is
+    /// registered.
     pub(crate) fn hit(&mut self, probe: usize, module: &ModuleKey, address: u64) -> Option<u64> {
         let number = *self.numbers.get(&key(probe, module, address))?;
         let place = self.all.get_mut(number)?;
@@ -81,7 +84,8 @@ impl Places {
         Some(place.offset)
     }
 
-    /// The offset of a site in its file, and what its jumps count in, if it is one of these and there is room to count.
+    /// The offset of a site in its file and its counter for jumps, if the site is registered and
+    /// there is room for a counter.
     pub(crate) fn counter(
         &mut self,
         probe: usize,
@@ -97,26 +101,26 @@ impl Places {
         Some((place.offset, place.jumps.clone()?))
     }
 
-    /// What all sites' jumps count in.
+    /// The counters of all sites.
     pub(crate) fn into_counters(self) -> impl Iterator<Item = Counter> {
         self.all.into_iter().filter_map(|place| place.jumps)
     }
 
-    /// Hits of a probe's sites by jumps.
+    /// Hits of a probe by jumps.
     pub(crate) fn jump_hits(&self, probe: usize) -> u64 {
         let places = self.all.iter().filter(|place| place.probe == probe);
         let hits = places.filter_map(|place| place.jumps.as_ref()).map(Counter::value);
         hits.fold(0, u64::saturating_add)
     }
 
-    /// The same of a domain.
+    /// Hits of a probe by jumps in one domain.
     pub(crate) fn jump_hits_of(&self, probe: usize, domain: Domain) -> u64 {
         let places = self.all.iter().filter(|place| place.probe == probe);
         let hits = places.filter_map(|place| place.jumps.as_ref()).map(|jumps| jumps.value_of(domain));
         hits.fold(0, u64::saturating_add)
     }
 
-    /// Counts a hit of a site that is a jump, from the tracer.
+    /// Counts a hit of a jump, on behalf of the tracer.
     pub(crate) fn count(&self, probe: usize, module: &ModuleKey, address: u64) {
         let number = self.numbers.get(&key(probe, module, address));
         let place = number.and_then(|&number| self.all.get(number));
@@ -125,7 +129,8 @@ impl Places {
         }
     }
 
-    /// What was counted for a probe, by module and function: the most hits first, then as they stand in the file.
+    /// The counts of a probe by module and function: the most hits first, then in the order of the
+    /// file.
     pub(crate) fn report(&self, probe: usize) -> Vec<PlaceReport> {
         let mut by_function: HashMap<(&str, &str), (usize, u64, u64)> = HashMap::new();
         for place in self.all.iter().filter(|place| place.probe == probe) {

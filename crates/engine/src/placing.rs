@@ -1,4 +1,4 @@
-//! The probes of one module are placed: by jumps where they can be, by traps where they cannot.
+//! Places the probes of one module: as jumps where possible, else as traps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,17 +21,18 @@ use crate::slots::{self, Area};
 use crate::space::module_key;
 use crate::tracer::Tracer;
 
-/// What is to be armed in one module.
+/// What to arm in one module.
 pub(crate) struct Work {
     pub(crate) module: Module,
     pub(crate) program: Option<usize>,
     pub(crate) plan: Plan,
-    /// How to arm what was planned, if that was worked out before.
+    /// The draft, if it was made before.
     pub(crate) draft: Option<Box<Draft>>,
-    /// What arming it came to in other processes, and how it is planned where none of that holds here.
+    /// Armings of the module in other processes, and the checks for planning if none of them can be
+    /// copied.
     pub(crate) copies: Vec<Copied>,
     pub(crate) checks: Option<Checks>,
-    /// How many sites were planned, and for which probes.
+    /// The number of planned sites, and their probes.
     pub(crate) count: usize,
     pub(crate) probes: Vec<About>,
 }
@@ -53,7 +54,7 @@ impl Work {
 }
 
 impl Tracer<'_> {
-    /// Arms what was planned in one module.
+    /// Arms the planned sites of one module.
     pub(crate) fn place(
         &mut self,
         number: u32,
@@ -77,7 +78,7 @@ impl Tracer<'_> {
         let (mut thread, mut stop) = (thread, stop);
         let mut traps = std::mem::take(&mut work.plan.planned);
         note_offsets(&mut self.programs, &work.module, &traps);
-        // Where there are jumps, no byte is changed that they do not know of.
+        // Once a module has jumps, all changes to it go through its planner.
         let key = module_key(&work.module);
         let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if let Some(program) =
@@ -110,7 +111,7 @@ impl Tracer<'_> {
             if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
                 let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
                 self.give_up_traps(number, &addresses);
-                // Threads may have come to them already.
+                // Threads may have hit them already.
                 if let Some(space) = self.spaces.get_mut(&number) {
                     space.disarmed.extend(traps.into_iter().map(|site| (site.0.address, site.unwritten())));
                 }
@@ -120,7 +121,7 @@ impl Tracer<'_> {
         let lends = traps.iter().any(|site| site.0.is_probed());
         let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if lends && !planned {
-            // Nothing is to trap before.
+            // The signal masks must be lent before anything traps.
             (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
         }
         if !traps.is_empty() {
@@ -136,7 +137,7 @@ impl Tracer<'_> {
                 space.trapping.clear();
             }
             if lends && planned {
-                // What the plan for jumps has as a trap is one already.
+                // The sites that the planner has made traps are traps already.
                 (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
             }
         }
@@ -148,7 +149,8 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// Sites that did not become jumps, or are none any more: those that are to be traps, with the reason noted. The others are refused.
+    /// Sorts out sites that did not become jumps, or no longer are. Returns those to be armed as
+    /// traps, and notes the reason. The others are refused.
     pub(crate) fn settle_left(
         &mut self,
         tid: i32,
@@ -202,7 +204,8 @@ impl Tracer<'_> {
         traps
     }
 
-    /// Sites that were to trap will not: their bytes are the program's again, where a plan for jumps has changed them already.
+    /// Gives up sites that were to trap: restores their bytes where a planner has already changed
+    /// them.
     pub(crate) fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
         if self.spaces.get(&number).is_some_and(|space| !space.planners.is_empty()) {
             self.take_out_jumps(number, addresses);
@@ -212,7 +215,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Tells what of a plan is refused, or ends the session with it before it has begun.
+    /// Reports the refused probepoints of a plan. Before the session has begun, they end it
+    /// instead: returns `true` then.
     fn refuse(&mut self, tid: i32, work: &mut Work) -> bool {
         let refused = std::mem::take(&mut work.plan.refused);
         for one in &refused {
@@ -232,7 +236,7 @@ impl Tracer<'_> {
         false
     }
 
-    /// A module's probes cannot be armed at all.
+    /// Reports that a module's sites cannot be armed at all.
     fn cannot_place(&mut self, tid: i32, work: &Work, reason: String) {
         let reason = format!("{}: {reason}", printable::path(&work.module.path));
         match work.program {
@@ -243,7 +247,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A slot area for sites: the spare one, or one that is mapped by a system call of the process itself.
+    /// A slot area for sites: the spare one, or one mapped by a system call of the process.
     pub(crate) fn slot_area(
         &mut self,
         number: u32,
@@ -290,7 +294,7 @@ impl Tracer<'_> {
             if space.spare.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
                 return Ok((thread, stop, Ok(())));
             }
-            // It is unmapped with the others.
+            // The spare area is unmapped with the others.
             space.areas.extend(space.spare.take());
         }
         let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
@@ -339,11 +343,11 @@ impl Tracer<'_> {
             known.insert(address, ready.len());
             ready.push(site);
         }
-        // The area is known before any thread can be in it.
+        // Registered before any thread can be in it.
         if area.size() > 0 {
             space.areas.push(area);
         }
-        // It fails only if the process is gone.
+        // Fails only if the process is gone.
         let _ = space.hide(ready.iter().map(|site| site.0.trap()).collect::<Vec<_>>());
         let mut batch = Batch::default();
         for site in ready {
@@ -358,7 +362,8 @@ impl Tracer<'_> {
             set_armed(&mut self.programs, space.domain, &uses, address, None);
             count_asked(&mut self.programs, &uses);
         }
-        // Threads that come to the first ones wait until all are there. One is written alone wherever it is.
+        // Writes them together: threads that hit the first ones would wait until all are written. A
+        // single byte needs no mappings.
         let fixed = match batch.len() {
             ..=1 => Fixed::default(),
             _ => Fixed::of(&process::maps(space.code.process).unwrap_or_default()),
@@ -367,7 +372,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Adds users to those of a site: each is there once, and nobody only if there is nobody else.
+/// Adds uses to those of a site, each once. `Neighbour` stays only if there is no other use.
 fn add_uses(there: &mut Vec<Use>, new: Vec<Use>) {
     for wanted in new {
         if !there.contains(&wanted) {
@@ -379,7 +384,7 @@ fn add_uses(there: &mut Vec<Use>, new: Vec<Use>) {
     }
 }
 
-/// Sites with the same address become one, with all their users.
+/// Merges sites with the same address, with all their uses.
 pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
     let mut joined: Vec<Planned> = Vec::with_capacity(planned.len());
     let mut places: HashMap<u64, usize> = HashMap::new();
@@ -395,7 +400,7 @@ pub(crate) fn join(planned: Vec<Planned>) -> Vec<Planned> {
     joined
 }
 
-/// Notes where in a module's file the probes are that are about to be placed there.
+/// Notes the offsets in the module's file of probes that are about to be placed.
 pub(crate) fn note_offsets(programs: &mut Programs, module: &Module, planned: &[Planned]) {
     for Planned(site) in planned {
         let offset = module.image.offset_of_address(site.address.wrapping_sub(module.bias));
@@ -408,7 +413,8 @@ pub(crate) fn note_offsets(programs: &mut Programs, module: &Module, planned: &[
     }
 }
 
-/// Notes that the probes among a site's users are armed in a domain: by jumps, which were made to fit by a tactic, or by traps.
+/// Notes that the probes among a site's uses are armed in a domain: by a jump with a tactic, or by
+/// a trap.
 pub(crate) fn set_armed(
     programs: &mut Programs,
     domain: Domain,
@@ -429,7 +435,7 @@ pub(crate) fn set_armed(
     }
 }
 
-/// Notes that the probes among a site's users trap there, which was a jump by a tactic so far.
+/// Notes that the probes among a site's uses trap at a site that was a jump before.
 fn note_trapped(programs: &mut Programs, uses: &[Use], reason: &str, was: Option<&'static str>) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted {
@@ -438,7 +444,7 @@ fn note_trapped(programs: &mut Programs, uses: &[Use], reason: &str, was: Option
     }
 }
 
-/// Counts a site that traps since its program's probes are to.
+/// Counts a site that traps because its program's engine is `trap`.
 fn count_asked(programs: &mut Programs, uses: &[Use]) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted
@@ -457,7 +463,7 @@ fn wanted_slots<'a>(sites: impl Iterator<Item = &'a Site> + Clone, is_32_bit: bo
     Wanted { size: Area::size_for(sites.count()), near, reach }
 }
 
-/// The addresses in both ranges.
+/// The intersection of two ranges.
 fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
     *one.start().max(other.start())..=*one.end().min(other.end())
 }

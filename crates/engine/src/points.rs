@@ -1,6 +1,6 @@
-//! Points of functions: where in a module's file a definition with `offset = FUNCTION:POINT` has its sites.
+//! Points of functions: finds the sites of `offset = FUNCTION:POINT` in a module's file.
 //!
-//! What is found is not checked here: whether an instruction starts there, and can be displaced, is checked site by
+//! Whether an instruction starts at a site and can be displaced is not checked here, but for each
 //! site, as for every probe.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,14 @@ use rpn::Point;
 
 use crate::resolve::symbol;
 
-/// The sites of one definition in one module.
+/// The sites of one probe in one module.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// By address: where it is in the file's own numbering, and what reports call it.
+    /// By address: the address in the file's own numbering, and the name in reports.
     pub(crate) sites: Vec<(u64, String)>,
     /// What was left out.
     pub(crate) skipped: Skipped,
-    /// What should be known.
+    /// Remarks.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 pub(crate) enum Missing {
     /// The module has no such function.
     Function(String),
-    /// It has, but not this point.
+    /// The module has the function, but not this point.
     Point(String),
 }
 
@@ -39,25 +39,26 @@ impl Missing {
     }
 }
 
-/// What is left out of many sites, and why.
+/// What was left out of many sites, and why.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped(BTreeMap<String, (usize, String)>);
 
 impl Skipped {
-    /// Notes a site, or a function, that is left out. Reasons that differ in numbers only are one.
+    /// Adds a site or function that is left out. Reasons that differ only in numbers are counted
+    /// together.
     pub(crate) fn add(&mut self, what: &str, reason: String) {
         let key: String = reason.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
         self.0.entry(key).or_insert_with(|| (0, format!("{what}: {reason}"))).0 += 1;
     }
 
-    /// How many were left out for which reason, the most first; of each an example.
+    /// The reasons with their counts, the most frequent first, each with an example.
     pub(crate) fn reasons(&self) -> Vec<(usize, String)> {
         let mut reasons: Vec<(usize, String)> = self.0.values().cloned().collect();
         reasons.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
         reasons
     }
 
-    /// All of it in one line; nothing if nothing was left out.
+    /// All of it in one line; `None` if nothing was left out.
     pub(crate) fn line(&self) -> Option<String> {
         let reasons = self.reasons();
         let count: usize = reasons.iter().map(|(count, _)| count).sum();
@@ -69,13 +70,14 @@ impl Skipped {
     }
 }
 
-/// Whether what cannot be probed is left out, and not an error: a pattern names what there is, and not every instruction
-/// of a function need be one.
+/// Whether what cannot be probed is left out instead of being an error: for a pattern, and for
+/// every instruction of a function.
 pub(crate) fn is_lenient(function: &str, point: Point) -> bool {
     Pattern::is_one(function) || point == Point::Each
 }
 
-/// Finds the sites of a definition. `symbols` is the file whose symbols are meant, `module` the one with the code.
+/// Finds the sites of a probe. `symbols` is the file with the symbols, `module` the one with the
+/// code.
 pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image) -> Result<Found, Missing> {
     let mut found = Found::default();
     let functions = select(function, symbols)?;
@@ -125,7 +127,8 @@ pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image
     Ok(found)
 }
 
-/// The functions that a name or pattern means. A name that is one to the letter is no pattern: `operator[]`.
+/// The functions that a name or pattern selects. An exact name is never treated as a pattern:
+/// `operator[]`.
 fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
     let named = symbols.select_named(function);
     if !named.is_empty() {
@@ -152,9 +155,9 @@ fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
     Err(Missing::Function(format!("no function matches `{function}`; {hint}")))
 }
 
-/// What is said of indirect functions, if there are any.
+/// The remark on indirect functions, if there are any.
 fn remark_on(names: &[&str], what: &str) -> Option<String> {
-    /// Names that are shown.
+    /// Names shown, at most.
     const SHOWN: usize = 5;
     let shown = names
         .iter()
@@ -172,8 +175,8 @@ fn remark_on(names: &[&str], what: &str) -> Option<String> {
     }
 }
 
-/// Where a function starts, and what it is called; of one that picks an implementation, where those start: none, if that
-/// cannot be told.
+/// The start and name of a function. For an indirect function, those of its implementations; empty
+/// if they are unknown.
 fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
     let name = &selected.name;
     if !selected.indirect {
@@ -186,7 +189,7 @@ fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
     symbols.implementations(selected.vaddr).into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
 }
 
-/// The sites in one function, and what should be known of them.
+/// The sites in one function, and a remark.
 type Sites = (Vec<(u64, String)>, Option<String>);
 
 fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Image) -> Result<Sites, String> {
@@ -221,7 +224,8 @@ fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Imag
     }
 }
 
-/// Takes a function apart: in the file that has both symbols and code, else in the one with the code.
+/// Disassembles a function: in the file with the symbols if it also has the code, else in the
+/// module.
 fn outline(vaddr: u64, symbols: &Image, module: &Image) -> Result<Outline, String> {
     let same = symbols.outline(vaddr).ok();
     same.map_or_else(|| module.outline(vaddr).map_err(|misplaced| misplaced.to_string()), Ok)

@@ -1,4 +1,4 @@
-//! A program as it is used: its variables, and what has become of each of its probepoints.
+//! A program in use: its variables, and the state of each of its probepoints.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -18,12 +18,12 @@ use crate::places::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
 
-/// What makes probes fire.
+/// How probes fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// A jump wherever one can stand, a trap elsewhere.
+    /// A jump where possible, else a trap.
     Auto,
-    /// A jump, or the probe is refused.
+    /// A jump; where none is possible the probe is refused.
     Jump,
     /// A trap.
     #[default]
@@ -33,94 +33,98 @@ pub enum Engine {
 /// How a program is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What makes its probes fire.
+    /// How its probes fire.
     pub engine: Engine,
     /// Whether opcodes and instruction boundaries are verified.
     pub verify_opcodes: bool,
     /// The header items of records.
     pub items: Items,
-    /// Whether a thread that finds no room for its record waits until there is some, in place of dropping it.
+    /// Whether a thread waits if there is no room for its record, instead of dropping the record.
     pub lossless: bool,
-    /// The file whose symbols are meant, if that is not the module's own: a debug file, or the module before it was
-    /// stripped. It has to be of the module's build.
+    /// The file with the symbols, if it is not the module itself: a debug file, or the unstripped
+    /// module. It must be of the same build.
     pub symbols: Option<Arc<Image>>,
 }
 
-/// A compiled program with its variables and counters. The processes of a domain share the variables.
+/// A compiled program with its variables and counters. The processes of a trust domain share the
+/// variables.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) versions: Versions,
     pub(crate) options: Options,
     pub(crate) locals: Variables,
-    /// The local variables that are counted for each processor, once that was looked for.
+    /// The local variables that are only counted, with a counter for each processor; `None` until
+    /// determined.
     pub(crate) counters: Option<HashMap<u16, Counter>>,
-    /// Whether an instruction of it removes a probe.
+    /// Whether its code can remove a probe.
     pub(crate) removes: bool,
-    /// Whether an instruction of it calls a facility: a core dump, which shows all threads.
+    /// Whether its code can call a facility: a core dump, which shows all threads.
     pub(crate) calls: bool,
-    /// Whether an instruction of it is `callk`, which calls plugins: they are in the tracer's process.
+    /// Whether its code contains `callk`, which calls plugins in the tracer's process.
     pub(crate) calls_plugins: bool,
     pub(crate) probes: Vec<Probe>,
-    /// The sites of the probes that have many. They are noted while the program is only looked at.
+    /// The sites of probes that have many. They are noted during planning, which has only a shared
+    /// reference.
     pub(crate) places: RefCell<Places>,
-    /// The processes it is for, with their descendants; `None`: all that are followed.
+    /// The processes it is for, with their descendants; `None`: all followed processes.
     pub(crate) only: Option<HashSet<i32>>,
-    /// Whether it is inserted; a program that was removed keeps its number and its counts.
+    /// Whether it is inserted. A removed program keeps its number and its counts.
     pub(crate) inserted: bool,
-    /// Each of its handlers that is anywhere has this.
+    /// Every handler of it that still exists holds a clone.
     pub(crate) alive: Rc<()>,
 }
 
 /// One probepoint of a program, in all processes together.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
-    /// In all domains.
+    /// The state in all domains.
     pub(crate) state: State,
-    /// The domains in which handlers have ended it, or `maxhits` has.
+    /// The domains in which a handler or `maxhits` has ended it.
     pub(crate) ended: BTreeMap<Domain, State>,
-    /// Hits with `ignore` or `maxhits` that were passed over, and all, in domains that were left.
+    /// Of domains that have ended: hits ignored by `ignore`, and all hits.
     left: (u64, u64),
     /// The domains in which it was placed.
     pub(crate) placed: BTreeSet<Domain>,
     /// What the tracer has counted.
     pub(crate) counts: Counts,
-    /// What its jumps count.
+    /// What its jumps have counted.
     pub(crate) counted: Option<Counted>,
     /// Whether its handler was compiled for any site.
     pub(crate) is_compiled: bool,
-    /// How the jumps were made to fit at the sites that are jumps, and why others are traps; the first of each.
+    /// The tactic of its first jump, and why its first trap is not a jump.
     pub(crate) tactic: Option<&'static str>,
     pub(crate) why_trapped: Option<String>,
-    /// The same of all its sites.
+    /// The same for all its sites.
     pub(crate) sites: SiteCounts,
-    /// Where it was placed first.
+    /// The first address where it was placed.
     pub(crate) address: Option<u64>,
-    /// The place in the module's file of where it was placed first.
+    /// The offset in the module's file of that address.
     pub(crate) offset: Option<u64>,
 }
 
-/// How the sites of a probe fire, as they were placed: one that is in two processes counts twice, unless the one is a copy of the other.
+/// How the sites of a probe fire. A site in two processes counts twice, unless one process was
+/// forked from the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     /// Jumps, by the name of the tactic.
     pub jumps: BTreeMap<&'static str, usize>,
-    /// Traps, by the reason for which they are no jumps.
+    /// Traps, by the reason why they are not jumps.
     pub traps: BTreeMap<String, usize>,
 }
 
 impl SiteCounts {
-    /// A site has become a jump; `before` is the tactic of the jump that it was.
+    /// Counts a site that became a jump; `before` is the tactic of its former jump.
     pub(crate) fn jump(&mut self, tactic: &'static str, before: Option<&'static str>) {
         self.no_jump(before);
         *self.jumps.entry(tactic).or_insert(0) += 1;
     }
 
-    /// So many sites more are jumps by a tactic.
+    /// Counts more sites that are jumps by a tactic.
     pub(crate) fn jumps_more(&mut self, tactic: &'static str, count: usize) {
         *self.jumps.entry(tactic).or_insert(0) += count;
     }
 
-    /// A site is no jump by this tactic any more.
+    /// A site is no longer a jump by this tactic.
     fn no_jump(&mut self, before: Option<&'static str>) {
         if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {
             *count = count.saturating_sub(1);
@@ -128,41 +132,41 @@ impl SiteCounts {
         }
     }
 
-    /// A site traps; `before` is the tactic of the jump that it was.
+    /// Counts a site that traps; `before` is the tactic of its former jump.
     pub(crate) fn trap(&mut self, reason: &str, before: Option<&'static str>) {
         self.no_jump(before);
         *self.traps.entry(general(reason)).or_insert(0) += 1;
     }
 }
 
-/// What the jumps of a probe count, in all processes together.
+/// What a probe's jumps have counted, in all processes together.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    /// Hits: runs, misses and hits passed over.
+    /// Hits: runs, misses and ignored hits.
     pub(crate) hits: Counter,
-    /// [`MISSED`] and so on.
+    /// The words [`MISSED`] to [`OVER`].
     pub(crate) words: Words,
 }
 
-/// The words of [`Counted`]: hits whose handler did not run for want of something.
+/// Index in [`Counted::words`]: hits whose handler could not run.
 pub(crate) const MISSED: usize = 0;
-/// Records that were dropped.
+/// Index: records that were dropped.
 pub(crate) const DROPPED: usize = 1;
-/// Hits of a probe that has `ignore` or `maxhits`.
+/// Index: hits of a probe with `ignore` or `maxhits`.
 pub(crate) const TURNS: usize = 2;
-/// An [`layout::Over`]: the lower half is not 0 once no run begins any more, the upper half once the probe is
-/// removed.
+/// Index: a [`layout::Over`]. Its lower half is not 0 once no run may start any more, its upper
+/// half once the probe is removed.
 pub(crate) const OVER: usize = 3;
-/// The probe is closed, in the word of [`OVER`].
+/// In the lower half of the word [`OVER`]: no run may start.
 const CLOSED: u64 = 1;
-/// In its upper half: a handler has removed it, or the tracer takes it out.
+/// In its upper half: a handler has removed the probe, or the tracer disarms it.
 const BY_HANDLER: u64 = (Over::BY_HANDLER as u64) << 32;
 const BY_TRACER: u64 = (Over::BY_TRACER as u64) << 32;
-/// How many words there are.
+/// The number of words.
 const COUNTED: usize = 4;
 
 impl Counted {
-    /// The sum of all domains' words of one kind.
+    /// The sum of one kind of word over all domains.
     fn sum(&self, which: usize) -> u64 {
         let mut sum = 0u64;
         self.words.each(which, |_, word| sum = sum.saturating_add(word.load(Ordering::Relaxed)));
@@ -173,7 +177,8 @@ impl Counted {
         self.words.with(domain, which, |word| word.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Hits that were passed over at first, and all that count, where there are `ignore` and `maxhits`: each domain has its own.
+    /// For a probe with `ignore` or `maxhits`: the ignored hits, and all hits that count. Each
+    /// domain has its own limits.
     fn turns(&self, definition: &rpn::Probe) -> (u64, u64) {
         let last = definition.ignore.saturating_add(definition.maxhits);
         let (mut ignored, mut hits) = (0u64, 0u64);
@@ -190,7 +195,7 @@ impl Counted {
         self.word(OVER, domain) as u32 != 0
     }
 
-    /// The domains in which a handler has ended it, and not the tracer.
+    /// The domains in which a handler, not the tracer, has ended the probe.
     pub(crate) fn each_over(&self, mut action: impl FnMut(Domain)) {
         self.words.each(OVER, |domain, word| {
             let word = word.load(Ordering::Relaxed);
@@ -205,12 +210,12 @@ impl Counted {
         self.word(OVER, domain) & BY_HANDLER != 0
     }
 
-    /// No run of the handler begins from now on: in a domain, or in all.
+    /// No run of the handler starts from now on: in one domain, or in all.
     pub(crate) fn close(&self, domain: Option<Domain>) {
         self.end(domain, CLOSED);
     }
 
-    /// The same, and runs that take long end soon.
+    /// As [`Counted::close`]; long runs end soon, too.
     pub(crate) fn take_out(&self, domain: Option<Domain>) {
         self.end(domain, CLOSED | BY_TRACER);
     }
@@ -223,17 +228,17 @@ impl Counted {
         });
     }
 
-    /// Takes the next turn in a domain, from 1 on.
+    /// Counts a hit of a probe with `ignore` or `maxhits` in a domain. Returns its number, from 1.
     pub(crate) fn turn(&self, domain: Domain) -> u64 {
         self.words.with(domain, TURNS, |word| word.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(1)
     }
 
-    /// Counts one more of one kind, from the tracer.
+    /// Adds one to a word, on behalf of the tracer.
     pub(crate) fn count(&self, which: usize) {
         self.words.with(Domain::OWN, which, |word| word.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// Hits that the jumps of a domain have counted.
+    /// The hits counted by jumps in a domain.
     pub(crate) fn hits_of(&self, definition: &rpn::Probe, domain: Domain) -> u64 {
         let last = definition.ignore.saturating_add(definition.maxhits);
         if has_limits(definition) { self.word(TURNS, domain).min(last) } else { self.hits.value_of(domain) }
@@ -241,7 +246,7 @@ impl Counted {
 }
 
 impl Probe {
-    /// What its jumps count; none if there is no more room to count in.
+    /// The counters of its jumps; `None` if there is no room for counters.
     pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&Counted> {
         if self.counted.is_none() {
             self.counted = Some(Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
@@ -254,14 +259,14 @@ impl Probe {
         self.state.is_over() || self.ended.contains_key(&domain)
     }
 
-    /// What has become of it: it is over if it is in all domains in which it was placed.
+    /// Its state. It is over once it is over in all domains in which it was placed.
     pub(crate) fn state(&self) -> State {
         let last = self.ended.last_key_value().map(|(_, state)| *state);
         let is_over = self.placed.iter().all(|domain| self.ended.contains_key(domain));
         if self.state.is_over() { self.state } else { last.filter(|_| is_over).unwrap_or(self.state) }
     }
 
-    /// A domain is about to be left, of which no process is there any more.
+    /// Handles the end of a domain, of which no process is left: keeps its counts.
     pub(crate) fn leave(&mut self, definition: &rpn::Probe, domain: Domain) {
         if let Some(counted) = &self.counted {
             let turns =
@@ -275,19 +280,22 @@ impl Probe {
         self.placed.remove(&domain);
     }
 
-    /// All that was counted so far; `definition` is the probe's, `places` are the hits of those of its sites that are jumps, where it may have many.
+    /// All counts so far. `definition` is the probe; `places` are the hits by jumps, if it may have
+    /// many sites.
     fn counts(&self, definition: &rpn::Probe, places: Option<u64>) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
             if has_limits(definition) {
-                // Whoever hits takes a turn, by a jump or a trap; those behind the last are none.
+                // Hits by jumps and traps are numbered in one sequence. Those after the last
+                // allowed one do not count.
                 let (ignored, hits) = counted.turns(definition);
                 counts.ignored = self.left.0.saturating_add(ignored);
                 counts.hits = self.left.1.saturating_add(hits);
             } else {
                 counts.hits = counts.hits.saturating_add(places.unwrap_or_else(|| counted.hits.value()));
             }
-            // What processes say is input: whatever it is, the account is balanced.
+            // The counts of processes are untrusted input. Whatever they are,
+            // `hits = runs + ignored + missed` holds.
             let due = counts.hits.saturating_sub(counts.ignored);
             counts.missed = counts.missed.saturating_add(counted.sum(MISSED)).min(due);
             counts.runs = due - counts.missed;
@@ -296,7 +304,7 @@ impl Probe {
         counts
     }
 
-    /// A site of it traps, and why; `before` is the tactic of the jump that it was.
+    /// Notes that a site of it traps, and why; `before` is the tactic of its former jump.
     pub(crate) fn trapped(&mut self, reason: &str, before: Option<&'static str>) {
         self.why_trapped.get_or_insert_with(|| reason.to_owned());
         self.sites.trap(reason, before);
@@ -317,7 +325,7 @@ impl Probe {
     }
 }
 
-/// What has become of a probepoint.
+/// The state of a probepoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Its module is not mapped yet.
@@ -351,8 +359,8 @@ impl State {
     }
 }
 
-/// What has been counted at a probepoint. `hits = runs + ignored + missed`; of the runs that ended with a
-/// record, `logged` records were written and `dropped` were not.
+/// What has been counted at a probepoint. `hits = runs + ignored + missed`; of the runs that ended
+/// with a record, `logged` records were written and `dropped` were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Times the probepoint was reached.
@@ -361,7 +369,7 @@ pub struct Counts {
     pub runs: u64,
     /// Hits passed over by `ignore`.
     pub ignored: u64,
-    /// Hits passed over for want of something else.
+    /// Hits whose handler could not run.
     pub missed: u64,
     /// Records written.
     pub logged: u64,
@@ -398,7 +406,7 @@ impl Program {
         &self.versions.main().module
     }
 
-    /// For each probe that has points of functions, where it was placed, and the hits there.
+    /// For each probe with points of functions: where it was placed, and the hits there.
     pub(crate) fn places(&self) -> Vec<Option<Vec<PlaceReport>>> {
         let places = self.places.borrow();
         let probes = self.versions.main().probes.iter().enumerate();
@@ -411,7 +419,7 @@ impl Program {
         self.inserted && self.only.as_ref().is_none_or(|only| only.contains(&pid))
     }
 
-    /// What was counted at one of its probes so far.
+    /// The counts of one of its probes so far.
     pub(crate) fn counts(&self, probe: usize) -> Counts {
         match (self.probes.get(probe), self.versions.main().probes.get(probe)) {
             (Some(state), Some(definition)) => {
@@ -423,7 +431,7 @@ impl Program {
         }
     }
 
-    /// Hits of each of its probes that the jumps of a domain have counted.
+    /// For each of its probes: the hits counted by jumps in a domain.
     pub(crate) fn hits_of(&self, domain: Domain) -> Vec<u64> {
         let places = self.places.borrow();
         let of = |(number, definition): (usize, &rpn::Probe)| {
@@ -436,7 +444,7 @@ impl Program {
         self.versions.main().probes.iter().enumerate().map(of).collect()
     }
 
-    /// The values of its local variables now: of a domain, or the sums of all.
+    /// The current values of its local variables: in a domain, or summed over all.
     pub(crate) fn values(&self, domain: Option<Domain>) -> Vec<u64> {
         let word = self.versions.widest_word();
         let value = |number: usize| match (self.counted(number), domain) {
@@ -461,7 +469,7 @@ mod tests {
     use super::*;
     use crate::jump::Trust;
 
-    /// A probe whose first two hits are passed over, and then five are not.
+    /// A probe that ignores its first two hits and then fires five times.
     fn definition() -> rpn::Probe {
         rpn::Probe {
             point: "0".to_owned(),
@@ -510,7 +518,7 @@ mod tests {
             (probe.state(), probe.is_over_in(one), probe.is_over_in(other)),
             (State::Armed, true, false)
         );
-        // What was counted stays when nobody of a domain is there any more.
+        // Counts stay when no process of a domain is left.
         probe.leave(&definition, one);
         cells.leave(one);
         let counts = probe.counts(&definition, None);

@@ -1,16 +1,16 @@
-//! The programs of a tracer, by their numbers.
+//! The programs of a tracer, by number.
 //!
-//! A number is given once: what comes late of a program that was forgotten is nobody's, not another one's. What is kept is only what is not
-//! forgotten, so a session may see any number of programs come and go.
+//! A number is never reused, so late data of a forgotten program cannot be taken for another's.
+//! Forgotten programs take no memory: a session may have any number of programs over time.
 
 use std::ops::{Index, IndexMut};
 
 use crate::program::Program;
 
-/// Those that are not forgotten.
+/// The programs that are not forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    /// Their numbers, ascending, and they themselves, in the same order.
+    /// The numbers, ascending, and the programs in the same order.
     numbers: Vec<usize>,
     programs: Vec<Program>,
     /// The next number.
@@ -18,7 +18,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Takes a program: its number.
+    /// Adds a program. Returns its number.
     pub(crate) fn push(&mut self, program: Program) -> usize {
         let number = self.next;
         self.next += 1;
@@ -27,7 +27,7 @@ impl Programs {
         number
     }
 
-    /// Takes the last one back, which was never used: its number is the next one's.
+    /// Removes the last program, which was never used. Its number is used again.
     pub(crate) fn pop(&mut self) {
         if let Some(number) = self.numbers.pop() {
             self.programs.pop();
@@ -35,17 +35,17 @@ impl Programs {
         }
     }
 
-    /// Forgets one.
+    /// Removes a program.
     pub(crate) fn remove(&mut self, number: usize) -> Option<Program> {
         let place = self.place(number)?;
         self.numbers.remove(place);
         Some(self.programs.remove(place))
     }
 
-    /// Where one is.
+    /// The index of a program.
     #[inline]
     fn place(&self, number: usize) -> Option<usize> {
-        // As long as none was forgotten each is at its number.
+        // As long as none was removed, each index is the number.
         match self.numbers.get(number) {
             Some(&there) if there == number => Some(number),
             _ => self.numbers.binary_search(&number).ok(),
@@ -62,22 +62,22 @@ impl Programs {
         self.place(number).map(|place| &mut self.programs[place])
     }
 
-    /// Their numbers, ascending.
+    /// The numbers, ascending.
     pub(crate) fn numbers(&self) -> &[usize] {
         &self.numbers
     }
 
-    /// All, in the order of their numbers.
+    /// The programs in the order of their numbers.
     pub(crate) fn values(&self) -> std::slice::Iter<'_, Program> {
         self.programs.iter()
     }
 
-    /// The same, to be changed.
+    /// The programs in the order of their numbers, mutable.
     pub(crate) fn values_mut(&mut self) -> std::slice::IterMut<'_, Program> {
         self.programs.iter_mut()
     }
 
-    /// All, with their numbers.
+    /// The numbers and the programs.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, &Program)> {
         self.numbers.iter().copied().zip(&self.programs)
     }

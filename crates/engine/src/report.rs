@@ -1,4 +1,4 @@
-//! What a session has counted.
+//! The counts and variables that a session reports.
 
 use std::rc::Rc;
 
@@ -11,28 +11,29 @@ use crate::tracer::Tracer;
 /// The counts and variables at the end of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One line for each probepoint, in the order of the programs.
+    /// One entry for each probepoint, in the order of the programs.
     pub probes: Vec<ProbeReport>,
     /// The local variables, program after program.
     pub locals: Vec<u64>,
     /// The global variables.
     pub globals: Vec<u64>,
-    /// How long processes were held while jumps were put in and taken out.
+    /// How long processes were held to arm and disarm jumps.
     pub holds: HoldTimes,
-    /// What each of several users' processes has counted; empty where all are of one.
+    /// The counts of each user's processes; empty if all are of one domain.
     pub users: Vec<OfUser>,
-    /// How often a ring was emptied since its process had written there what no handler writes.
+    /// How often a ring was emptied because its process had written something that no handler
+    /// writes.
     pub nonsense: u64,
-    /// How often a module was armed in a process as it had been in another one, without its being planned anew.
+    /// How often an arming was copied from another process, without planning it anew.
     pub copied: u64,
 }
 
 /// What the processes of one trust domain have counted by jumps, and the values of their variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfUser {
-    /// Who they are.
+    /// The name of the domain.
     pub name: String,
-    /// Hits by jumps, a number for each probe, program after program.
+    /// Hits by jumps, one number for each probe, program after program.
     pub hits: Vec<u64>,
     /// The local variables, program after program.
     pub locals: Vec<u64>,
@@ -40,30 +41,30 @@ pub struct OfUser {
     pub globals: Vec<u64>,
 }
 
-/// What was counted at one probepoint, in all processes together.
+/// The counts of one probepoint, in all processes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReport {
     /// The module, as the program names it.
     pub module: String,
     /// The probepoint, as the program writes it.
     pub point: String,
-    /// Where it was placed first.
+    /// The first address where it was placed.
     pub address: Option<u64>,
     /// Its major code.
     pub major: u32,
     /// Its minor code.
     pub minor: u32,
-    /// The engine that served it: `jump`, `trap`, or `jump+trap` where one site of it was the one and one the other.
+    /// The engine of its sites: `jump`, `trap`, or `jump+trap` if it has both.
     pub engine: &'static str,
-    /// How its jump was made to fit, where it has one.
+    /// The tactic of its jump, if it has one.
     pub tactic: Option<&'static str>,
-    /// Why a site of it traps, where a jump was thought of.
+    /// Why a site of it traps, if a jump was tried.
     pub why_trapped: Option<String>,
-    /// How many of its sites fire how, and why.
+    /// How its sites fire: how many, and why.
     pub sites: SiteCounts,
     /// Its counts.
     pub counts: Counts,
-    /// What became of it.
+    /// Its state.
     pub state: State,
     /// For points of functions: where it was placed, and the hits there, the most hits first.
     pub places: Option<Vec<PlaceReport>>,
@@ -76,7 +77,8 @@ impl Tracer<'_> {
         self.programs.values().map(of).collect()
     }
 
-    /// What each of several users' processes has counted at the probes of these programs, by number; nothing where all are of one.
+    /// The counts of each domain's processes at the probes of these programs; empty if there is
+    /// only one domain.
     pub(crate) fn of_users(&self, programs: &[usize]) -> Vec<OfUser> {
         let domains =
             self.sharing.cells.as_ref().map(|cells| cells.domains()).filter(|domains| domains.len() > 1);
@@ -90,7 +92,7 @@ impl Tracer<'_> {
         domains.into_iter().flatten().map(of).collect()
     }
 
-    /// Tells the counts so far, if they are wanted.
+    /// Reports the counts so far, if they are wanted.
     pub(crate) fn tell_counts(&mut self) {
         if self.observer.wants_counts() {
             let report = self.report(&self.states());
@@ -98,7 +100,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// The counts so far, with the probes' states given by program and probe.
+    /// The counts so far, with the given states of the probes, by program and probe.
     pub(crate) fn report(&self, states: &[Vec<State>]) -> Report {
         let mut report = Report::default();
         for ((of, program), states) in self.programs.iter().zip(states) {

@@ -1,4 +1,4 @@
-//! Where a program's probepoints are in a module's file: without any process, as for building a PPDF.
+//! Finds a program's probepoints in a module's file, without a process, as for building a PPDF.
 
 use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
@@ -12,22 +12,23 @@ use crate::site::LONGEST;
 /// A probepoint that was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Where it is: one place, or for points of functions one and more.
+    /// Its sites: one, or several for points of functions.
     pub sites: Vec<Site>,
-    /// What should be known of it.
+    /// Remarks about it.
     pub remarks: Vec<String>,
 }
 
-/// Resolves a probepoint in a module's file, and checks all that can be checked there: that it has the opcode given, that
-/// an instruction starts there (both unless `verify` is false), and that this instruction can be displaced. What a
-/// process adds - a shadow stack, restartable sequences - is checked when the probe is applied.
+/// Resolves a probepoint in a module's file, and checks what can be checked there: that it has the
+/// given opcode and that an instruction starts there (both unless `verify` is false), and that the
+/// instruction can be displaced. What depends on a process - a shadow stack, restartable sequences
+/// - is checked when the probe is applied.
 ///
-/// `symbols` is the file whose symbols are meant: the module's own, or one with the same addresses that was not
-/// stripped.
+/// `symbols` is the file with the symbols: the module, or an unstripped file with the same
+/// addresses.
 ///
 /// # Errors
 ///
-/// Why no probe can stand there, and what to do about it.
+/// Why no probe can be placed there, and the remedy.
 pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, String> {
     let mut remarks = Vec::new();
     let vaddr = match &probe.location {
@@ -56,22 +57,23 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
 /// The points of functions in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Where they are, by address.
+    /// The sites, by address.
     pub sites: Vec<Site>,
-    /// What should be known of them.
+    /// Remarks about them.
     pub remarks: Vec<String>,
-    /// How many were left out and why, in one line; nothing where none was.
+    /// How many were left out and why, in one line, if any.
     pub left_out: Option<String>,
-    /// The same by reason: how many, with an example; the most first.
+    /// The same by reason: how many, with an example; the most frequent first.
     pub reasons: Vec<(usize, String)>,
 }
 
-/// Finds points of functions in a module's file; what cannot be probed is left out where a pattern, or every instruction,
-/// was asked for. `function`, `point` and `opcode` are as a probe has them; the rest is as for [`resolve`].
+/// Finds points of functions in a module's file. What cannot be probed is left out if a pattern, or
+/// every instruction, was asked for. `function`, `point` and `opcode` are as in a probe; the rest
+/// as for [`resolve`].
 ///
 /// # Errors
 ///
-/// There is nothing that can be probed, or something that cannot was asked for by its name.
+/// Nothing can be probed, or something was named that cannot be.
 pub fn survey(
     function: &str,
     point: Point,
@@ -121,7 +123,7 @@ fn site(
     Ok(Site { offset, vaddr, bytes: displaced.original().to_vec(), function: String::new() })
 }
 
-/// The mode in which the code of a file runs; nothing for another machine's.
+/// The mode in which the code of a file runs; `None` for other machines.
 pub(crate) fn mode(image: &Image) -> Option<Mode> {
     match image.machine() {
         Machine::X86_64 => Some(Mode::Bits64),
@@ -130,19 +132,19 @@ pub(crate) fn mode(image: &Image) -> Option<Mode> {
     }
 }
 
-/// The address at which a file has the code of an offset.
+/// The address of the code at an offset in a file.
 pub(crate) fn code_offset(offset: u64, image: &Image) -> Result<u64, String> {
     image
         .address_of_offset(offset)
         .ok_or_else(|| format!("the file has no code at offset {offset:#x}; {}", code_of_file(image)))
 }
 
-/// What is said of a place that a symbol and a number lead to, outside the module's code.
+/// The message for a place outside the module's code, to which a symbol and a number have led.
 pub(crate) fn outside(image: &Image) -> String {
     format!("this place is outside the code of the module; {}", code_of_file(image))
 }
 
-/// Where a file has code, by its offsets.
+/// The offsets of a file's code, as text.
 fn code_of_file(image: &Image) -> String {
     let code = image.segments().iter().filter(|segment| segment.executable && segment.file_size > 0);
     match ranges(code.map(|segment| (segment.offset, segment.offset.saturating_add(segment.file_size)))) {
@@ -151,11 +153,11 @@ fn code_of_file(image: &Image) -> String {
     }
 }
 
-/// Makes sure that a file has the symbols of a module (`--sym` of dprobes(8)).
+/// Checks that a file has the symbols of a module (`--sym` of dprobes(8)).
 ///
 /// # Errors
 ///
-/// It is of another build: what the module has, and what was found.
+/// It is of another build; the error names both.
 pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), String> {
     symbols.has_symbols_of(module).map_err(|foreign| {
         format!(
@@ -166,7 +168,7 @@ pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), String> {
     })
 }
 
-/// The address of a site in a file that is the one it was resolved in.
+/// The address of a site in the file that it was resolved in.
 pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
     let vaddr = code_offset(site.offset, image)?;
     if vaddr != site.vaddr {
@@ -178,8 +180,8 @@ pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
     Ok(vaddr)
 }
 
-/// Why a module is not the one that sites were resolved in, if it is not. The build-id decides; for a file that has
-/// none, its size.
+/// Why a file is not the one that sites were resolved in. The build-id decides, or the size if
+/// there is no build-id.
 pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String> {
     let advice = "the PPDF was built for another build of the module; build it anew for this one";
     let build_id = found.build_id().unwrap_or_default();
@@ -195,7 +197,7 @@ pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String>
         .then(|| format!("a file of {} bytes expected, one of {size} found: {advice}", expected.size))
 }
 
-/// Compares the opcode given, if any, with the instruction found at a place.
+/// Compares the given opcode, if any, with the instruction at a place.
 pub(crate) fn verify_opcode(
     opcode: Option<u32>,
     found: &[u8],
@@ -211,13 +213,13 @@ pub(crate) fn verify_opcode(
     }
 }
 
-/// Bytes as they stand in messages.
+/// Bytes as text for messages.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("`{}`", digits.join(" "))
 }
 
-/// The one address that a symbol has in the code of a file.
+/// The address of a symbol in the code of a file, which must be unique.
 pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
     let found = image.lookup(name).matches;
     let Some(first) = found.first() else {

@@ -1,18 +1,18 @@
-//! System calls that a stop of ours has made fail.
+//! Restarts system calls that failed because of the tracer's stops.
 //!
-//! Most interrupted system calls are restarted by the kernel when no handler runs. Some are not: they return
-//! EINTR as soon as their thread is woken, even by a tracer (signal(7), "Interruption of system calls and
-//! library functions by stop signals"). The program never asked for that and would see an error that it sees
-//! nowhere else, so the engine makes them start again, as the kernel does with the others: the instruction
-//! pointer is moved back to the `syscall` instruction, and rax holds the call's number again. A relative timeout
-//! starts anew.
+//! The kernel restarts most interrupted system calls if no handler runs. Some, however, return
+//! EINTR as soon as their thread is woken, even by a tracer (signal(7), "Interruption of system
+//! calls and library functions by stop signals"). An unprobed program would not see that error, so
+//! the tracer restarts these calls as the kernel does the others: it moves the instruction pointer
+//! back to the `syscall` instruction and sets rax to the call's number. A relative timeout starts
+//! anew.
 
 use process::{Registers, Status};
 
 /// `io_pgetevents`, which the libc crate does not name.
 const SYS_IO_PGETEVENTS: libc::c_long = 333;
 
-/// The calls which return EINTR although no handler has run, and can be made again without harm.
+/// System calls that return EINTR although no handler has run, and that can safely be repeated.
 const RESTARTABLE: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -41,34 +41,36 @@ const RESTARTABLE: &[libc::c_long] = &[
     libc::SYS_futex_waitv,
 ];
 
-/// The same calls of i386 (arch/x86/entry/syscalls/syscall_32.tbl): read, write, readv, writev, sendto, sendmsg, sendmmsg,
-/// recvfrom, recvmsg, recvmmsg, accept4, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, io_getevents,
-/// io_pgetevents, io_uring_enter, msgsnd, msgrcv, futex, futex_waitv, and those with 64 bits of time: recvmmsg,
-/// io_pgetevents, semtimedop, rt_sigtimedwait, futex.
+/// The same for i386 (arch/x86/entry/syscalls/syscall_32.tbl): read, write, readv, writev, sendto,
+/// sendmsg, sendmmsg, recvfrom, recvmsg, recvmmsg, accept4, epoll_wait, epoll_pwait, epoll_pwait2,
+/// rt_sigtimedwait, io_getevents, io_pgetevents, io_uring_enter, msgsnd, msgrcv, futex,
+/// futex_waitv, and the versions with 64-bit time: recvmmsg, io_pgetevents, semtimedop,
+/// rt_sigtimedwait, futex.
 const RESTARTABLE_32: &[i64] = &[
     3, 4, 145, 146, 369, 370, 345, 371, 372, 337, 364, 256, 319, 441, 177, 247, 385, 426, 400, 401, 240, 449,
     417, 416, 420, 421, 422,
 ];
-/// i386's calls that hold many, by their first argument: `socketcall` with accept, send, recv, sendto, recvfrom, sendmsg,
-/// recvmsg, accept4, recvmmsg and sendmmsg; `ipc` with semop, semtimedop, msgsnd and msgrcv.
+/// Multiplexed calls of i386, by their first argument: `socketcall` with accept, send, recv,
+/// sendto, recvfrom, sendmsg, recvmsg, accept4, recvmmsg and sendmmsg; `ipc` with semop,
+/// semtimedop, msgsnd and msgrcv.
 const MULTIPLE_32: &[(i64, &[u32])] =
     &[(102, &[5, 9, 10, 11, 12, 16, 17, 18, 19, 20]), (117, &[1, 4, 11, 12])];
 
-/// Whether a call of i386 is one of those.
+/// Whether an i386 call can be restarted.
 fn is_restartable_32(call: i64, registers: &Registers) -> bool {
-    /// Where ebx, the first argument, stands among the general registers.
+    /// The index of ebx, the first argument, in the general registers.
     const EBX: usize = 3;
     let first = registers.general()[EBX] as u32;
     RESTARTABLE_32.contains(&call)
         || MULTIPLE_32.iter().any(|(number, kinds)| *number == call && kinds.contains(&(first & 0xffff)))
 }
 
-/// The length of the `syscall` instruction, and of `int 0x80`. A call that was made by `sysenter` returns to after an
-/// `int 0x80` of the vdso, for this purpose.
+/// The length of `syscall` and of `int 0x80`. A call made by `sysenter` returns to after an
+/// `int 0x80` in the vdso, for this purpose.
 const SYSCALL_LENGTH: u64 = 2;
 
-/// Makes the thread `tid`, which is stopped on its way out of the kernel, start its system call again, if the
-/// call has failed with EINTR for no reason of the program's own. Says whether `registers` were changed.
+/// Makes the thread `tid`, stopped on its way out of the kernel, repeat its system call if that
+/// failed with EINTR only because of the tracer. Returns whether `registers` were changed.
 pub(crate) fn restart(tid: i32, registers: &mut Registers) -> bool {
     let call = registers.call_number();
     let known =
@@ -77,7 +79,7 @@ pub(crate) fn restart(tid: i32, registers: &mut Registers) -> bool {
         return false;
     }
     let Ok(status) = Status::read(tid) else { return false };
-    // A signal that has a handler is about to be delivered: then the program is to see EINTR.
+    // A signal with a handler is about to be delivered: the program must see EINTR.
     if status.pending & !status.blocked & status.caught != 0 {
         return false;
     }

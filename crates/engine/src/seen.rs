@@ -1,4 +1,5 @@
-//! The memory of a stopped thread as its handlers see it: as the program itself does, without what dprobes has put there.
+//! The memory of a stopped thread as its handlers see it: as in the unprobed program, without
+//! dprobes' changes and mappings.
 
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
@@ -8,21 +9,21 @@ use process::Mapping;
 
 use crate::space::Space;
 
-/// How far below its stack pointer a thread may make its stack grow.
+/// How far below its stack pointer a thread may grow its stack.
 const STACK: u64 = 256 << 20;
 
 /// The memory of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) tid: i32,
-    /// Its address space, which knows what dprobes has put there.
+    /// Its address space, which knows what dprobes has changed and mapped.
     pub(crate) space: Option<&'a Space>,
     /// Its stack pointer.
     pub(crate) rsp: u64,
 }
 
 impl Seen<'_> {
-    /// Copies memory: all of `into`, or the first address that cannot be read.
+    /// Reads all of `into`, or returns the first address that cannot be read.
     pub(crate) fn read(&self, address: u64, into: &mut [u8]) -> Result<(), u64> {
         let nothing = self.nothing(address, into.len());
         let length = nothing.map_or(into.len(), |nothing| (nothing - address) as usize);
@@ -34,7 +35,7 @@ impl Seen<'_> {
                 Ok(()) => break,
                 Err(count) => done += count,
             }
-            // The kernel gives a tracer less than the processor gives the program.
+            // A tracer may read less than the program itself.
             let place = address + done as u64;
             let rest = bytes.len() - done;
             let in_page = (PAGE - place % PAGE).min(rest as u64) as usize;
@@ -49,17 +50,17 @@ impl Seen<'_> {
         nothing.map_or(Ok(()), Err)
     }
 
-    /// Writes at most 8 bytes: all, or none and the first address that cannot be written.
+    /// Writes at most 8 bytes: all, or none, returning the first address that cannot be written.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), u64> {
         if let Some(refused) = self.refused(address, from.len()) {
-            // What is before it may be refused, too.
+            // The bytes before that address may not be writable either.
             return Err(if refused > address && !self.can_be_written(address) { address } else { refused });
         }
         let end = address.wrapping_add(from.len() as u64 - 1);
         if address / PAGE == end / PAGE {
             return process::write(self.tid, address, from).map_err(|_| address);
         }
-        // Across two pages the first could be written and the second not: what the first held is put back.
+        // Across two pages: if only the first can be written, its old bytes are restored.
         let mut old = vec![0; from.len()];
         self.read(address, &mut old)?;
         process::write(self.tid, address, from).map_err(|count| {
@@ -76,7 +77,8 @@ impl Seen<'_> {
         !write || self.refused(address, 1).is_none() && self.can_be_written(address)
     }
 
-    /// The first of some addresses at which there is nothing for handlers: memory of dprobes, or that into which a stack has not grown.
+    /// The first address of a range that handlers must not access: memory of dprobes, or a part
+    /// into which a stack has not grown yet.
     fn nothing(&self, address: u64, length: usize) -> Option<u64> {
         let ours = self.space.and_then(|space| space.first_hidden(address, length));
         let first = address.max(self.rsp.saturating_sub(STACK));
@@ -90,7 +92,8 @@ impl Seen<'_> {
         [ours, below.flatten()].into_iter().flatten().min()
     }
 
-    /// The first of some addresses that handlers cannot write to: there is nothing for them, or it is code with probes in it.
+    /// The first address of a range that handlers cannot write: inaccessible, or code that has
+    /// probes.
     fn refused(&self, address: u64, length: usize) -> Option<u64> {
         let last = address.saturating_add(length as u64 - 1);
         let is_probed = |address: u64| self.space.is_some_and(|space| space.is_probed_page(address));
@@ -100,13 +103,15 @@ impl Seen<'_> {
         [self.nothing(address, length), first, second].into_iter().flatten().min()
     }
 
-    /// Whether the mapping of an address can be written to. Writing the byte that is there could undo a store of another thread.
+    /// Whether the mapping of an address is writable. A test by rewriting the byte could undo
+    /// another thread's store.
     fn can_be_written(&self, address: u64) -> bool {
         self.mapping(address).is_some_and(|mapping| mapping.writable)
     }
 
-    /// Whether a mapping can be read that does not say so: what can be written or executed can be read, too, but where the processor has keys
-    /// for pages, with which the kernel keeps code from being read.
+    /// Whether a mapping without read permission is readable nevertheless: writable and executable
+    /// memory is, unless the processor has protection keys, with which the kernel makes code
+    /// execute-only.
     fn can_be_read(&self, address: u64) -> bool {
         let can = |mapping: Mapping| mapping.writable || mapping.executable && !has_protection_keys();
         self.mapping(address).filter(|mapping| !mapping.readable).is_some_and(can)
@@ -116,13 +121,13 @@ impl Seen<'_> {
         process::maps(self.tid).unwrap_or_default().into_iter().find(|mapping| mapping.contains(address))
     }
 
-    /// Reads what a debugger can.
+    /// Reads with a debugger's rights.
     fn peek(&self, address: u64, into: &mut [u8]) -> bool {
         self.space.is_some_and(|space| space.code.memory.peek(address, into).is_ok())
     }
 }
 
-/// Whether the kernel makes a stack grow where a tracer reads: before 6.5.
+/// Whether the kernel grows a stack when a tracer reads below it: before 6.5.
 fn reading_grows_stacks() -> bool {
     static GROWS: OnceLock<bool> = OnceLock::new();
     *GROWS.get_or_init(|| {
@@ -133,9 +138,9 @@ fn reading_grows_stacks() -> bool {
     })
 }
 
-/// Whether the kernel uses the processor's keys for pages.
+/// Whether the kernel uses memory protection keys.
 fn has_protection_keys() -> bool {
-    /// The leaf of further features, and the bit in ecx (OSPKE).
+    /// The cpuid leaf of extended features, and its bit in ecx (OSPKE).
     const FEATURES: u32 = 7;
     const KEYS: u32 = 1 << 4;
     __cpuid_count(0, 0).eax >= FEATURES && __cpuid_count(FEATURES, 0).ecx & KEYS != 0

@@ -1,9 +1,9 @@
-//! Programs that come and go while processes are followed.
+//! Inserts and removes programs while processes are followed.
 //!
-//! A program that is inserted is placed in every followed process that it is for: one thread of each is stopped for
-//! a moment. A program that is removed is taken out at once; threads that are in a slot just then run on, so the slots
-//! stay until the process is let go. The variables are the tracer's, so they are read and reset without any process
-//! noticing.
+//! An inserted program is placed in every followed process that it is for: one thread of each is
+//! stopped briefly. A removed program is disarmed at once; threads in a slot continue, so slots
+//! stay until the process is detached. The variables are in the tracer's memory, so reading and
+//! resetting them does not disturb any process.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;
 use crate::versions::Versions;
 
-/// Which variables are meant.
+/// Selects variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variables {
     /// The local variables of a program, by its number.
@@ -31,32 +31,34 @@ pub enum Variables {
     Global,
 }
 
-/// A program that is inserted, and what has become of it.
+/// An inserted program and its state.
 #[derive(Debug)]
 pub struct Inserted<'a> {
     /// Its number.
     pub number: usize,
-    /// The program: the version that reports show.
+    /// The version that reports show.
     pub object: &'a Object,
     /// All its versions.
     pub versions: &'a Versions,
     /// How it is used.
     pub options: Options,
-    /// For each of its probes, in order: where it was placed first, its state, its counts.
+    /// For each of its probes, in order: the first address where it was placed, its state, its
+    /// counts.
     pub probes: Vec<(Option<u64>, State, Counts)>,
-    /// For each of its probes that has points of functions: where it was placed, and the hits there.
+    /// For each of its probes with points of functions: where it was placed, and the hits there.
     pub places: Vec<Option<Vec<PlaceReport>>>,
-    /// Whether it is for all processes that are followed, and not for some only.
+    /// Whether it is for all followed processes.
     pub is_for_all: bool,
     /// The values of its local variables.
     pub locals: Vec<u64>,
-    /// What each of several users' processes has counted; empty where all are of one.
+    /// The counts of each user's processes; empty if all are of one domain.
     pub users: Vec<OfUser>,
 }
 
 impl Tracer<'_> {
-    /// Inserts a program, each version in the processes of its machine: its number. `only` names the processes it is for, which include their later descendants;
-    /// `None` means all that are followed. Processes are not followed by this ([`Tracer::attach`]).
+    /// Inserts a program, each version in the processes of its machine. Returns its number. `only`
+    /// names the processes it is for, including their later descendants; `None` means all followed
+    /// processes. This does not attach to processes ([`Tracer::attach`]).
     pub fn insert(&mut self, program: Versions, options: Options, only: Option<Vec<i32>>) -> usize {
         self.sharing.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
@@ -72,8 +74,7 @@ impl Tracer<'_> {
         inserted
     }
 
-    /// Whether a program could be placed in a process that is followed already; what could not is in the error.
-    /// Nothing is changed.
+    /// Checks whether a program could be placed in a followed process. Nothing is changed.
     ///
     /// # Errors
     /// The process is gone, or probes cannot be placed.
@@ -85,7 +86,8 @@ impl Tracer<'_> {
         if refused.is_empty() { Ok(()) } else { Err(Error::Refused(refused)) }
     }
 
-    /// Takes a program out of all processes. Its number stays its own, and its counts until it is forgotten ([`Tracer::forget`]).
+    /// Removes a program from all processes. Its number stays reserved, and its counts are kept
+    /// until [`Tracer::forget`].
     pub fn remove(&mut self, number: usize) {
         let Some(program) = self.programs.get_mut(number) else { return };
         program.inserted = false;
@@ -97,7 +99,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Takes some probes of a program out of all processes, as their handlers' `remove` does.
+    /// Removes some probes of a program from all processes, as `remove` in their handlers does.
     pub fn remove_probes(&mut self, number: usize, probes: &[usize]) {
         let Some(program) = self.programs.get_mut(number) else { return };
         let mut uses = HashSet::with_capacity(probes.len());
@@ -110,7 +112,8 @@ impl Tracer<'_> {
         self.retire(&uses, None);
     }
 
-    /// Goes on until the programs are placed in all processes that are followed, or the time is over. Says whether they are.
+    /// Handles events until the programs are placed in all followed processes, or time is up.
+    /// Returns whether they are.
     pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         loop {
@@ -126,7 +129,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Goes on until all that handlers have logged so far is written or dropped, or nothing was written for that time.
+    /// Handles events until everything logged so far was passed on or dropped, or nothing was read
+    /// for the given time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
         let mut mark = self.mark();
         let (mut end, mut read) = (Instant::now() + patience, self.reader.drain.read());
@@ -147,18 +151,18 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether a program is inserted that is for all processes that are followed.
+    /// Whether an inserted program is for all followed processes.
     pub fn serves_all(&self) -> bool {
         self.programs.values().any(|program| program.inserted && program.only.is_none())
     }
 
-    /// The programs that are inserted, the latest first.
+    /// The inserted programs, the latest first.
     pub fn inserted(&self) -> Vec<Inserted<'_>> {
         let programs = self.programs.iter().rev().filter(|(_, program)| program.inserted);
         programs.filter_map(|(number, _)| self.program(number)).collect()
     }
 
-    /// A program by its number, also one that was removed and is not forgotten.
+    /// A program by its number, unless it was forgotten; it may be removed.
     pub fn program(&self, number: usize) -> Option<Inserted<'_>> {
         let program = self.programs.get(number)?;
         Some(Inserted {
@@ -179,7 +183,7 @@ impl Tracer<'_> {
         })
     }
 
-    /// The values of variables, with their indices, as far as there are any in the range.
+    /// The variables whose index is in the range: indices and values.
     pub fn values(&self, which: Variables, range: RangeInclusive<usize>) -> Vec<(usize, u64)> {
         let values = match which {
             Variables::Local(number) => {
@@ -207,7 +211,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// How often a module was armed in a process as it had been in another one, without its being planned anew.
+    /// How often an arming was copied from another process, without planning it anew.
     pub fn copied(&self) -> u64 {
         self.cache.armings.copied
     }
@@ -225,13 +229,13 @@ impl Tracer<'_> {
         !self.threads.is_empty()
     }
 
-    /// Makes the tracer one that serves requests: it never ends by itself, wants to be interrupted regularly, and
-    /// what cannot be probed is told and not an end.
+    /// For a tracer that serves requests: it never ends by itself, wants regular interrupts, and
+    /// reports what cannot be probed instead of ending.
     pub fn serve(&mut self) {
         self.session.serving = true;
     }
 
-    /// Answers one event, or returns after an interruption. With nothing to follow it returns at once.
+    /// Handles one event, or returns after an interrupt. Returns at once if nothing is followed.
     pub fn turn(&mut self, control: &Control) {
         if self.threads.is_empty() {
             self.observer.idle();
@@ -243,15 +247,16 @@ impl Tracer<'_> {
         }
     }
 
-    /// Lets all processes go, with every byte as before. The programs stay inserted; the tracer can go on.
+    /// Detaches from all processes, with every byte restored. The programs stay inserted, and the
+    /// tracer can be used further.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
         self.tell_losses();
         self.departure.who = Leaving::Nobody;
     }
 
-    /// Lets the processes go that have no probe, but for those that a program was inserted for by number: its module may come
-    /// yet. Others stay as they are. For use after [`Tracer::remove`].
+    /// Detaches from the processes that have no probe, except those that a program names by process
+    /// id: their modules may still be mapped. For use after [`Tracer::remove`].
     pub fn let_go_unprobed(&mut self, control: &Control) {
         self.leave_unprobed(control);
     }

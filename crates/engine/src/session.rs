@@ -1,4 +1,4 @@
-//! How a session stands: whether it goes on, for whom it works, and what has become of what it started.
+//! The state of a session.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -7,21 +7,22 @@ use std::sync::atomic::AtomicBool;
 
 use crate::error::Error;
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// [`Control::stop`](crate::Control::stop), for handlers that run when it is set.
+    /// [`Control::stop`](crate::Control::stop), for handlers that are running when it is set.
     pub(crate) stop: Arc<AtomicBool>,
-    /// What ended it before its time.
+    /// The error that ended it early.
     pub(crate) failure: Option<Error>,
-    /// The processes that were started here, and the wait statuses of those that have ended.
+    /// Processes that the tracer started, with the wait status of those that have ended.
     pub(crate) started: HashMap<i32, Option<i32>>,
-    /// Whether something waits for time to pass: a record for its instruction, or modules to be looked for.
+    /// Whether periodic work is pending: a record waits for its instruction, or modules are to be
+    /// looked for.
     pub(crate) waiting: bool,
-    /// Whether requests are served meanwhile.
+    /// Whether the tracer serves requests.
     pub(crate) serving: bool,
-    /// The address spaces whose program has begun with the probes in.
+    /// The address spaces whose program has begun with probes armed.
     pub(crate) begun: HashSet<u32>,
-    /// What is not needed any more, and is given back when no thread waits for the tracer.
+    /// Data that is no longer needed. It is freed when no thread waits for the tracer.
     pub(crate) spent: Vec<Box<dyn Any>>,
 }

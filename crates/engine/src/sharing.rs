@@ -1,4 +1,5 @@
-//! What processes share with the tracer, and with one another: variables and counters, and the numbers that records have.
+//! What processes share with the tracer and each other: variables, counters, and the numbers in
+//! records.
 
 use std::sync::Arc;
 
@@ -9,19 +10,19 @@ use crate::variables::Globals;
 /// What is shared by all processes that are followed.
 pub(crate) struct Sharing {
     pub(crate) globals: Globals,
-    /// Memory that is shared with processes. Without it all probes are traps.
+    /// Memory shared with processes. Without it all probes are traps.
     pub(crate) cells: Option<Cells>,
-    /// By what they see that their records are read.
+    /// The page that tells processes that the tracer still reads their records.
     pub(crate) sign: Option<Arc<Sign>>,
-    /// When those are looked at that may become one of another domain without executing a program.
+    /// When to check next for processes that changed their trust domain without an exec.
     pub(crate) next_look: NextLook,
-    /// Whether all processes are of one domain.
+    /// Whether all processes are in one domain.
     pub(crate) everybody: bool,
-    /// What records of jumps have in common.
+    /// The numbers in records of jumps; each stands for a handler at a site.
     pub(crate) numbers: Numbers,
-    /// The probes that have handlers in processes, by program and number in it, and that their handlers can end.
+    /// Probes with compiled handlers that can end them: program and probe.
     pub(crate) mortal: Vec<(usize, usize)>,
-    /// Programs that were removed, of which something may be left in processes.
+    /// Removed programs that processes may still refer to.
     pub(crate) forgotten: Vec<Forgotten>,
 }
 

@@ -1,10 +1,11 @@
-//! Signals of the program's own.
+//! Handles the program's own signals.
 //!
-//! The program must not see where its instructions really run. A thread that is stopped by a signal in a slot
-//! is put where the unprobed program would be: at the probed instruction if that has not been executed, at
-//! the next one if it has. A fault of the instruction drops the record, and the handlers run again when the
-//! instruction is retried. Another signal that comes before the instruction leaves the hit as it is: when the
-//! thread comes back to the site, the instruction is executed and its record kept, without a second hit.
+//! The program must not see where its instructions really run. A thread that a signal stops in a
+//! slot is moved to where it would be in the unprobed program: to the probed instruction if that
+//! has not been executed, else to the next one. If the instruction faults, the record is dropped,
+//! and the handlers run again when the instruction is retried. If another signal comes before the
+//! instruction, the hit stands: when the thread returns to the site, the instruction is executed
+//! and its record kept, without a second hit.
 
 use libc::siginfo_t;
 use patch::Place;
@@ -14,36 +15,38 @@ use crate::restart;
 use crate::tracer::Tracer;
 use crate::tracked::InSlot;
 
-/// `si_code` of a signal that the kernel raises for an `int3`, among others.
+/// `si_code` of signals raised by the kernel, `int3` among them.
 pub(crate) const SI_KERNEL: i32 = 0x80;
 
-/// `si_code` of the signal of an `int3` of ours whose thread was put back to it: the signal's address says where that is. The kernel uses
-/// no such code, and no other process can send it: it is not negative (rt_sigqueueinfo(2)).
+/// `si_code` that marks the signal of an `int3` whose thread was moved back to it; `si_addr` is the
+/// address of the `int3`. The kernel does not use this code, and no other process can send it,
+/// since it is not negative (rt_sigqueueinfo(2)).
 pub(crate) const PUT_BACK: i32 = 0xd9b0;
 const _: () = assert!(PUT_BACK > 0, "who may send a signal to a process could send its threads anywhere");
 
 /// The bit of SIGTRAP in a signal set.
 pub(crate) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// Where `si_addr` stands in a `siginfo_t`.
+/// The offset of `si_addr` in a `siginfo_t`.
 const SI_ADDR: usize = 16;
 
 impl Tracer<'_> {
-    /// A thread is stopped by a signal.
+    /// Handles a thread that is stopped by a signal.
     pub(crate) fn signalled(&mut self, thread: Stopped, signal: i32) -> Result<(), process::Error> {
         let info = thread.signal_info()?;
-        // Behind the `int3` may be a jump on the way to a trampoline: the thread is not there.
+        // Must come first: after an `int3` the thread's address may be inside a jump to a
+        // trampoline, though it is not in that jump.
         let Some(thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
         let outside = self.signalled_in_jump(thread, signal, &info)?;
         let Some((thread, signal, mut info)) = outside else { return Ok(()) };
-        // It may have left the trampoline for one.
+        // The thread may have left the trampoline and hit an `int3`.
         let Some(mut thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
         let mut registers = thread.registers()?;
         let synchronous = is_synchronous(signal, &info);
         let ignored = is_interrupted(&registers) && is_ignored(thread.tid(), signal);
         if ignored && !synchronous {
-            // Nothing of the program sees this stop. A call that it has interrupted starts again where it is, so that
-            // it is not taken for another one.
+            // The program sees nothing of this stop. An interrupted system call restarts in place,
+            // so that it does not look like a new call.
             self.check_slot(&thread)?;
             if restart::restart(thread.tid(), &mut registers) {
                 thread.set_registers(&registers)?;
@@ -52,7 +55,8 @@ impl Tracer<'_> {
             return Ok(());
         }
         if signal == libc::SIGTRAP && synchronous && self.is_amid_a_call(&thread, &registers) {
-            // A program that single-steps itself: the displaced call is not done, so there is nothing to be seen yet.
+            // The program single-steps itself. The displaced call is not complete, so the step is
+            // not shown yet.
             self.resume(thread, 0);
             return Ok(());
         }
@@ -62,7 +66,8 @@ impl Tracer<'_> {
             && matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS)
             && fault_address(&info) == hidden
         {
-            // These signals carry the address of the instruction; SIGSYS, at the same place, that of the one after it.
+            // These signals carry the address of the instruction; SIGSYS carries, in the same
+            // field, that of the next one.
             set_fault_address(&mut info, shown);
             thread.set_signal_info(&info)?;
         }
@@ -73,7 +78,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Answers the signal of an `int3`, if it was one of ours. Gives the thread back otherwise.
+    /// Handles the signal of an `int3` of ours. Returns the thread if it is another signal.
     fn trapped_by(
         &mut self,
         thread: Stopped,
@@ -86,14 +91,14 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether a thread is between the instructions of a slot that together make one call.
+    /// Whether a thread is between the instructions of a slot that together make up one call.
     fn is_amid_a_call(&mut self, thread: &Stopped, registers: &Registers) -> bool {
         let place = self.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
         matches!(place, Some((_, Place::Pushed { .. })))
     }
 
-    /// Puts a thread that is in a slot where the unprobed program would be, and settles what waits for
-    /// its instruction. Gives the instruction pointer before and after, if it was moved.
+    /// Moves a thread in a slot to where it would be in the unprobed program, and settles its
+    /// displaced instruction. Returns the instruction pointer before and after, if it was moved.
     fn show_the_site(
         &mut self,
         thread: &Stopped,
@@ -112,8 +117,8 @@ impl Tracer<'_> {
             return None;
         };
         if space.is_amid_a_group(rip) {
-            // Signals come when a thread has left a group, and nothing in one faults: this one has come from elsewhere, and the thread goes on
-            // where it is.
+            // Signals are delivered after a thread has left a group, and nothing in a group faults.
+            // So the signal came from elsewhere, and the thread continues where it is.
             if let Some(waiting) = waiting {
                 self.commit(waiting.records);
             }
@@ -124,7 +129,7 @@ impl Tracer<'_> {
             if place.is_after() {
                 self.commit(waiting.records);
             } else {
-                // A string instruction may have done a part.
+                // A string instruction may be partly done.
                 waiting.registers = *registers;
                 self.not_executed(tid, waiting, synchronous);
             }
@@ -132,13 +137,14 @@ impl Tracer<'_> {
         Some((rip, registers.rip()))
     }
 
-    /// A signal came before an instruction was executed: its own fault, or another's.
+    /// A signal came before an instruction was executed: a fault of the instruction, or another
+    /// signal.
     fn not_executed(&mut self, tid: i32, waiting: InSlot, fault: bool) {
         let armed = self.space_of(tid).is_some_and(|space| space.sites.contains_key(&waiting.site));
         if fault {
             self.fault(waiting.records);
         } else if !armed {
-            // The thread will execute it at its own place, where nothing tells of it any more.
+            // The thread will execute it at its own address, unseen by the tracer.
             self.commit(waiting.records);
         } else if let Some(space) = self.space_of(tid) {
             for given_up in space.interrupted.add(tid, waiting) {
@@ -147,7 +153,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Takes the instructions that a thread is still to execute: the one in its slot, and those from which signals keep it.
+    /// Takes the instructions that a thread still has to execute: the one in its slot, and those
+    /// that signals delay.
     pub(crate) fn unexecuted(&mut self, tid: i32) -> Vec<InSlot> {
         let Some(tracked) = self.threads.get_mut(&tid) else { return Vec::new() };
         let in_slot = tracked.in_slot.take();
@@ -156,7 +163,8 @@ impl Tracer<'_> {
         in_slot.into_iter().chain(interrupted).collect()
     }
 
-    /// A thread has stopped, by no signal: if its instruction has completed, what waited for it is written.
+    /// A thread has stopped, not by a signal: if its displaced instruction has completed, its
+    /// records are passed on.
     pub(crate) fn check_slot(&mut self, thread: &Stopped) -> Result<(), process::Error> {
         let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
         if tracked.in_slot.is_none() {
@@ -173,8 +181,8 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Puts a thread that is to be let go for good where the unprobed program would be. What waits for an
-    /// instruction that was not executed is written: the thread executes it next.
+    /// Before a thread is detached: moves it to where it would be in the unprobed program. Records
+    /// of an instruction that was not executed are passed on, since the thread executes it next.
     pub(crate) fn bring_home(&mut self, thread: &mut Stopped) -> Result<(), process::Error> {
         let mut registers = thread.registers()?;
         let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
@@ -192,7 +200,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Puts a thread that is somewhere in a site's slot where the unprobed program would be.
+/// Moves a thread in a site's slot to where it would be in the unprobed program.
 pub(crate) fn show(place: Place, site: u64, registers: &mut Registers) {
     let mut shown = crate::machine::to_patch(registers);
     if place.mend(site, &mut shown) {
@@ -200,7 +208,8 @@ pub(crate) fn show(place: Place, site: u64, registers: &mut Registers) {
     }
 }
 
-/// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by somebody.
+/// Whether a signal was raised by the instruction at which its thread is stopped, and not sent by a
+/// process.
 pub(crate) fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     matches!(signal, SIGSEGV | SIGBUS | SIGILL | SIGFPE | SIGTRAP | SIGSYS) && info.si_code > 0
@@ -208,13 +217,14 @@ pub(crate) fn is_synchronous(signal: i32, info: &siginfo_t) -> bool {
 
 /// Whether a thread is stopped on its way out of a system call that the stop has interrupted.
 fn is_interrupted(registers: &Registers) -> bool {
-    /// The kernel's codes for calls that it will start again: ERESTARTSYS to ERESTART_RESTARTBLOCK.
+    /// The kernel's codes for calls that it will restart: ERESTARTSYS to ERESTART_RESTARTBLOCK.
     const RESTART: std::ops::RangeInclusive<i64> = -516..=-512;
     let result = registers.result();
     registers.call_number() >= 0 && (result == -i64::from(libc::EINTR) || RESTART.contains(&result))
 }
 
-/// Whether a signal does nothing in the thread's process. Then it would not even have woken the untraced thread.
+/// Whether a signal has no effect in the thread's process. It would not even have woken the
+/// untraced thread.
 pub(crate) fn is_ignored(tid: i32, signal: i32) -> bool {
     let Ok(status) = Status::read(tid) else { return false };
     let bit = 1u64 << (signal - 1);
@@ -222,16 +232,18 @@ pub(crate) fn is_ignored(tid: i32, signal: i32) -> bool {
     status.ignored & bit != 0 || (harmless && status.caught & bit == 0)
 }
 
-/// The address that a fault's signal carries.
+/// The address in a fault's signal.
 pub(crate) fn fault_address(info: &siginfo_t) -> u64 {
-    // SAFETY: reads a field of the union that any bit pattern fills validly; the caller knows what it means.
+    // SAFETY: reads a field of the union for which any bit pattern is valid; the caller knows its
+    // meaning.
     unsafe { info.si_addr() as u64 }
 }
 
-/// Changes the address that a fault's signal carries.
+/// Changes the address in a fault's signal.
 pub(crate) fn set_fault_address(info: &mut siginfo_t, address: u64) {
     let bytes = std::ptr::from_mut(info).cast::<u8>();
-    // SAFETY: the kernel's siginfo has si_addr at this offset, inside the structure, on every 64-bit machine.
+    // SAFETY: the kernel's siginfo has si_addr at this offset, inside the structure, on every
+    // 64-bit machine.
     unsafe { bytes.add(SI_ADDR).cast::<u64>().write_unaligned(address) };
 }
 

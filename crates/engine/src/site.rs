@@ -1,8 +1,9 @@
 //! A site: one probed instruction of one address space. Its states are types.
 //!
-//! A [`Planned`] site has passed every check and nothing of the process was changed for it. Arming it gives an
-//! [`Armed`] one: `int3` is its first byte, or a jump to a trampoline stands in its place ([`Way`]). Disarming that restores the
-//! bytes; the [`Disarmed`] site is kept, for threads that had reached the `int3` before.
+//! A [`Planned`] site has passed every check, and nothing in the process was changed for it. Arming
+//! makes it an [`Armed`] site: its first byte is `int3`, or it is a jump to a trampoline ([`Way`]).
+//! Disarming restores the bytes. The [`Disarmed`] site is kept for threads that had hit the `int3`
+//! before.
 
 use std::io;
 use std::rc::Rc;
@@ -18,38 +19,39 @@ use crate::sites::Sites;
 use crate::space::ModuleKey;
 use crate::window::Window;
 
-/// A site's changes are no farther from it: where a short jump leads, and the bytes of a jump.
+/// The largest distance of a site's changes from the site: the range of a short jump and the bytes
+/// of a jump.
 pub(crate) const FAR: u64 = 128 + LONGEST as u64;
 
 /// The instruction that traps.
 pub(crate) const INT3: u8 = 0xcc;
 
-/// Who wants to know of a hit.
+/// What a site is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     /// A probe of a program.
     Probe {
         /// The program's number.
         program: usize,
-        /// The probe's number in it.
+        /// The probe's index in it.
         probe: usize,
     },
     /// The dynamic linker has just mapped something.
     Mapped,
-    /// The dynamic linker is about to close the file of what it has just mapped, or another one.
+    /// The dynamic linker is about to close the file of what it has just mapped, or another file.
     Closes,
-    /// The dynamic linker says that its list of modules has changed, or is about to.
+    /// The dynamic linker reports that its list of modules has changed or is about to.
     Listed,
-    /// The program's own first instruction: all it was linked with is mapped.
+    /// The program's first instruction: all modules it was linked with are mapped.
     Entry,
-    /// The libc blocks all signals there.
+    /// The libc blocks all signals here.
     Blocks,
-    /// Nobody: the jump of another site needs its bytes as they are.
+    /// Nothing: its bytes are reserved for the jump of another site.
     Neighbour,
 }
 
 impl Use {
-    /// The program whose probe it is.
+    /// The number of the program whose probe it is.
     pub(crate) fn program(&self) -> Option<usize> {
         match *self {
             Use::Probe { program, .. } => Some(program),
@@ -57,24 +59,24 @@ impl Use {
         }
     }
 
-    /// Whether it is a probe of a program.
+    /// Whether it is a probe of this program.
     pub(crate) fn is_of(&self, number: usize) -> bool {
         matches!(*self, Use::Probe { program, .. } if program == number)
     }
 }
 
-/// What all states of a site have.
+/// The data that all states of a site have.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// Its address.
     pub(crate) address: u64,
     /// The module it is in.
     pub(crate) module: ModuleKey,
-    /// Its instruction, ready to be emulated or run elsewhere.
+    /// Its instruction, ready to be emulated or executed elsewhere.
     pub(crate) displaced: Displaced,
-    /// Its slot, once it has one.
+    /// Its slot, if it has one.
     pub(crate) slot: Option<Slot>,
-    /// Who wants to know.
+    /// What it is for.
     pub(crate) uses: Vec<Use>,
 }
 
@@ -102,13 +104,14 @@ impl Site {
         }
     }
 
-    /// The change that makes it trap. As long as anything traps, signals are blocked by what is lent.
+    /// The change that makes it trap. A site that lends a signal mask is restored last: until
+    /// nothing traps any more, SIGTRAP must not be blocked.
     pub(crate) fn trap(&self) -> Change {
         let change = Change::new(self.address, &self.displaced.original()[..1], &[INT3]);
         change.undone(if self.displaced.lent().is_some() { Undone::Last } else { Undone::First })
     }
 
-    /// The same site in a process that has the module `by` bytes farther.
+    /// The same site in a process that has the module mapped `by` bytes higher.
     pub(crate) fn moved(&self, by: u64) -> Site {
         let (device, inode, bias) = self.module;
         Site {
@@ -120,7 +123,7 @@ impl Site {
         }
     }
 
-    /// Whether it is a probe's.
+    /// Whether a probe is at it.
     pub(crate) fn is_probed(&self) -> bool {
         self.uses.iter().any(|wanted| matches!(wanted, Use::Probe { .. }))
     }
@@ -129,29 +132,31 @@ impl Site {
 /// How an armed site fires.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
-    /// By an `int3`, which the tracer answers.
+    /// By an `int3`, which the tracer handles.
     Trap,
-    /// By a jump to a trampoline, in the process itself.
+    /// By a jump to a trampoline in the process.
     Jump(Rc<Jump>),
 }
 
-/// A jump that stands at a site.
+/// The jump at a site.
 #[derive(Debug)]
 pub(crate) struct Jump {
-    /// What is written for it: the site first.
+    /// The bytes written for it, those of the site first.
     pub(crate) changes: Vec<Change>,
     /// The address of its trampoline.
     pub(crate) trampoline: u64,
-    /// How the jump was made to fit.
+    /// The name of the tactic.
     pub(crate) tactic: &'static str,
-    /// The same, for when it is to lead elsewhere.
+    /// The tactic's description of the jump, needed to change its target.
     pub(crate) shape: patch::tactic::Jump,
-    /// The instructions behind the site's that it covers, if they run in its trampoline alone.
+    /// The instructions after the site's that it covers, if they are executed only in its
+    /// trampoline.
     pub(crate) followers: Vec<Displaced>,
 }
 
 impl Jump {
-    /// The same jump in a process in which its site and all that it leads to are `by` bytes farther.
+    /// The same jump in a process in which its site and everything it leads to are `by` bytes
+    /// higher.
     pub(crate) fn moved(&self, by: u64) -> Jump {
         Jump {
             changes: self.changes.iter().map(|change| change.moved(by)).collect(),
@@ -163,41 +168,41 @@ impl Jump {
     }
 }
 
-/// Checked, and nothing changed.
+/// A site that has passed all checks; nothing was changed.
 #[derive(Debug)]
 pub(crate) struct Planned(pub(crate) Box<Site>);
 
-/// Something else than the program's bytes is there, or about to be written, and the ledger says so.
+/// A site whose changed bytes are written or about to be. The ledger has an entry for them.
 #[derive(Debug)]
 pub(crate) struct Armed {
-    /// Shared with the copies that forked children have.
+    /// Shared with the copies in forked children.
     site: Rc<Site>,
     way: Way,
     entered: Vec<Entered>,
 }
 
-/// The code of an address space: where it is written, and how that is kept in mind.
+/// The code of an address space, and the ledger for changes to it.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) memory: Memory,
-    /// A process that has the address space.
+    /// The id of a process that has the address space.
     pub(crate) process: i32,
     pub(crate) ledger: Option<Rc<Ledger>>,
 }
 
 impl Code {
-    /// Enters changes in the ledger, until what is returned is dropped: all of them or none.
+    /// Enters changes in the ledger until the returned entries are dropped: all of them or none.
     pub(crate) fn enter(&self, changes: &[Change]) -> Result<Vec<Entered>, Full> {
         let Some(ledger) = &self.ledger else { return Ok(Vec::new()) };
         changes.iter().map(|change| ledger.enter(self.process, change)).collect()
     }
 
-    /// Whether the ledger has room for so many changes.
+    /// Whether the ledger has room for this many changes.
     pub(crate) fn has_room(&self, changes: usize) -> Result<(), Full> {
         self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.has_room(changes))
     }
 
-    /// Enters changes that are there already.
+    /// Enters changes that are already in effect, if there is room; else counts them as missed.
     pub(crate) fn enter_if_room(&self, changes: &[Change]) -> Vec<Entered> {
         self.enter(changes).unwrap_or_else(|Full| {
             self.ledger.iter().for_each(|ledger| ledger.misses(changes.len()));
@@ -206,7 +211,7 @@ impl Code {
     }
 }
 
-/// Its bytes are its own again.
+/// A site whose bytes are restored.
 #[derive(Clone, Debug)]
 pub(crate) struct Disarmed {
     site: Rc<Site>,
@@ -219,12 +224,12 @@ impl Planned {
         Planned(Box::new(Site { address, module, displaced, slot: None, uses: vec![wanted] }))
     }
 
-    /// A site whose `int3` is not there any more, before it was ever noted that it was.
+    /// A site whose `int3` was removed before the site was registered as armed.
     pub(crate) fn unwritten(self) -> Disarmed {
         Disarmed { site: self.0.into(), way: Way::Trap }
     }
 
-    /// Enters the `int3` in the ledger, and in the batch that is about to be written.
+    /// Enters the `int3` in the ledger and in the batch to be written.
     pub(crate) fn arm(self, code: &Code, batch: &mut Batch) -> io::Result<Armed> {
         let change = self.0.trap();
         let entered = code.enter(&[change])?;
@@ -232,7 +237,8 @@ impl Planned {
         Ok(Armed { site: self.0.into(), way: Way::Trap, entered })
     }
 
-    /// Enters the jump in the ledger, which has room for it ([`Code::has_room`]), and in the batch that is about to be written.
+    /// Enters the jump in the ledger, which has room for it ([`Code::has_room`]), and in the batch
+    /// to be written.
     pub(crate) fn arm_with(self, jump: Rc<Jump>, code: &Code, batch: &mut Batch) -> Armed {
         let entered = code.enter_if_room(&jump.changes);
         jump.changes.iter().for_each(|change| batch.put_in(*change));
@@ -241,7 +247,7 @@ impl Planned {
 }
 
 impl Way {
-    /// What is written for it.
+    /// The changes it consists of.
     fn changes(&self, site: &Site) -> Vec<Change> {
         match self {
             Way::Trap => vec![site.trap()],
@@ -251,7 +257,7 @@ impl Way {
 }
 
 impl Armed {
-    /// A site that is armed with many others, for which the ledger has one entry.
+    /// A site of a copied arming, for which the ledger has one common entry.
     pub(crate) fn with_others(site: Site, jump: Jump) -> Armed {
         Armed { site: Rc::new(site), way: Way::Jump(Rc::new(jump)), entered: Vec::new() }
     }
@@ -260,7 +266,7 @@ impl Armed {
         &self.site
     }
 
-    /// What it shares with its copies: the site and its jump, unless it traps.
+    /// The parts it shares with its copies: the site and its jump, unless it traps.
     pub(crate) fn shared(&self) -> Option<(Rc<Site>, Rc<Jump>)> {
         Some((Rc::clone(&self.site), Rc::clone(self.jump()?)))
     }
@@ -277,7 +283,7 @@ impl Armed {
         }
     }
 
-    /// Shows what is written for it, change by change.
+    /// Calls `show` with each change written for it.
     pub(crate) fn each_change(&self, mut show: impl FnMut(&Change)) {
         match &self.way {
             Way::Trap => show(&self.site.trap()),
@@ -285,35 +291,36 @@ impl Armed {
         }
     }
 
-    /// What is written for it.
+    /// The changes written for it.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.way.changes(&self.site)
     }
 
-    /// Restores the byte of a site that traps, unless something else is there by now: the module was unmapped, or another
-    /// debugger has written there. A jump is taken out with others: [`Armed::take_out`].
+    /// Restores the byte of a site that traps, unless another byte is there by now: the module was
+    /// unmapped, or another debugger has written there. Jumps are removed in batches:
+    /// [`Armed::take_out`].
     pub(crate) fn disarm(self, memory: &Memory) -> Disarmed {
         debug_assert!(self.jump().is_none(), "a jump is taken out while all threads are held");
         self.site.trap().restore_byte(memory);
         self.forget()
     }
 
-    /// Enters the restoring of its bytes in a batch. They stay in the ledger until what is returned is dropped, after the
-    /// batch was written.
+    /// Adds the restoring of its bytes to a batch. The ledger entries are returned, to be dropped
+    /// after the batch was written.
     pub(crate) fn take_out(self, batch: &mut Batch) -> (Disarmed, Vec<Entered>) {
         self.way.changes(&self.site).into_iter().for_each(|change| batch.take_out(change));
         (Disarmed { site: self.site, way: self.way }, self.entered)
     }
 
-    /// The same site in the memory of a child, which is a copy of this one's.
+    /// The same site in the memory of a forked child.
     pub(crate) fn copy(&self, code: &Code) -> Armed {
         let entered = code.enter_if_room(&self.way.changes(&self.site));
         Armed { site: Rc::clone(&self.site), way: self.way.clone(), entered }
     }
 
-    /// Whether the memory of a child that was copied from this site's process has what is written for it (and with it the slot
-    /// or trampoline, which is written first). It has not where the copy was taken before the site was armed, or where the
-    /// module was unmapped.
+    /// Whether the memory of a forked child has the changes made for the site (and so its slot or
+    /// trampoline, which is written first). It has not if the fork came before the arming, or if
+    /// the module was unmapped.
     pub(crate) fn is_in(&self, memory: &Window<'_>) -> bool {
         match &self.way {
             Way::Trap => self.site.trap().is_in(memory),
@@ -321,8 +328,9 @@ impl Armed {
         }
     }
 
-    /// Makes sure that what makes it fire is there, after the module may have been mapped anew. Says whether the site is
-    /// still what it was made for. A jump is not written again, but the site planned anew.
+    /// After the module may have been mapped anew: writes the `int3` again if it is missing.
+    /// Returns whether the site is still valid. A missing jump is not written again: the site is to
+    /// be planned anew.
     pub(crate) fn refresh(&self, memory: &Window<'_>, sites: &Sites) -> io::Result<bool> {
         let original = self.site.displaced.original();
         let mut bytes = [0; LONGEST];
@@ -353,20 +361,19 @@ impl Disarmed {
         &self.site
     }
 
-    /// Whether threads may still be on their way from its `int3`.
+    /// Whether threads may still arrive from its `int3`.
     pub(crate) fn trapped(&self) -> bool {
         matches!(self.way, Way::Trap)
     }
 
-    /// In the memory of a child that was copied from this site's process: restores the bytes where the copy was
-    /// taken before the site was disarmed.
+    /// In a forked child: restores the bytes if the fork came before the site was disarmed.
     pub(crate) fn inherit(&self, batch: &mut Batch) -> Disarmed {
         self.way.changes(&self.site).into_iter().for_each(|change| batch.take_out(change));
         self.clone()
     }
 }
 
-/// Makes the changes of a batch in the memory of an address space, all of whose threads are held.
+/// Writes a batch to an address space all of whose threads are held.
 pub(crate) fn write(batch: Batch, code: &Code, held: &Held) -> io::Result<()> {
     if batch.is_empty() { Ok(()) } else { batch.write(&code.memory, held) }
 }

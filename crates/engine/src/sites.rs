@@ -1,7 +1,8 @@
-//! The armed sites of an address space, by their addresses.
+//! The armed sites of an address space, by address.
 //!
-//! Those of an arming that was copied from another process ([`Copied`]) may be hundreds of thousands, and hardly one of them is ever asked for: each is
-//! made when it is. As soon as one of them is to be changed, all of its module become the space's own.
+//! An arming copied from another process ([`Copied`]) may have hundreds of thousands of sites, of
+//! which hardly any is asked for: each is created on request. When one of them is to be changed,
+//! all sites of its module become the space's own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,8 +20,8 @@ use crate::space::ModuleKey;
 pub(crate) struct Sites {
     own: BTreeMap<u64, Armed>,
     copies: Vec<Copy>,
-    /// What the ledger has of sites that were copied and are the space's own by now. To put back bytes that are as the program has them changes nothing, so it
-    /// may have it as long as the module is mapped.
+    /// Ledger entries of copied sites that have become the space's own. Restoring bytes that are
+    /// restored already changes nothing, so the entries may stay as long as the module is mapped.
     entered: Vec<(ModuleKey, EnteredList)>,
 }
 
@@ -46,7 +47,7 @@ impl Copy {
         Some(self.made.insert(address, Box::new(Armed::with_others(site, jump))))
     }
 
-    /// All of them, to be the space's own; and what the ledger has of them.
+    /// Converts all of its sites to own ones; returns its ledger entry too.
     fn into_own(self) -> (impl Iterator<Item = (u64, Armed)>, ModuleKey, Option<EnteredList>) {
         let Copy { copied, made, entered } = self;
         let (module, mut made) = (copied.module(), made.into_map());
@@ -74,46 +75,46 @@ impl Sites {
         own.or_else(|| self.copies.iter().find_map(|copy| copy.get(*address)))
     }
 
-    /// The same, to be changed.
+    /// The site at an address, mutable.
     pub(crate) fn get_mut(&mut self, address: &u64) -> Option<&mut Armed> {
         self.own_site(*address);
         self.own.get_mut(address)
     }
 
-    /// Whether there is one at an address.
+    /// Whether there is a site at an address.
     pub(crate) fn contains_key(&self, address: &u64) -> bool {
         self.own.contains_key(address) || self.copies.iter().any(|copy| copy.copied.has_site(*address))
     }
 
-    /// Adds one.
+    /// Adds a site.
     pub(crate) fn insert(&mut self, address: u64, armed: Armed) -> Option<Armed> {
         self.own_site(address);
         self.own.insert(address, armed)
     }
 
-    /// Takes one out.
+    /// Removes a site.
     pub(crate) fn remove(&mut self, address: &u64) -> Option<Armed> {
         self.own_site(*address);
         self.own.remove(address)
     }
 
-    /// Adds many.
+    /// Adds many sites.
     pub(crate) fn append(&mut self, armed: &mut BTreeMap<u64, Armed>) {
         self.make_own(|copied| armed.keys().any(|&address| copied.has_site(address)));
         self.own.append(armed);
     }
 
-    /// Adds those of a copied arming, and what the ledger has of them.
+    /// Adds the sites of a copied arming, with its ledger entry.
     pub(crate) fn add_copy(&mut self, copied: Copied, entered: Option<EnteredList>) {
         self.copies.push(Copy { copied, made: FrozenMap::new(), entered });
     }
 
-    /// The armings of which it has copies.
+    /// The copied armings.
     pub(crate) fn copies(&self) -> impl Iterator<Item = &Copied> {
         self.copies.iter().map(|copy| &copy.copied)
     }
 
-    /// The sites of some copied armings become the space's own.
+    /// Makes the sites of some copied armings the space's own.
     pub(crate) fn make_own(&mut self, which: impl Fn(&Copied) -> bool) {
         if self.copies.is_empty() {
             return;
@@ -129,29 +130,29 @@ impl Sites {
         self.make_own(|copied| copied.has_site(address));
     }
 
-    /// Forgets what the ledger has of modules that are gone, of which no site is left.
+    /// Drops the ledger entries of unmapped modules, which have no sites left.
     pub(crate) fn retain_modules(&mut self, is_there: impl Fn(&ModuleKey) -> bool) {
         self.entered.retain(|(module, _)| is_there(module));
     }
 
-    /// Those that no other process shares: all that trap are among them.
+    /// The sites that are not part of a copied arming: all traps are among them.
     pub(crate) fn own(&self) -> impl DoubleEndedIterator<Item = (&u64, &Armed)> {
         self.own.iter()
     }
 
-    /// Those that no other process shares, to be changed.
+    /// The sites that are not part of a copied arming, mutable.
     pub(crate) fn own_mut(&mut self) -> impl Iterator<Item = (&u64, &mut Armed)> {
         self.own.iter_mut()
     }
 
-    /// Takes all out: none is left.
+    /// Removes all sites.
     pub(crate) fn take_all(&mut self) -> BTreeMap<u64, Armed> {
         self.make_own(|_| true);
         self.entered.clear();
         std::mem::take(&mut self.own)
     }
 
-    /// The sites in some code.
+    /// The sites in a range.
     fn within(&self, addresses: Range<u64>) -> impl Iterator<Item = &Armed> {
         let own = self.own.range(addresses.clone()).map(|(_, armed)| armed);
         let copied = move |copy: &'_ Copy| -> Vec<u64> { copy.copied.sites_in(addresses.clone()).collect() };
@@ -162,12 +163,12 @@ impl Sites {
         own.chain(copied)
     }
 
-    /// Those of its own that trap in some code: their addresses, ascending.
+    /// The addresses of the sites in a range that trap, ascending.
     pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
         self.own.range(code).filter(|(_, armed)| armed.jump().is_none()).map(|(&address, _)| address)
     }
 
-    /// Whether one of them is a probe's.
+    /// Whether a probe is at one of them.
     pub(crate) fn any_is_probed(&self) -> bool {
         !self.copies.is_empty() || self.own.values().any(|armed| armed.site().is_probed())
     }
@@ -177,32 +178,33 @@ impl Sites {
         !self.copies.is_empty() || self.own.values().any(|armed| armed.jump().is_some())
     }
 
-    /// Shows who wants to know of each.
+    /// Calls `show` with each use of each site.
     pub(crate) fn each_use(&self, mut show: impl FnMut(&Use)) {
         self.own.values().for_each(|armed| armed.site().uses.iter().for_each(&mut show));
         self.copies.iter().for_each(|copy| copy.copied.each_use(&mut show));
     }
 
-    /// Shows all that is written for them.
+    /// Calls `show` with each change made for a site.
     pub(crate) fn each_change(&self, mut show: impl FnMut(&Change)) {
         self.own.values().for_each(|armed| armed.each_change(&mut show));
         self.copies.iter().for_each(|copy| copy.copied.each_change(0..u64::MAX, &mut show));
     }
 
-    /// Shows the changes of all sites near these addresses: those in them are among them.
+    /// Calls `show` with the changes of all sites near a range; they include all changes in it.
     pub(crate) fn each_change_near(&self, addresses: Range<u64>, mut show: impl FnMut(&Change)) {
         let near = addresses.start.saturating_sub(FAR)..addresses.end.saturating_add(FAR);
         self.own.range(near.clone()).for_each(|(_, armed)| armed.each_change(&mut show));
         self.copies.iter().for_each(|copy| copy.copied.each_change(near.clone(), &mut show));
     }
 
-    /// Puts the program's bytes into `bytes`, which were read at `address`, wherever armed sites have others.
+    /// Replaces bytes changed for sites by the program's in `bytes`, which were read at `address`.
     pub(crate) fn hide(&self, address: u64, bytes: &mut [u8]) {
         let end = address.saturating_add(bytes.len() as u64);
         self.each_change_near(address..end, |change| change.hide(address, bytes));
     }
 
-    /// Whether an instruction at an address is covered by a site's jump, and runs in its trampoline alone.
+    /// Whether the instruction at an address is covered by a site's jump and executed only in its
+    /// trampoline.
     pub(crate) fn is_covered(&self, address: u64) -> bool {
         let mut jumps = self.within(address.saturating_sub(LONGEST as u64)..address).filter_map(Armed::jump);
         jumps.any(|jump| jump.shape.followers.iter().any(|&(follower, _)| follower == address))

@@ -1,7 +1,7 @@
-//! Slot areas: memory inside the process where displaced instructions run.
+//! Slot areas: memory in the process where displaced instructions run.
 //!
-//! One area for the sites of one module, within reach of their `rip`-relative operands; readable and executable,
-//! never writable. Its slots follow one another, [`SLOT`] bytes each.
+//! There is one area for the sites of one module, within reach of their `rip`-relative operands;
+//! readable and executable, never writable. Its slots are consecutive, [`SLOT`] bytes each.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -19,17 +19,17 @@ pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
 pub(crate) struct Area {
     base: u64,
     size: u64,
-    /// For each slot, the address of its site.
+    /// The address of the site of each slot.
     sites: Vec<u64>,
 }
 
 impl Area {
-    /// Bytes to map for an area of `slots` slots.
+    /// The bytes to map for `slots` slots.
     pub(crate) fn size_for(slots: usize) -> u64 {
         ((slots * SLOT) as u64).next_multiple_of(PAGE)
     }
 
-    /// The area that has just been mapped.
+    /// An area that has just been mapped.
     pub(crate) fn new(base: u64, size: u64) -> Area {
         Area { base, size, sites: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl Area {
         self.size
     }
 
-    /// Whether it is memory such as is wanted, none of which is used.
+    /// Whether it is unused and meets a request for memory.
     pub(crate) fn suits(&self, wanted: &Wanted) -> bool {
         self.sites.is_empty()
             && self.size >= wanted.size
@@ -50,7 +50,7 @@ impl Area {
             && wanted.reach.contains(&(self.base + self.size - 1))
     }
 
-    /// Takes the next free slot for a site: its address.
+    /// Allocates the next slot for a site. Returns its address.
     pub(crate) fn take(&mut self, site: u64) -> Option<u64> {
         let place = (self.sites.len() * SLOT) as u64;
         if place + SLOT as u64 > self.size {
@@ -60,7 +60,7 @@ impl Area {
         Some(self.base + place)
     }
 
-    /// Whether this area is mapped, to judge by a process's mappings.
+    /// Whether the area is among a process's mappings.
     pub(crate) fn is_among(&self, mappings: &[Mapping]) -> bool {
         mappings.iter().any(|mapping| {
             (mapping.start, mapping.end) == (self.base, self.base + self.size)
@@ -70,7 +70,7 @@ impl Area {
         })
     }
 
-    /// The site whose slot holds `address`, and how many bytes into the slot it is.
+    /// The site whose slot contains `address`, and the offset in the slot.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, usize)> {
         let place = address.wrapping_sub(self.base);
         if place >= self.size {
@@ -81,7 +81,7 @@ impl Area {
     }
 }
 
-/// Where an area could be mapped.
+/// A place where an area could be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: u64,
@@ -89,14 +89,14 @@ pub(crate) struct Gap {
 
 /// The lowest address that an ordinary process may map.
 const LOWEST: u64 = 0x1_0000;
-/// How far nothing is placed above a heap or below a stack.
+/// Room kept free above a heap and below a stack.
 const GROWTH: u64 = 1 << 30;
-/// The same for what has to be at certain addresses, and is small: landing pads. Where a heap cannot grow any more, allocators go on
-/// elsewhere.
+/// Room kept free above a heap by small things that must be at certain addresses: landing pads.
+/// Allocators that cannot grow the heap continue elsewhere.
 const HEAP: u64 = 256 << 20;
 /// The end of the addresses of a process.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// The same for i386 processes under an x86-64 kernel.
+/// The end of the addresses of an i386 process under an x86-64 kernel.
 const HIGHEST_32: u64 = 0xffff_d000;
 
 /// The addresses at which a process of a machine may have slots.
@@ -104,9 +104,9 @@ pub(crate) fn range(machine: Machine) -> RangeInclusive<u64> {
     LOWEST..=(if machine == Machine::I386 { HIGHEST_32 } else { HIGHEST }) - 1
 }
 
-/// Unmapped places of `size` bytes within `reach`, nearest to `near` first. A page stays free on either side.
-/// `taken` are the mappings in the order of their addresses, as (start, end, grows): nothing is placed above a
-/// mapping that grows up (the heap) nor just below one that grows down (a stack).
+/// Unmapped places of `size` bytes within `reach`, nearest to `near` first. A page stays free on
+/// either side. `taken` are the mappings by address, as (start, end, growth): room is kept above a
+/// mapping that grows up (the heap) and below one that grows down (a stack).
 pub(crate) fn gaps(
     taken: &[(u64, u64, Growth)],
     size: u64,
@@ -122,7 +122,7 @@ pub(crate) fn gaps(
         let first = room_low.max(*reach.start()).next_multiple_of(PAGE);
         let last = room_high.min(reach.end().saturating_add(1)).saturating_sub(size) / PAGE * PAGE;
         if first <= last && room_high >= size {
-            // The place of the gap that is nearest to the module.
+            // The place in the gap that is nearest to the module.
             places.push(Gap { start: near.clamp(first, last) / PAGE * PAGE });
         }
         low = (end.max(low.0), growth);
@@ -131,7 +131,8 @@ pub(crate) fn gaps(
     places
 }
 
-/// What is unmapped within `reach`, whole pages: room is left around what is `taken` as in [`gaps`], but less for heaps.
+/// The unmapped ranges within `reach`, in whole pages. Room is kept as in [`gaps`], but less above
+/// heaps.
 pub(crate) fn free(taken: &[(u64, u64, Growth)], reach: &Range<u64>) -> Vec<Range<u64>> {
     let mut places = Vec::new();
     let mut low = (LOWEST, Growth::None);

@@ -1,4 +1,4 @@
-//! An address space that is probed: its sites, its slot areas, its modules.
+//! The state of a probed address space: its sites, slots, trampolines and modules.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -24,20 +24,21 @@ use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
 
-/// A module as it is mapped in one place: device, inode, and the address its own addresses count from.
+/// Identifies a module as it is mapped in one place: device, inode, load bias.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);
 
-/// What is changed while bytes are lent for calls.
+/// The change to the process's bytes while they are lent for system calls.
 fn lent(spare: u64) -> Change {
     Change::new(spare, &[0; STUB.len()], &STUB).undone(Undone::Idle)
 }
 
-/// What a module is known by in its address space.
+/// The key of a module in its address space.
 pub(crate) fn module_key(module: &Module) -> ModuleKey {
     (module.device, module.inode, module.bias)
 }
 
-/// What was done to an address space at a time: no two such are the same, of one space or of several.
+/// A unique number for one state of an address space. No two states, of one space or of several,
+/// have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
@@ -55,97 +56,104 @@ impl Default for Generation {
     }
 }
 
-/// One address space and what was done to it.
+/// One address space and what the tracer has done to it.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) code: Code,
-    /// Threads that run in it and are followed.
+    /// The number of followed threads in it.
     pub(crate) members: usize,
     pub(crate) sites: Sites,
-    /// Sites that were armed once: threads may still come from their traps.
+    /// Sites that were armed before. Threads may still arrive from their traps.
     pub(crate) disarmed: HashMap<u64, Disarmed>,
-    /// The instructions to which threads will come back.
+    /// Instructions that threads still have to execute after a signal.
     pub(crate) interrupted: Interrupted,
     pub(crate) areas: Vec<Area>,
-    /// The memory that jumps need, once it is mapped.
+    /// The memory that jump probes need, once mapped.
     pub(crate) ground: Option<Ground>,
-    /// Bytes of the cells that are mapped, once it has a ground.
+    /// Bytes of the cells that are mapped, once there is a ground.
     pub(crate) cells: u64,
-    /// The domain that it is of; the one that it is to become one of; and when that is looked at again.
+    /// Its trust domain, the domain it is to change to, and when its domain is checked again.
     pub(crate) domain: Domain,
     pub(crate) becomes: Option<Domain>,
     pub(crate) again: Again,
-    /// Whether it has the reader's sign of life, for threads that wait.
+    /// Whether the tracer's sign of life is mapped, for threads that wait.
     pub(crate) has_sign: bool,
-    /// The armings that were copied to it: the number, and by how much farther their sites are.
+    /// The armings that were copied to it: the number of each, and the distance of its sites from
+    /// those of the original.
     pub(crate) moved: Vec<(u32, u64)>,
-    /// The rings of its contexts, once they are mapped.
+    /// The rings of its contexts, once mapped.
     pub(crate) rings: Option<Rc<Rings>>,
-    /// Whether it is a copy of one that has rings, and has got none of its own yet.
+    /// Whether it is a copy of a space that has rings, and has no rings of its own yet.
     pub(crate) lacks_rings: bool,
-    /// Why no handler can log in it by a jump, once that was tried.
+    /// Why the compiled handlers in it cannot log, if that was tried and failed.
     pub(crate) ringless: Option<String>,
-    /// What of its memory handlers do not see, if they access any.
+    /// The table of memory that handlers must not see, if any handler accesses memory.
     pub(crate) hidden: Option<Hidden>,
-    /// Why it is not mapped, once that was tried.
+    /// Why the ground is not mapped, if that was tried and failed.
     pub(crate) groundless: Option<String>,
-    /// How its threads are known, once that was found out; its process; and the threads that are not known so.
+    /// How handlers find the id of a thread, once known; the process id; and the threads for which
+    /// that does not hold.
     pub(crate) known: Option<Known>,
     pub(crate) pid: i32,
     pub(crate) strangers: HashSet<i32>,
-    /// Whether nobody in it is to wait for room just now.
+    /// Whether its threads currently do not wait for room in a ring.
     pub(crate) gives_up: bool,
-    /// When its threads are looked at again.
+    /// When its threads are identified again.
     pub(crate) looks: Looks,
-    /// Whether its threads may not read the time stamp counter: it is told the time.
+    /// Whether its threads may not read the time stamp counter. The tracer tells it the time then.
     pub(crate) clockless: bool,
     /// The trampolines.
     pub(crate) jumps: Jumps,
-    /// Which state of the sites, and of what is known of their jumps, this is.
+    /// The current state of the sites and of what is known of their jumps.
     pub(crate) generation: Generation,
-    /// Which bytes are changed, and which others rely on how they are: once there are jumps.
+    /// Which bytes are changed, and which other bytes must stay as they are; empty until there are
+    /// jumps.
     pub(crate) planners: Planners,
-    /// Mappings that were made in it for probes.
+    /// The number of mappings made in it for probes.
     pub(crate) mappings: usize,
     /// Whether the kernel has refused to map memory in it.
     pub(crate) cramped: bool,
-    /// Slots that are mapped for the next sites that trap.
+    /// Slots that are mapped and not used yet.
     pub(crate) spare: Option<Area>,
-    /// What the ledger has of sites that are about to trap, until it has it from the sites.
+    /// Ledger entries of sites that are about to trap, until the sites have entries of their own.
     pub(crate) trapping: Vec<Entered>,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
     pub(crate) syscall: Option<Entrance>,
-    /// What the ledger has of the bytes that are lent for calls.
+    /// The ledger entry of the bytes lent for system calls.
     spare_noted: Option<Entered>,
-    /// What it has for the case that the tracer dies, and whether that was tried.
+    /// The guard, which handles traps in the process if the tracer dies, and whether installing it
+    /// was tried.
     pub(crate) guard: Option<Guard>,
     pub(crate) guard_tried: bool,
-    /// What the ledger has of the memory that is mapped in it.
+    /// Ledger entries of the memory that is mapped in it.
     pub(crate) noted: Noted,
-    /// The modules that the programs have been placed in, by program.
+    /// The modules in which programs have been placed, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
-    /// The modules whose calls that block all signals are sites, as far as they can be.
+    /// The modules in which the calls that block all signals have been made sites, as far as
+    /// possible.
     pub(crate) blocking: HashSet<ModuleKey>,
-    /// Whether the names that programs give their modules mean the modules that are mapped.
+    /// Caches whether a program's module name matches a mapped module.
     pub(crate) named: Named,
-    /// When the session ends: a thread that is kept stopped until the others are gone, to unmap the areas then.
+    /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
+    /// the memory for probes.
     pub(crate) anchor: Option<Stopped>,
     /// Whether the dynamic linker is watched.
     pub(crate) watched: bool,
-    /// Whether its program has not begun: it still runs in the dynamic linker.
+    /// Whether its program has not begun yet: it still runs in the dynamic linker.
     pub(crate) starting: bool,
-    /// What the dynamic linker has just mapped, as long as the thread is stopped that did: nobody has executed it.
+    /// What the dynamic linker has just mapped. Set only while the thread that mapped it is
+    /// stopped: nothing has executed it.
     pub(crate) mapped_now: Option<Arrived>,
-    /// The modules that were there when they were looked for last.
+    /// The modules that were mapped at the last look.
     pub(crate) seen: HashSet<ModuleKey>,
-    /// Whether modules are to be looked for as soon as one of its threads is stopped.
+    /// Whether modules are to be looked for as soon as one of its threads stops.
     pub(crate) stale: bool,
-    /// What is to be placed in it as soon as one of its threads is stopped, once that is worked out.
+    /// The plan of what to place as soon as one of its threads stops, once worked out.
     pub(crate) foreseen: Option<Vec<Foreseen>>,
 }
 
 impl Space {
-    /// The space of a thread that has just been found or has just begun a program.
+    /// The space of a thread that was just found or has just started a program.
     pub(crate) fn open(tid: i32, starting: bool, ledger: Option<Rc<Ledger>>) -> Result<Space, Error> {
         Ok(Space {
             code: Code { memory: Memory::open(tid)?, process: tid, ledger },
@@ -197,9 +205,10 @@ impl Space {
         })
     }
 
-    /// The space of a child whose memory was copied from this one's. The copy has the same sites; where one was
-    /// disarmed while the copy was taken, its byte is set right. A copy that was taken while sites were being armed
-    /// may lack their slots, too: it begins anew, and is stale until its probes have been placed.
+    /// The space of a child whose memory was copied from this one. It has the same sites; where a
+    /// site was disarmed during the copy, its byte is restored. A copy taken while sites were being
+    /// armed may also lack their slots: then it starts without probes, and is stale until they have
+    /// been placed.
     pub(crate) fn copy(&self, child: i32) -> Result<Space, Error> {
         let code = Code { memory: Memory::open(child)?, process: child, ledger: self.code.ledger.clone() };
         let window = Window::new(&code.memory);
@@ -211,7 +220,7 @@ impl Space {
         drop(window);
         let mut sites: Sites = own.into_iter().collect();
         for copied in self.sites.copies() {
-            // All of them were written at once.
+            // All sites of an arming were written at once.
             let entered = copied.enter(&code).unwrap_or_else(|_| {
                 let ledger = code.ledger.iter();
                 ledger.for_each(|ledger| ledger.misses(copied.sites_in(0..u64::MAX).count()));
@@ -219,12 +228,12 @@ impl Space {
             });
             sites.add_copy(copied.clone(), entered);
         }
-        // Its one thread is stopped.
+        // The child has one thread, which is stopped.
         let held = Held::of_one();
         let mut batch = Batch::default();
         let disarmed =
             self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&mut batch))).collect();
-        // It fails only if the child is gone.
+        // Fails only if the child is gone.
         let _ = site::write(batch, &code, &held);
         let guard = self.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
         let mut copy = Space {
@@ -288,7 +297,8 @@ impl Space {
             copy.spare = copy.spare.filter(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
             copy.planners = Planners::default();
-            // What it has of the memory that jumps need may be older than what is known of it here: it gets its own.
+            // The child's copy of the memory for jumps may be older than the tracer's knowledge of
+            // it: the child gets new memory.
             if let Some(ground) = copy.ground.take() {
                 copy.has_sign = false;
                 let mapped = ground.mapped(std::mem::take(&mut copy.cells));
@@ -311,22 +321,24 @@ impl Space {
         Ok(copy)
     }
 
-    /// Whether a probe is in, or may be as soon as one of its threads stops or its program has begun.
+    /// Whether a probe is armed, or may be as soon as one of its threads stops or its program has
+    /// begun.
     pub(crate) fn is_probed(&self) -> bool {
         self.starting || self.stale || self.sites.any_is_probed()
     }
 
-    /// The code as the program wrote it.
+    /// The code as the program has it, without changes made for probes.
     pub(crate) fn text(&self) -> Text<'_> {
         Text::new(&self.code.memory, Some(&self.sites))
     }
 
-    /// The site at an address, armed or not any more.
+    /// The site at an address, armed or disarmed.
     pub(crate) fn site(&self, address: u64) -> Option<&Site> {
         self.sites.get(&address).map(Armed::site).or_else(|| self.disarmed.get(&address).map(Disarmed::site))
     }
 
-    /// The address of the site in whose slot a thread is, and where in the instruction's execution that is.
+    /// If `rip` is in a slot or at a displaced instruction in a trampoline: the address of the
+    /// site, and where in the instruction's execution the thread is.
     pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, Place)> {
         if let Some((trampoline, part)) = self.jumps.at(rip) {
             return match part {
@@ -339,7 +351,8 @@ impl Space {
         Some((address, slot.place(offset)))
     }
 
-    /// Whether a thread in a trampoline is where it would be at an instruction whose bytes a jump covers: it cannot be shown there.
+    /// Whether a thread in a trampoline has reached an instruction whose bytes a jump covers. It
+    /// cannot be shown at its address.
     pub(crate) fn is_amid_a_group(&self, rip: u64) -> bool {
         let Some((_, Part::Displaced(Place::After { rip: shown, .. }))) = self.jumps.at(rip) else {
             return false;
@@ -347,7 +360,7 @@ impl Space {
         self.sites.is_covered(shown)
     }
 
-    /// The trampoline that a thread is in, or for which the agent works on its behalf; and which part of it.
+    /// The trampoline that a thread is in, or for which it runs the agent, and the part of it.
     pub(crate) fn in_jump(&self, registers: &Registers) -> Option<(Rc<Trampoline>, Part)> {
         if !self.jumps.any() {
             return None;
@@ -357,7 +370,8 @@ impl Space {
             return Some((Rc::clone(trampoline), part));
         }
         let ground = self.ground.as_ref().filter(|ground| ground.is_agent(rip))?;
-        // On its way in and out it has the program's stack, and the context in a register.
+        // On entry to and exit from the agent, the thread has the program's stack and the context
+        // in a register.
         let [rbx, rdi] = [registers.general()[3], registers.rdi()];
         let (contexts, memory) = (&ground.contexts, &self.code.memory);
         let site = contexts
@@ -373,7 +387,8 @@ impl Space {
         Some((Rc::clone(trampoline), part))
     }
 
-    /// The slot that a site had when it was armed before, with the same instruction. A thread may still be in it; what is there stays.
+    /// The slot that a site had when it was armed before, with the same instruction. A thread may
+    /// still be in it, so its contents stay.
     pub(crate) fn slot_of(&self, site: &Site) -> Option<&Slot> {
         let before = self.disarmed.get(&site.address)?.site();
         let slot = before.slot.as_ref()?;
@@ -383,13 +398,14 @@ impl Space {
         (is_same && self.areas.iter().any(is_its)).then_some(slot)
     }
 
-    /// How its threads make calls for the tracer.
+    /// How its threads make system calls for the tracer.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
         let refuge = self.guard.as_ref().map(Guard::refuge);
         self.syscall.map(|entrance| Entrance { refuge, ..entrance })
     }
 
-    /// Notes in the ledger that bytes are lent for calls, before they are. Without that none are.
+    /// Enters in the ledger that bytes are lent for system calls, before they are. Without an
+    /// entry, no bytes are lent.
     pub(crate) fn note_spare(&mut self) {
         if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
             self.spare_noted = self.code.enter(&[lent(spare)]).ok().and_then(|mut entered| entered.pop());
@@ -399,25 +415,26 @@ impl Space {
         }
     }
 
-    /// In a child, whose one thread is in no call for the tracer: another thread of its parent's may have been in one.
+    /// Restores the lent bytes in a child. Its one thread is in no call for the tracer, but another
+    /// thread of its parent may have been.
     fn clear_spare(&self) {
         if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
             let mut batch = Batch::default();
             batch.take_out(lent(spare));
             let is_there = lent(spare).is_in(&Window::new(&self.code.memory));
             if is_there {
-                // It fails only if the child is gone.
+                // Fails only if the child is gone.
                 let _ = site::write(batch, &self.code, &Held::of_one());
             }
         }
     }
 
-    /// Its sites change: what was worked out for them as they were does not hold any more.
+    /// Marks the sites as changed: plans made for their former state are invalid.
     pub(crate) fn changed(&mut self) {
         self.generation = Generation::next();
     }
 
-    /// Takes a site out that traps: restores its byte.
+    /// Disarms a site that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
         self.changed();
         if let Some(armed) = self.sites.remove(&address) {
@@ -426,7 +443,7 @@ impl Space {
         }
     }
 
-    /// Takes all sites out of a space in which all trap.
+    /// Disarms all sites of a space in which all sites trap.
     pub(crate) fn disarm_traps(&mut self, fixed: &Fixed) {
         self.changed();
         let mut batch = Batch::default();
@@ -437,12 +454,12 @@ impl Space {
             entered.push(entries);
             self.disarmed.insert(address, disarmed);
         }
-        // It fails only where the process is gone or has unmapped the page.
+        // Fails only if the process is gone or has unmapped the page.
         let _ = batch.write_bytes(&self.code.memory, fixed);
         drop(entered);
     }
 
-    /// Takes sites out, of either kind: restores their bytes.
+    /// Disarms sites of either kind: restores their bytes.
     pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
         self.changed();
         let mut batch = Batch::default();
@@ -457,12 +474,12 @@ impl Space {
             entered.push(entries);
             self.disarmed.insert(address, disarmed);
         }
-        // It fails only where the process is gone or has unmapped the page.
+        // Fails only if the process is gone or has unmapped the page.
         let _ = site::write(batch, &self.code, held);
         drop(entered);
     }
 
-    /// What is to be written to take all sites out.
+    /// The changes that disarm all sites.
     pub(crate) fn all_out(&self) -> Batch {
         let mut batch = Batch::default();
         self.sites.each_change(|change| batch.take_out(*change));
@@ -470,9 +487,9 @@ impl Space {
         batch
     }
 
-    /// Takes all sites out, by what [`Space::all_out`] has given.
+    /// Disarms all sites, with the batch from [`Space::all_out`].
     pub(crate) fn disarm_all(&mut self, batch: Batch, held: &Held) {
-        // It fails only where the process is gone or has unmapped the page.
+        // Fails only if the process is gone or has unmapped the page.
         let _ = site::write(batch, &self.code, held);
         self.changed();
         self.planners = Planners::default();
@@ -487,18 +504,19 @@ impl Space {
         }
     }
 
-    /// Whether threads may come from an `int3` at an address.
+    /// Whether threads may arrive from an `int3` at an address.
     pub(crate) fn has_trapped(&self, address: u64) -> bool {
         self.sites.get(&address).is_some_and(|armed| armed.jump().is_none())
             || self.disarmed.get(&address).is_some_and(Disarmed::trapped)
     }
 
-    /// The addresses of the sites that trap in some code, ascending.
+    /// The addresses of the sites in a range that trap, ascending.
     pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
         self.sites.traps_in(code)
     }
 
-    /// The sites that are there only for others that trap, in modules where none does any more.
+    /// The sites that only lend signal masks for other sites' traps, in modules that have no such
+    /// traps any more.
     pub(crate) fn blocks_for_nobody(&mut self) -> Vec<u64> {
         if self.blocking.is_empty() {
             return Vec::new();
@@ -518,12 +536,12 @@ impl Space {
         self.sites.traps_in(0..u64::MAX).collect()
     }
 
-    /// What was mapped in it for probes: addresses and sizes.
+    /// The memory mapped in it for probes: addresses and sizes.
     pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
         self.each_mapped().collect()
     }
 
-    /// The same, one by one.
+    /// As [`Space::mapped`], one by one.
     pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
         let slots = self.areas.iter().chain(&self.spare).map(|area| (area.base(), area.size()));
         let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
@@ -534,7 +552,7 @@ impl Space {
         slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)
     }
 
-    /// The same, and its guard: all that is dprobes' in the process.
+    /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.
     pub(crate) fn each_ours(&self) -> impl Iterator<Item = (u64, u64)> {
         self.each_mapped().chain(self.guard.iter().flat_map(Guard::mapped))
     }

@@ -1,4 +1,4 @@
-//! The address spaces that are followed, by their numbers.
+//! The followed address spaces, by number.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -7,22 +7,22 @@ use std::rc::Rc;
 use crate::ledger::Ledger;
 use crate::space::Space;
 
-/// All address spaces; a number is never given twice.
+/// All address spaces. A number is never reused.
 #[derive(Debug)]
 pub(crate) struct Spaces {
     all: HashMap<u32, Space>,
     next: u32,
-    /// What is changed in them is entered there.
+    /// The ledger in which changes to them are entered.
     pub(crate) ledger: Option<Rc<Ledger>>,
 }
 
 impl Spaces {
-    /// None yet.
+    /// No space yet.
     pub(crate) fn new(ledger: Option<Rc<Ledger>>) -> Spaces {
         Spaces { all: HashMap::new(), next: 0, ledger }
     }
 
-    /// Adds one: its number.
+    /// Adds a space. Returns its number.
     pub(crate) fn add(&mut self, space: Space) -> u32 {
         let number = self.next;
         self.next += 1;

@@ -1,4 +1,4 @@
-//! What was told already, and is not told again.
+//! Remembers what was reported, so that it is reported once.
 
 use std::collections::HashSet;
 
@@ -6,23 +6,23 @@ use crate::losses::Losses;
 use crate::observer::Note;
 use crate::tracer::Tracer;
 
-/// What was told.
+/// What was reported.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Notes that are told once in a session.
+    /// Keys of notes that are reported once in a session.
     notes: HashSet<String>,
-    /// The programs whose waiting for a module was told.
+    /// Programs reported to wait for their module.
     pub(crate) waiting: HashSet<usize>,
     pub(crate) losses: Losses,
 }
 
 impl Told {
-    /// Whether something is told for the first time, by what tells it from other things.
+    /// Notes a key. Returns whether it is new.
     pub(crate) fn is_new(&mut self, key: String) -> bool {
         self.notes.insert(key)
     }
 
-    /// A program is forgotten.
+    /// Forgets a program.
     pub(crate) fn forget(&mut self, program: usize) {
         self.waiting.remove(&program);
         self.losses.forget(program);
@@ -30,15 +30,15 @@ impl Told {
 }
 
 impl Tracer<'_> {
-    /// Tells a note, once in a session.
+    /// Reports a note, once in a session.
     pub(crate) fn tell_once(&mut self, note: Note) {
         if self.told.is_new(format!("{note:?}")) {
             self.observer.note(&note);
         }
     }
 
-    /// Tells why a stop could not be answered. That the thread was killed under our hands is nothing to tell: its end
-    /// is reported next.
+    /// Reports why a stop could not be handled, unless the thread was killed meanwhile: then its
+    /// end is reported next.
     pub(crate) fn tell_failure(&mut self, answered: Result<(), process::Error>) {
         if let Err(error) = answered
             && !error.is_gone()

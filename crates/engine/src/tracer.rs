@@ -1,4 +1,4 @@
-//! The tracer: one thread that waits for the events of all the threads it follows, and answers each.
+//! The tracer's event loop: one thread waits for events of all followed threads and handles each.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -27,33 +27,35 @@ use crate::spaces::Spaces;
 use crate::told::Told;
 use crate::tracked::{Activity, Tracked};
 
-/// What the outside may ask of a running tracer, from another thread or a signal handler. Whoever sets a flag
-/// also interrupts the tracer's wait, by a signal to its thread.
+/// Flags shared with other threads and signal handlers. A caller that sets [`Control::stop`] also
+/// interrupts the tracer's wait with a signal to its thread.
 #[derive(Debug, Default)]
 pub struct Control {
     /// Ends the session.
     pub stop: Arc<AtomicBool>,
-    /// Set by the tracer while it wants to be interrupted regularly (every few hundredths of a second).
+    /// Set by the tracer while it needs interrupts at the normal rate (every few hundredths of a
+    /// second).
     pub wants_ticks: AtomicBool,
-    /// Set by the tracer while it wants to be interrupted rarely (every second).
+    /// Set by the tracer while it needs interrupts at the slow rate (every second).
     pub wants_rare_ticks: AtomicBool,
-    /// Set by the tracer while it wants to be interrupted often (every few thousandths of a second).
+    /// Set by the tracer while it needs interrupts at the fast rate (every few thousandths of a
+    /// second).
     pub wants_quick_ticks: AtomicBool,
-    /// Set by the tracer once the probes are in, in all processes that it follows then, or cannot be.
+    /// Set by the tracer once the probes in all currently followed processes are armed or refused.
     pub placed: AtomicBool,
 }
 
-/// Probes in living processes: all their threads, all their children.
+/// Traces processes: all their threads and all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Programs,
     pub(crate) threads: HashMap<i32, Tracked>,
     pub(crate) spaces: Spaces,
-    /// Threads that are about to be followed.
+    /// Threads that are not followed yet.
     pub(crate) births: Births,
     pub(crate) holds: Holds,
-    /// Who is being let go.
+    /// Which processes are being let go.
     pub(crate) departure: Departure,
-    /// What processes share with the tracer.
+    /// Memory shared between the processes and the tracer.
     pub(crate) sharing: Sharing,
     pub(crate) reader: Reader,
     pub(crate) cache: Cache,
@@ -71,8 +73,8 @@ impl std::fmt::Debug for Tracer<'_> {
 }
 
 impl<'a> Tracer<'a> {
-    /// A tracer without programs, following no process yet. It must be used by the thread that made it. What it
-    /// changes is entered in the ledger, if there is one.
+    /// A tracer without programs that follows no process yet. It must be used by the thread that
+    /// made it. Its changes are entered in the ledger, if there is one.
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
         let sign = ledger.as_ref().map_or_else(|| Sign::new().ok(), |ledger| ledger.sign());
@@ -94,23 +96,24 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Sets how many bytes of records may wait to be read, for each processor, in processes that are probed from now on. It is
-    /// rounded up to a power of two within [`BUFFERS`](crate::BUFFERS).
+    /// Sets the size of the ring for each processor, in bytes, for processes that are probed from
+    /// now on. It is rounded up to a power of two within [`BUFFERS`](crate::BUFFERS).
     pub fn set_buffer(&mut self, bytes: u64) {
         self.reader.set_buffer(bytes);
     }
 
-    /// Whether all processes share variables and counters, whoever they are. It holds for those that are followed from now on.
+    /// Makes all processes followed from now on share variables and counters, regardless of their
+    /// users.
     pub fn share_variables(&mut self) {
         self.sharing.everybody = true;
     }
 
-    /// Whether a program that is inserted waits for room where there is none for a record.
+    /// Whether an inserted program makes threads wait when a ring has no room for a record.
     pub(crate) fn is_lossless(&self) -> bool {
         self.programs.values().any(|program| program.options.lossless)
     }
 
-    /// Answers events until every followed thread has ended or `control` says to stop.
+    /// Handles events until every followed thread has ended or `control` says to stop.
     ///
     /// # Errors
     /// Probes could not be placed in the first process.
@@ -124,7 +127,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Whether no thread is followed, nor about to be.
+    /// Whether no thread is followed or about to be.
     fn is_alone(&self) -> bool {
         self.threads.is_empty() && self.births.newborn.is_empty() && self.births.announced.is_empty()
     }
@@ -134,7 +137,8 @@ impl<'a> Tracer<'a> {
         self.session.started.get(&pid).copied().flatten()
     }
 
-    /// Waits for one event (or, without `block`, looks for one) and answers it. Says whether there was one.
+    /// Waits for one event (or, without `block`, polls for one) and handles it. Returns whether
+    /// there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
         if !Arc::ptr_eq(&self.session.stop, &control.stop) {
             self.session.stop = Arc::clone(&control.stop);
@@ -152,7 +156,8 @@ impl<'a> Tracer<'a> {
                 false
             }
             Err(process::Error::Gone { .. }) => {
-                // No child is left that could tell anything: those still listed ended untold.
+                // No child is left that could report anything: the threads still listed ended
+                // without a report.
                 self.threads.clear();
                 self.births.newborn.clear();
                 self.births.announced.clear();
@@ -185,7 +190,7 @@ impl<'a> Tracer<'a> {
         stepped
     }
 
-    /// The next event, for which the tracer sleeps or looks, as is faster just now.
+    /// The next event. The tracer sleeps or polls for it, whichever `pace` has found faster.
     fn next_event(&mut self, block: bool) -> Result<Option<Event>, process::Error> {
         if let Some(event) = self.holds.events.pop_front() {
             return Ok(Some(event));
@@ -202,7 +207,7 @@ impl<'a> Tracer<'a> {
         process::wait(block)
     }
 
-    /// Answers one event.
+    /// Handles one event.
     fn answer(&mut self, event: Event) {
         let (thread, stop) = match event {
             Event::Ended { tid, status } => return self.ended(tid, status),
@@ -212,12 +217,13 @@ impl<'a> Tracer<'a> {
         match self.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
-                // Whatever the stop: the kernel takes it for the one that was asked for.
+                // Whatever the stop, the kernel counts it as the one that was asked for.
                 tracked.asked = false;
             }
             None => {
                 if let Stop::Exec { .. } = stop {
-                    // A thread that was not known took over its process; it is treated as that process.
+                    // An unknown thread executed a program and took over its process's id: it is
+                    // treated as that process.
                     self.threads.insert(tid, Tracked::new(tid, tid, None, Activity::Handled));
                 } else {
                     return self.born(thread);
@@ -242,7 +248,8 @@ impl<'a> Tracer<'a> {
         self.tell_failure(answered);
     }
 
-    /// A thread has stopped because it was asked to, because it is new, or because of job control.
+    /// A thread has stopped because the tracer asked it to, because it is new, or because of job
+    /// control.
     fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
         if self.is_leaving(tid) {
@@ -261,7 +268,7 @@ impl<'a> Tracer<'a> {
         self.park_or_go_on(thread, stop)
     }
 
-    /// Lets a thread that is in [`Stop::Interrupt`] or [`Stop::Group`] go on as it would have.
+    /// Resumes a thread from [`Stop::Interrupt`] or [`Stop::Group`] as if it had not been stopped.
     pub(crate) fn go_on(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         if let Stop::Group(_) = stop {
             let tid = thread.tid();
@@ -277,7 +284,7 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Lets a thread run; one that is leaving, until it can be let go.
+    /// Resumes a thread. One that is to be let go is asked to stop again.
     pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
         let tid = thread.tid();
         self.tell_ids(&thread);
@@ -312,7 +319,7 @@ impl<'a> Tracer<'a> {
         self.spaces.add(space)
     }
 
-    /// Takes a thread out of its address space; the last one takes the space with it.
+    /// Removes a thread from its address space, and the address space with its last thread.
     pub(crate) fn leave_space(&mut self, number: u32, tid: i32) {
         if let Some(space) = self.spaces.get_mut(&number) {
             space.forget_stranger(tid);
@@ -336,13 +343,13 @@ impl<'a> Tracer<'a> {
         self.births.newborn.remove(&tid);
         self.lose_anchor(tid);
         if let Some(tracked) = self.threads.get(&tid).filter(|tracked| !tracked.exiting) {
-            // Killed without a stop on its way.
+            // Killed without an exit stop.
             self.bury(tracked.space, tid);
         }
         if let Some(space) = self.births.announced.remove(&tid).and_then(|announced| announced.space) {
             self.leave_space(space, tid);
         }
-        // Killed before it said that its instruction had completed.
+        // Killed before the tracer saw its instruction complete.
         for waiting in self.unexecuted(tid) {
             self.drop_records(waiting.records);
         }
@@ -353,7 +360,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Time has passed: what waits for it is looked at.
+    /// Does the periodic work.
     fn tick(&mut self) {
         self.drain_meanwhile();
         self.look_for_losses();
@@ -367,8 +374,8 @@ impl<'a> Tracer<'a> {
         self.identify_again();
         self.look_for_others();
         self.hide_again();
-        // A process whose modules are to be looked for needs a thread that stops; the one asked may be blocked
-        // where no tracer can stop it.
+        // Looking for modules needs a stopped thread. The thread that was asked may be blocked
+        // where no tracer can stop it, so another one is asked.
         let stale: Vec<u32> =
             self.spaces.iter().filter(|(_, space)| space.stale).map(|(&number, _)| number).collect();
         for &number in &stale {
@@ -378,7 +385,7 @@ impl<'a> Tracer<'a> {
         self.session.waiting = !self.births.newborn.is_empty() || !stale.is_empty() || records;
     }
 
-    /// Looks at the threads whose records wait, and that have not been asked to stop.
+    /// Checks the threads that have pending records and have not been asked to stop.
     pub(crate) fn look_at_slots(&mut self) {
         let waiting = self.threads.values().filter(|thread| thread.has_records() && !thread.asked);
         for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
@@ -395,8 +402,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// A record waits in a thread that has not stopped for a while: finds out, without stopping the thread if
-    /// possible, whether its instruction has completed.
+    /// A thread with pending records has not stopped for a while: finds out whether its instruction
+    /// has completed, if possible without stopping it.
     fn look_at_slot(&mut self, tid: i32) {
         let Some(tracked) = self.threads.get_mut(&tid) else { return };
         let space = tracked.space.and_then(|space| self.spaces.get(&space));
@@ -419,8 +426,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Whether the seccomp filters of a thread forbid a system call on the tracer's behalf; tries to suspend
-    /// them. `Ok(suspended)` where a call may be made.
+    /// Makes system calls possible in a thread with seccomp filters by suspending them.
+    /// `Ok(suspended)` if a call may be made.
     pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
         match thread.status().map(|status| status.seccomp) {
             Ok(0) => Ok(false),

@@ -1,4 +1,4 @@
-//! What the engine knows of each thread it follows.
+//! The state of each followed thread.
 
 use process::{Registers, Running};
 use trace::Record;
@@ -10,24 +10,24 @@ use crate::site::Use;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) identity: Identity,
-    /// The address space it runs in, or `None` where that cannot be probed.
+    /// Its address space, or `None` if that cannot be probed.
     pub(crate) space: Option<u32>,
     pub(crate) activity: Activity,
-    /// The instruction it executes in a slot, as far as is known.
+    /// The displaced instruction that it executes in a slot, as far as is known.
     pub(crate) in_slot: Option<InSlot>,
-    /// Whether it has been asked to stop, and has not yet.
+    /// Whether it has been asked to stop and has not stopped yet.
     pub(crate) asked: bool,
-    /// What it waits for, if it has been asked for that.
+    /// What it waits for (room in a ring, or a context), if it was asked to stop because of that.
     pub(crate) waits: Option<Wait>,
-    /// Whether it was put back to the `int3` that it has come from, which is still to be answered.
+    /// Whether it was moved back to the `int3` that stopped it, which is still to be handled.
     pub(crate) before_trap: bool,
-    /// Whether it is on its way to its end, and will stop no more.
+    /// Whether it is ending and will not stop again.
     pub(crate) exiting: bool,
-    /// The last trap that it has met.
+    /// The address of the last trap it has hit.
     pub(crate) last_trap: u64,
-    /// Whether it was told its numbers, for its handlers.
+    /// Whether it was told its thread and process ids, for its handlers.
     pub(crate) has_ids: bool,
-    /// In how many more of its system calls, entered or left, it is looked at.
+    /// At how many more entries and exits of system calls it is stopped.
     pub(crate) calls: u32,
 }
 
@@ -36,27 +36,29 @@ pub(crate) struct Tracked {
 pub(crate) enum Activity {
     /// It runs (or has stopped without the engine knowing yet).
     Running(Running),
-    /// It is being handled just now.
+    /// It is stopped and being handled.
     Handled,
-    /// It waits for room in a ring, or for a context, and is kept stopped.
+    /// It is kept stopped until there is room in a ring, or a free context.
     Parked(Parked),
 }
 
-/// Who a thread is.
+/// The ids of a thread.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) tid: i32,
     pub(crate) pid: i32,
-    /// Where its rseq area is, once known; `Some(None)`: it has none.
+    /// The address of its rseq area, once known; `Some(None)` if it has none.
     pub(crate) rseq: Option<Option<u64>>,
 }
 
-/// A displaced instruction that was sent to its slot, and what waits for its completion.
+/// A displaced instruction that a thread executes in a slot, and the records that wait for its
+/// completion.
 #[derive(Debug)]
 pub(crate) struct InSlot {
     /// The site's address.
     pub(crate) site: u64,
-    /// The registers with which it was sent there, the instruction pointer being the site's.
+    /// The registers with which the thread was sent to the slot, except that the instruction
+    /// pointer is the site's.
     pub(crate) registers: Registers,
     /// What its handlers logged.
     pub(crate) records: Vec<Pending>,
@@ -66,7 +68,8 @@ pub(crate) struct InSlot {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) wanted: Use,
-    /// Whether it is what the handler logged; else it is the handler's stack traces, which no counter counts.
+    /// Whether it is the handler's log. If not, it holds the handler's stack traces, which are not
+    /// counted.
     pub(crate) counted: bool,
     pub(crate) logonfault: bool,
     pub(crate) record: Record,
@@ -97,17 +100,17 @@ impl Tracked {
         }
     }
 
-    /// Whether a record waits for the instruction that it executes in a slot.
+    /// Whether records wait for the instruction that it executes in a slot.
     pub(crate) fn has_records(&self) -> bool {
         self.in_slot.as_ref().is_some_and(|slot| !slot.records.is_empty())
     }
 }
 
 impl Identity {
-    /// The processor the thread ran on last: from its rseq area, which the kernel keeps up to date, or else from
-    /// /proc.
+    /// The processor the thread ran on last: from its rseq area, which the kernel keeps up to date,
+    /// else from /proc.
     pub(crate) fn processor(&mut self) -> u32 {
-        /// Where `cpu_id` stands in `struct rseq`.
+        /// The offset of `cpu_id` in `struct rseq`.
         const CPU_ID: u64 = 4;
         if let Some(Some(area)) = self.rseq {
             let mut bytes = [0; 4];

@@ -1,25 +1,25 @@
 //! Variables of programs, local and global.
 //!
-//! They are in the cells, of which each trust domain has its own: the processes of one domain share them, and nobody else. What the tracer
-//! shows is the sum of all domains.
+//! Each trust domain has its own variables, in its cells: the processes of a domain share them. The
+//! tracer shows the sum over all domains.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::jump::{Cells, Domain, Shared, Words};
 
-/// Variables: in memory that is shared with probed processes, or, where there is none, in the tracer's own.
+/// Variables: in memory shared with probed processes or, without such memory, in the tracer's own.
 #[derive(Debug)]
 pub(crate) enum Variables {
     Shared(Words),
     Own(Box<[AtomicU64]>),
 }
 
-/// The memory in which a domain's variables are, if they are in any.
+/// The memory that holds a domain's variables, if there is any.
 pub(crate) type Memory = Option<Rc<Shared>>;
 
 impl Variables {
-    /// This many, all 0.
+    /// `count` variables, all 0.
     pub(crate) fn new(count: usize, cells: Option<&mut Cells>) -> Variables {
         match cells.and_then(|cells| cells.words(count)) {
             Some(words) => Variables::Shared(words),
@@ -27,7 +27,7 @@ impl Variables {
         }
     }
 
-    /// How many there are.
+    /// The number of variables.
     pub(crate) fn len(&self) -> usize {
         match self {
             Variables::Shared(words) => words.count(),
@@ -35,7 +35,7 @@ impl Variables {
         }
     }
 
-    /// Where one is in the shared memory; none if they are not shared.
+    /// The offset of a variable in the shared memory; `None` if not shared.
     pub(crate) fn offset(&self, number: u16) -> Option<usize> {
         match self {
             Variables::Shared(words) => Some(words.offset() + usize::from(number) * size_of::<u64>()),
@@ -43,7 +43,7 @@ impl Variables {
         }
     }
 
-    /// The address of the first, in a process that has the shared memory at `base`.
+    /// The address of the first variable in a process that has the shared memory at `base`.
     pub(crate) fn address(&self, base: u64) -> Option<u32> {
         match self {
             Variables::Shared(words) => Some(words.address(base)),
@@ -51,7 +51,7 @@ impl Variables {
         }
     }
 
-    /// The memory in which those of a domain are.
+    /// The memory with the variables of a domain.
     pub(crate) fn memory(&self, domain: Domain) -> Memory {
         match self {
             Variables::Shared(words) => words.memory(domain),
@@ -59,7 +59,7 @@ impl Variables {
         }
     }
 
-    /// Those in a memory.
+    /// The variables in a memory.
     pub(crate) fn of<'a>(&'a self, memory: &'a Memory) -> &'a [AtomicU64] {
         match (self, memory) {
             (Variables::Shared(words), Some(memory)) => words.of(memory),
@@ -68,7 +68,7 @@ impl Variables {
         }
     }
 
-    /// The value of one: in a domain, or the sum of all.
+    /// The value of a variable: in a domain, or summed over all.
     pub(crate) fn value(&self, number: usize, domain: Option<Domain>) -> u64 {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         match (self, domain) {
@@ -78,7 +78,7 @@ impl Variables {
         }
     }
 
-    /// Sets one to 0, in all domains.
+    /// Sets a variable to 0 in all domains.
     pub(crate) fn reset(&self, number: usize) {
         match self {
             Variables::Shared(words) => words.each(number, |_, word| word.store(0, Ordering::Relaxed)),
@@ -89,8 +89,8 @@ impl Variables {
     }
 }
 
-/// The global variables: one array for all programs. It grows to the largest number that a program has asked for
-/// and keeps its values as long as the tracer lives.
+/// The global variables: one array for all programs. It grows to the largest number that a program
+/// asks for, and keeps its values for the tracer's lifetime.
 #[derive(Debug)]
 pub(crate) struct Globals {
     values: Variables,
@@ -98,9 +98,9 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// None yet.
+    /// No variable yet.
     pub(crate) fn new(cells: Option<&mut Cells>) -> Globals {
-        /// The most that a program can ask for.
+        /// The most a program can ask for.
         const MOST: usize = u16::MAX as usize;
         let values = match cells {
             Some(cells) => Variables::Shared(cells.globals(MOST)),
@@ -109,33 +109,33 @@ impl Globals {
         Globals { values, count: 0 }
     }
 
-    /// Makes sure that there are this many.
+    /// Grows to at least `count` variables.
     pub(crate) fn grow(&mut self, count: u16) {
         self.count = self.count.max(usize::from(count)).min(self.values.len());
     }
 
-    /// The address of the first, in a process that has the shared memory at `base`.
+    /// The address of the first variable in a process that has the shared memory at `base`.
     pub(crate) fn address(&self, base: u64) -> Option<u32> {
         self.values.address(base)
     }
 
-    /// The memory in which those of a domain are.
+    /// The memory with the variables of a domain.
     pub(crate) fn memory(&self, domain: Domain) -> Memory {
         self.values.memory(domain)
     }
 
-    /// Those in a memory that a program can use, which asks for so many.
+    /// The variables in a memory that a program may use which asks for `count`.
     pub(crate) fn of<'a>(&'a self, memory: &'a Memory, count: u16) -> &'a [AtomicU64] {
         let all = self.values.of(memory);
         &all[..usize::from(count).min(self.count).min(all.len())]
     }
 
-    /// The values of all: of a domain, or the sums of all domains.
+    /// All values: in a domain, or summed over all.
     pub(crate) fn values(&self, domain: Option<Domain>) -> Vec<u64> {
         (0..self.count).map(|number| self.values.value(number, domain)).collect()
     }
 
-    /// Sets one to 0.
+    /// Sets a variable to 0.
     pub(crate) fn reset(&self, number: usize) {
         if number < self.count {
             self.values.reset(number);

@@ -1,9 +1,9 @@
-//! A program as it is compiled for each kind of process that it may meet.
+//! The versions of a program, one compiled for each machine.
 //!
-//! This machine runs two kinds of processes, whose words and registers differ. One text is compiled for both, and what
-//! is inserted is one program: its probes are counted together, its variables are shared. A variable is one number of 64 bits; an
-//! i386 handler sees and sets its low half (what it decrements below zero, or increments past its word, an x86-64
-//! handler sees as the 64-bit number that this gives).
+//! An x86-64 system runs processes of two machines, with different word sizes and registers. One
+//! text is compiled for both, but inserted as one program, with common counts and variables. A
+//! variable has 64 bits. An i386 handler reads and writes its low half; carries and borrows of its
+//! increments and decrements are visible to x86-64 handlers in the full number.
 
 use image::Machine;
 use rpn::{Arch, Object};
@@ -12,22 +12,22 @@ use vm::Word;
 /// A program compiled for x86-64, for i386, or for both.
 #[derive(Clone, Debug)]
 pub struct Versions {
-    /// The one that reports show.
+    /// The version that reports show.
     main: Object,
-    /// The one for the other machine, or why there is none.
+    /// The version for the other machine, or why there is none.
     other: Result<Box<Object>, String>,
-    /// Why the processes of the main one's machine are refused all the same.
+    /// Why the processes of the main version's machine are refused, if so.
     refused: Option<String>,
 }
 
 impl Versions {
-    /// A program that there is for one machine only; `reason` says why not for the other.
+    /// A program for one machine only; `reason` says why there is no version for the other.
     pub fn only(object: Object, reason: impl Into<String>) -> Versions {
         Versions { main: object, other: Err(reason.into()), refused: None }
     }
 
-    /// A program compiled from one text for both machines, or why it could not be for the other. `main` is the version
-    /// that reports show.
+    /// A program compiled from one text for both machines, or the reason why it could not be for
+    /// the other. `main` is the version that reports show.
     pub fn of_text(main: Object, other: Result<Object, String>) -> Versions {
         let points =
             |object: &Object| object.probes.iter().map(|probe| probe.point.clone()).collect::<Vec<_>>();
@@ -41,7 +41,7 @@ impl Versions {
         Versions { main, other, refused: None }
     }
 
-    /// The version that reports show: with the module's name, the probes and their numbers, which all versions share.
+    /// The version that reports show. All versions have its module name, and its probes by index.
     pub fn main(&self) -> &Object {
         &self.main
     }
@@ -49,7 +49,7 @@ impl Versions {
     /// The version for the processes of a machine.
     ///
     /// # Errors
-    /// Why the program is not for them.
+    /// Why the program is not for that machine.
     pub fn of(&self, machine: Machine) -> Result<&Object, &str> {
         if machine_of(self.main.arch) == Some(machine) {
             return self.refused.as_deref().map_or(Ok(&self.main), Err);
@@ -61,7 +61,7 @@ impl Versions {
         }
     }
 
-    /// From now on the program is not for the processes of a machine.
+    /// Refuses the processes of a machine from now on.
     pub fn refuse(&mut self, machine: Machine, reason: impl Into<String>) {
         match machine_of(self.main.arch) == Some(machine) {
             true => self.refused = Some(reason.into()),
@@ -69,7 +69,7 @@ impl Versions {
         }
     }
 
-    /// The version that has a hit in the code of a word. Only versions that were placed are hit.
+    /// The version for code with this word size. Only placed versions are hit.
     pub(crate) fn of_word(&self, word: Word) -> &Object {
         match &self.other {
             Ok(other) if other.word() == word => other,
@@ -77,7 +77,7 @@ impl Versions {
         }
     }
 
-    /// All of them.
+    /// All versions.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Object> {
         std::iter::once(&self.main).chain(self.other.as_deref())
     }
@@ -96,7 +96,7 @@ impl Versions {
     }
 }
 
-/// The machine whose processes a version is for, if this one runs them.
+/// The machine of a version, if it is one that is probed here.
 fn machine_of(arch: Arch) -> Option<Machine> {
     match arch {
         Arch::X86_64 => Some(Machine::X86_64),

@@ -1,4 +1,4 @@
-//! Reading a process's memory here and there, in ascending order, without a system call for each few bytes.
+//! Buffered reading of a process's memory, for many small reads in ascending order.
 
 use std::cell::RefCell;
 use std::io;
@@ -6,20 +6,20 @@ use std::io;
 use layout::PAGE;
 use process::Memory;
 
-/// Bytes that are read in one go.
+/// Bytes read at once.
 const SPAN: usize = 1 << 14;
 
-/// The memory of a process as it was when it was looked at: what lies close together is read once. It is for memory that does not
-/// change meanwhile, or of which it does not matter.
+/// A buffered view of a process's memory: bytes close together are read once. For memory that does
+/// not change meanwhile, or where stale bytes do no harm.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
     memory: &'a Memory,
-    /// Where the bytes are that were read last.
+    /// The buffer: its address and bytes.
     read: RefCell<(u64, Vec<u8>)>,
 }
 
 impl<'a> Window<'a> {
-    /// Nothing is read yet.
+    /// An empty buffer.
     pub(crate) fn new(memory: &'a Memory) -> Window<'a> {
         Window { memory, read: RefCell::default() }
     }
@@ -52,13 +52,13 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Something was written: what was read is forgotten.
+    /// Drops the buffer after a write.
     pub(crate) fn forget(&self) {
         self.read.borrow_mut().1.clear();
     }
 }
 
-/// Whether bytes that were read at `start` are also those at an address, all of them.
+/// Whether `bytes`, read at `start`, contain the whole range at `address`.
 fn holds(start: u64, bytes: &[u8], address: u64, length: usize) -> bool {
     address >= start && (address - start).saturating_add(length as u64) <= bytes.len() as u64
 }

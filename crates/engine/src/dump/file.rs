@@ -1,13 +1,14 @@
-//! The file of a core dump: never one that was there before, for its owner alone, and without room for zeros.
+//! The file of a core dump: always a new file, readable by its owner only, and sparse where there
+//! are zeros.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried for one process.
+/// Names tried for one process, at most.
 const NAMES: u32 = 100_000;
-/// Bytes of a block: zeros are left out in whole blocks.
+/// Bytes of a block. Blocks of zeros are not written.
 const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
@@ -16,17 +17,17 @@ static ZEROS: [u8; BLOCK] = [0; BLOCK];
 pub(super) struct CoreFile {
     file: File,
     path: PathBuf,
-    /// Bytes written so far, zeros that were left out among them.
+    /// Bytes so far, including zeros that were not written.
     length: u64,
-    /// Bytes that a file may have. The kernel ends a process that writes more.
+    /// Bytes that a file may have. The kernel kills a process that writes more.
     limit: u64,
 }
 
 impl CoreFile {
-    /// Makes `core.PID` in the current directory or, if that is there, `core.PID.1` and so on.
+    /// Creates `core.PID` in the current directory or, if that exists, `core.PID.1` and so on.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Why it cannot be created.
     pub(super) fn create(pid: i32) -> Result<CoreFile, String> {
         CoreFile::create_in(Path::new(""), pid)
     }
@@ -50,7 +51,7 @@ impl CoreFile {
         &self.path
     }
 
-    /// Writes over bytes in the middle, if they are as expected.
+    /// Overwrites bytes, if they are as expected.
     pub(super) fn replace(&mut self, place: u64, expected: &[u8], bytes: &[u8]) -> io::Result<()> {
         let mut found = vec![0; expected.len()];
         self.file.read_exact_at(&mut found, place)?;
@@ -67,12 +68,13 @@ impl CoreFile {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Gives the file its length, with the zeros at its end.
+    /// Sets the file's length, including zeros at its end.
     pub(super) fn complete(&mut self) -> io::Result<()> {
         self.file.set_len(self.length)
     }
 
-    /// Removes the file, which could not be completed for this reason. Gives the reason, and what became of the file.
+    /// Removes the file, which could not be completed for this reason. Returns the reason, and what
+    /// became of the file.
     pub(super) fn discard(self, reason: String) -> String {
         let path = printable::path(&self.path);
         match std::fs::remove_file(&self.path) {
@@ -83,7 +85,7 @@ impl CoreFile {
 }
 
 impl Write for CoreFile {
-    /// Takes blocks that are all zeros, or blocks that are not, up to the first of the other kind.
+    /// Takes consecutive blocks that are all zeros, or consecutive blocks that are not.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_zero = |block: &[u8]| *block == ZEROS[..block.len()];
         let within = (self.length % BLOCK as u64) as usize;
@@ -115,7 +117,7 @@ impl Write for CoreFile {
 /// The largest file that this process may write (RLIMIT_FSIZE), in bytes.
 fn limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is valid for the call. Where it fails, there is no limit.
+    // SAFETY: `limit` is valid for the call. If it fails, there is no limit.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     limit.rlim_cur
 }

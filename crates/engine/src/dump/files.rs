@@ -6,10 +6,10 @@
 //!   count times: the path and a NUL
 //! ```
 //!
-//! The crate that writes the other notes lets nobody make the parts of its own list of files. It takes a note of any
-//! contents, though, as the last one, to which it gives a type of all ones, and a word more with the number of its
-//! bytes. When the file is there, the note gets its type and the length that its contents really have, and the length
-//! of all notes becomes one word less.
+//! The `elfcore` crate does not let its caller make the entries of its own list of files. But it
+//! takes a note of any contents as the last one. It gives that note a type of all ones and an
+//! additional word with its number of bytes. After the file is written, the note's type and length
+//! are corrected, and the length of all notes is reduced by one word.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -23,20 +23,23 @@ use super::memory::PAGE;
 pub(super) const NAME: &str = "CORE";
 /// Its type (include/uapi/linux/elf.h): "FILE".
 const NT_FILE: u32 = 0x4649_4c45;
-/// The type that it is given first.
+/// The type that `elfcore` gives it.
 const ANY: u32 = !0;
-/// Bytes of the note's head: the lengths of name and contents, the type, and the name with its NUL, padded.
+/// Bytes before the contents: the lengths of name and contents, the type, and the name with its
+/// NUL, padded.
 const HEAD: usize = 12 + 8;
-/// Bytes of the note's last word.
+/// Bytes of the additional word after the contents.
 const TAIL: usize = 4;
 /// Bytes of contents at most, as the kernel limits them.
 const LIMIT: usize = 4 << 20;
-/// Where the first program header, which is the notes', has their place, and their length in file and memory.
+/// Offsets in the file: the position, length in the file and length in memory of the first program
+/// header, that of the notes.
 const NOTES_AT: u64 = 64 + 8;
 const NOTES_LENGTH: u64 = 64 + 32;
 const NOTES_MEMORY: u64 = 64 + 40;
 
-/// The note's contents for these mappings of a process whose word has this many bytes, 4 or 8. Files beyond the limit are left out.
+/// The note's contents for these mappings of a process with words of 4 or 8 bytes. Files beyond the
+/// limit are left out.
 pub(super) fn note(mappings: &[Mapping], word: usize) -> Vec<u8> {
     let mut places: Vec<u8> = Vec::new();
     let mut names = Vec::new();
@@ -62,15 +65,15 @@ pub(super) fn note(mappings: &[Mapping], word: usize) -> Vec<u8> {
     note
 }
 
-/// Bytes of the whole note with these contents, as it is written first: filled up to a multiple of 4.
+/// Bytes of the whole note as it is first written, padded to a multiple of 4.
 pub(super) fn note_length(note: &[u8]) -> usize {
     HEAD + note.len().next_multiple_of(4) + TAIL
 }
 
-/// Makes the note with these contents, which is the last one of a written file, what it is to be.
+/// Corrects the type and length of the note with these contents, the last note of a written file.
 ///
 /// # Errors
-/// The file cannot be written, or is not as expected.
+/// The file cannot be written, or is not laid out as expected.
 pub(super) fn mend(file: &mut CoreFile, note: &[u8]) -> io::Result<()> {
     let length = file.word(NOTES_LENGTH)?;
     let place = file.word(NOTES_AT)?.saturating_add(length).saturating_sub(note_length(note) as u64);

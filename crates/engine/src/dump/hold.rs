@@ -1,4 +1,4 @@
-//! The other threads of a process are stopped, and what they have to say is kept until it can be answered.
+//! Stops the other threads of a process, and keeps their events until they can be handled.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use crate::tracer::Tracer;
 
 /// How long a thread may take to stop: it has to get a processor.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long one may take that is in an uninterruptible wait.
+/// How long a thread in an uninterruptible wait may take.
 const PATIENCE_IN_WAIT: Duration = Duration::from_millis(200);
-/// The pause between two looks: first, and at most.
+/// The pause between two polls: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 impl Tracer<'_> {
-    /// Stops all threads of process `pid` but `tid`, which is stopped. Their events are kept, to be answered in their
-    /// turn. Gives the threads that did not stop: they stop as soon as they can, and are answered then.
+    /// Stops all threads of process `pid` except `tid`, which is stopped. Their events are kept, to
+    /// be handled later. Returns the threads that did not stop: they stop as soon as they can.
     ///
     /// # Errors
-    /// The process ends or replaces its program just now.
+    /// The process ends or executes a new program meanwhile.
     pub(super) fn hold_others(&mut self, tid: i32, pid: i32) -> Result<Vec<i32>, String> {
         let start = Instant::now();
         let mut pause = PAUSE.0;
         let mut asked = HashSet::new();
-        // Threads that run no more: held here, or ended.
+        // Threads that do not run: held here, or ended.
         let mut still: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
         still.extend(self.births.newborn.keys());
         still.insert(tid);
@@ -36,7 +36,7 @@ impl Tracer<'_> {
                 if still.contains(&other) {
                     continue;
                 }
-                // One that is not known yet is new, and stops by itself.
+                // An unknown thread is new, and stops by itself.
                 if asked.insert(other) {
                     self.ask(other);
                 }
@@ -51,18 +51,18 @@ impl Tracer<'_> {
                         }
                     }
                     Ok(None) => moving.push(other),
-                    // Nobody's to wait for: it is gone.
+                    // It cannot be waited for: it is gone.
                     Err(_) => {
                         still.insert(other);
                     }
                 }
             }
             if moving.is_empty() && !news {
-                // Nobody was left who could have created another thread since they were listed.
+                // No thread was left that could have created another since the listing.
                 return Ok(Vec::new());
             }
             if !news {
-                // The first thread of a process stays as a zombie until the last one ends.
+                // The main thread of a process stays as a zombie until the last thread ends.
                 moving.retain(|&other| state_of(other) != 'Z');
                 let waits = moving.iter().all(|&other| state_of(other) == 'D');
                 if start.elapsed() > if waits { PATIENCE_IN_WAIT } else { PATIENCE } || moving.is_empty() {
@@ -75,7 +75,7 @@ impl Tracer<'_> {
     }
 }
 
-/// The state of a thread; one that is gone counts as a zombie.
+/// The state of a thread; `Z` if it is gone.
 fn state_of(tid: i32) -> char {
     Status::read(tid).map_or('Z', |status| status.state)
 }

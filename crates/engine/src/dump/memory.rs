@@ -1,4 +1,4 @@
-//! The memory of a core dump: which pages are in it, and what they hold.
+//! The memory of a core dump: which pages are dumped, and their contents.
 //!
 //! | mapping | in the dump |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | vdso | all |
 //! | devices, `MADV_DONTDUMP`, the slots | nothing |
 //!
-//! Where nothing is, debuggers read the files that the NT_FILE note names.
+//! Debuggers read memory that is not dumped from the files in the NT_FILE note.
 
 use std::ops::Range;
 
@@ -20,23 +20,24 @@ use crate::change::{Change, LONGEST};
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
-/// Bytes without a page that are kept as zeros between pages. Programs reserve terabytes.
+/// A gap of absent pages up to this many bytes is dumped as zeros. Programs reserve terabytes.
 const GAP: u64 = 64 << 20;
-/// Regions that a core file can have: one less than the program headers that its header can count.
+/// Regions of a core file, at most: the number of program headers that its header can count, less
+/// one.
 const REGIONS: usize = 0xfffd;
 
-/// What of a process's memory is dumped.
+/// The memory of a process that is dumped.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The pieces, by address.
+    /// The dumped ranges, by address.
     pub(super) regions: Vec<VaRegion>,
-    /// Pieces that may hold pages which the process does not have, by address.
+    /// Ranges that may contain absent pages, by address.
     pub(super) sparse: Vec<Range<u64>>,
     /// All mappings.
     pub(super) mappings: Vec<Mapping>,
 }
 
-/// Decides what of the memory of a stopped thread's process is dumped, but not the ranges `without`.
+/// Decides which memory of a stopped thread's process is dumped, except the ranges `without`.
 ///
 /// # Errors
 /// The process is gone, or its memory is in too many pieces.
@@ -69,7 +70,7 @@ fn too_many() -> String {
     format!("its memory is in more pieces than the {REGIONS} that a core file can have")
 }
 
-/// A piece of a mapping as the format's writer takes it.
+/// A dumped range of a mapping, as `elfcore` takes it.
 fn region(mapping: &Mapping, piece: Range<u64>) -> VaRegion {
     VaRegion {
         begin: piece.start,
@@ -85,18 +86,18 @@ fn region(mapping: &Mapping, piece: Range<u64>) -> VaRegion {
     }
 }
 
-/// Whether a mapping is of private memory, and what it has no page for is zeros.
+/// Whether a mapping is private memory without a file, whose absent pages are zeros.
 fn is_anonymous(mapping: &Mapping) -> bool {
     mapping.path.is_none() && !mapping.shared && mapping.label.as_deref() != Some("[vdso]")
 }
 
-/// The pieces of a mapping that are dumped.
+/// The ranges of a mapping that are dumped.
 fn pieces(marked: &Marked, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, String> {
     let mapping = &marked.mapping;
     let all = mapping.start..mapping.end;
     match mapping.label.as_deref() {
         Some("[vdso]") => return Ok(vec![all]),
-        // The kernel's own, the same in every process.
+        // Of the kernel, and the same in every process.
         Some("[vsyscall]") => return Ok(Vec::new()),
         _ if marked.undumpable || (mapping.shared && !mapping.deleted) => return Ok(Vec::new()),
         _ => {}
@@ -146,7 +147,7 @@ fn begins_elf(mapping: &Mapping, memory: &Memory) -> bool {
         && magic == *b"\x7fELF"
 }
 
-/// The ranges without what is in any of the others.
+/// The ranges without the parts covered by `without`.
 fn subtract(ranges: Vec<Range<u64>>, without: &[Range<u64>]) -> Vec<Range<u64>> {
     without.iter().fold(ranges, |ranges, hole| {
         let cut = |range: Range<u64>| {
@@ -164,7 +165,7 @@ pub(super) struct Reader<'a> {
     memory: &'a Memory,
     pages: &'a PageMap,
     sparse: Vec<Range<u64>>,
-    /// What was changed of its code, by address.
+    /// The changes made to its code, by address.
     changes: Vec<Change>,
 }
 
@@ -179,7 +180,7 @@ impl<'a> Reader<'a> {
         Reader { memory, pages, sparse, changes }
     }
 
-    /// Reads what can be read; the rest stays as it is.
+    /// Reads what can be read; the rest is zeros.
     fn read(&self, address: u64, into: &mut [u8]) {
         if self.memory.peek(address, into).is_ok() {
             return;
@@ -195,13 +196,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether an address is in a piece that may have holes.
+    /// Whether an address is in a range that may have absent pages.
     fn is_sparse(&self, address: u64) -> bool {
         let place = self.sparse.partition_point(|piece| piece.end <= address);
         self.sparse.get(place).is_some_and(|piece| piece.contains(&address))
     }
 
-    /// Puts the program's own bytes in place of what was written for probes.
+    /// Replaces bytes written for probes by the program's.
     fn restore(&self, address: u64, bytes: &mut [u8]) {
         let end = address + bytes.len() as u64;
         let first = self.changes.partition_point(|change| change.address() + (LONGEST as u64) <= address);
@@ -212,14 +213,15 @@ impl<'a> Reader<'a> {
 }
 
 impl ReadProcessMemory for Reader<'_> {
-    /// Always fills all of `into`, and never fails: the writer would put bytes of its own in place of a page.
+    /// Always fills all of `into`, and never fails: the writer would replace a page by bytes of its
+    /// own.
     fn read_process_memory(&mut self, base: usize, into: &mut [u8]) -> Result<usize, CoreError> {
         let start = base as u64;
         let end = start + into.len() as u64;
         into.fill(0);
         if self.is_sparse(start) {
             let aligned = start - start % PAGE..end.next_multiple_of(PAGE);
-            // It fails only if the process is gone, which is seen in the end.
+            // Fails only if the process is gone, which is checked at the end.
             let _ = self.pages.runs(aligned, |run| {
                 let (from, to) = (run.addresses.start.max(start), run.addresses.end.min(end));
                 if run.page != Page::Absent && from < to {
@@ -245,7 +247,7 @@ mod tests {
         assert_eq!(subtract(vec![4..6, 7..8], &[4..6, 7..8]), []);
     }
 
-    /// What only this test maps: untouched memory but for some pages.
+    /// Maps memory in which only some pages were touched.
     fn mapped(pages: u64, touched: &[u64]) -> u64 {
         // SAFETY: a fresh anonymous mapping, used by nobody else; the pages written are in it.
         unsafe {
@@ -262,14 +264,14 @@ mod tests {
         }
     }
 
-    /// The pieces of the dump of this process that lie in a range.
+    /// The dumped ranges of this process within a range.
     fn pieces_in(range: Range<u64>, without: &[Range<u64>]) -> Vec<Range<u64>> {
         let pid = std::process::id() as i32;
         let (memory, pages) =
             (Memory::open(pid).expect("own memory"), PageMap::open(pid).expect("own pages"));
         let layout = layout(pid, &memory, &pages, without).expect("own memory");
         let all = layout.regions.iter().map(|region| region.begin..region.end);
-        // A mapping may be one with its neighbours by now.
+        // The mapping may have been merged with its neighbours.
         all.filter(|piece| piece.start < range.end && range.start < piece.end)
             .map(|piece| piece.start.max(range.start)..piece.end.min(range.end))
             .collect()
@@ -282,7 +284,7 @@ mod tests {
         let end = start + 2 * far * PAGE;
         let page = |number: u64| start + number * PAGE;
         let expected = [page(far - 3)..page(far + 2), page(2 * far - 1)..end];
-        // Pages of neighbours that the mapping was joined with may be near its ends.
+        // Pages of merged neighbours may be near its ends.
         let inner: Vec<_> = pieces_in(page(1)..end, &[]);
         assert_eq!(inner, expected);
         let inner = pieces_in(page(1)..end, std::slice::from_ref(&(page(far)..page(far + 1))));

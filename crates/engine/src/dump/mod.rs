@@ -1,10 +1,10 @@
-//! Core dumps of processes that run on.
+//! Core dumps of processes that continue to run.
 //!
-//! The thread that hit the probe is stopped already. All other threads of its process are stopped too (`hold`), so
-//! that the picture is of one moment; what each was stopped by is answered afterwards, as if it came then. The
-//! threads are shown where the unprobed program would have them (`threads`), and so is the memory: without slots, and
-//! with each probed instruction's own first byte (`memory`). The file (`file`) is as the kernel would write it with
-//! its default `coredump_filter` (man page core(5)):
+//! The thread that hit the probe is already stopped. All other threads of its process are stopped
+//! too (`hold`), so that the dump is consistent; their events are handled afterwards, as if they
+//! came then. Threads are shown where they would be in the unprobed program (`threads`). So is the
+//! memory: without slots, and with the program's own bytes at sites (`memory`). The file (`file`)
+//! is as the kernel would write it with its default `coredump_filter` (man page core(5)):
 //!
 //! ```text
 //!   ELF header, program headers
@@ -12,9 +12,10 @@
 //!   memory     what belongs to the process alone, and the first page of each ELF file; zeros take no room
 //! ```
 //!
-//! The note of mapped files is `files`. A 32-bit process's file is of 32 bits (`narrow`).
+//! The note of mapped files is in `files`. The file of a 32-bit process is a 32-bit file
+//! (`narrow`).
 //!
-//! Nothing of the process is changed, and no page is made that it does not have.
+//! Nothing in the process is changed, and no page is allocated in it.
 
 mod file;
 mod files;
@@ -33,9 +34,10 @@ use crate::tracer::Tracer;
 use file::CoreFile;
 use memory::{Layout, PAGE, Reader};
 
-/// Bytes that are written at once.
+/// Bytes written at once.
 const BUFFER: usize = 1 << 16;
-/// Bytes of the auxiliary vector that are read; the kernel's has some twenty entries of 16.
+/// Bytes of the auxiliary vector that are read, at most; the kernel's has about twenty entries of
+/// 16 bytes.
 const AUXILIARY: u64 = 1 << 14;
 
 /// A core dump that was written.
@@ -43,11 +45,11 @@ const AUXILIARY: u64 = 1 << 14;
 pub(crate) struct Written {
     /// Its file.
     pub(crate) path: PathBuf,
-    /// Threads that are not in it: the kernel kept them where no tracer can stop them.
+    /// Threads that are not in it, since the kernel did not let them stop.
     pub(crate) left_out: Vec<i32>,
 }
 
-/// What the crate that knows the format wants to know of a process.
+/// The data of a process that the `elfcore` crate needs.
 struct Source {
     pid: i32,
     threads: Vec<ThreadView>,
@@ -83,11 +85,11 @@ impl ProcessInfoSource for Source {
 }
 
 impl Tracer<'_> {
-    /// Writes a core dump of the process of a stopped thread, which is shown with `registers`. The other threads stay
-    /// stopped, and what they were stopped by is answered next.
+    /// Writes a core dump of the process of a stopped thread, which is shown with `registers`. The
+    /// other threads stay stopped; their events are handled next.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why no core dump was written.
     pub(crate) fn dump_core(
         &mut self,
         pid: i32,
@@ -101,7 +103,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Writes a core dump into its file: the threads that are not in it.
+    /// Writes a core dump to its file. Returns the threads that are not in it.
     fn fill(
         &mut self,
         file: &mut CoreFile,
@@ -117,14 +119,15 @@ impl Tracer<'_> {
         };
         let threads = self.views(pid, thread, registers, space)?;
         let pages = PageMap::open(tid).map_err(|error| error.to_string())?;
-        // Through a file of its own: one that was opened before an exec shows the memory of before.
+        // Opened anew: a file opened before an exec shows the old memory.
         let memory = Memory::open(tid).map_err(|error| error.to_string())?;
         let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
         let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
         let mut changes = Vec::new();
         space.sites.each_change(|change| changes.push(*change));
         let reader = Reader::new(&memory, &pages, sparse, changes);
-        // The format has the process's own data under its first thread's id, which may be gone or not stop.
+        // The format takes the process's own data from its main thread, which may be gone or not
+        // stop.
         let leader = threads.iter().any(|view| view.tid == pid);
         let pid = if leader { pid } else { tid };
         let auxiliary = auxiliary_vector(tid);
@@ -145,7 +148,7 @@ impl Tracer<'_> {
                 other => other.to_string(),
             })?;
         }
-        // Memory of a process that is killed meanwhile reads as zeros.
+        // If the process was killed meanwhile, its memory reads as zeros.
         thread.registers().map_err(|_| "the process was killed meanwhile".to_owned())?;
         Ok(left_out)
     }
@@ -164,11 +167,11 @@ fn write(file: &mut CoreFile, source: Source, reader: Reader<'_>, note: &[u8]) -
     Ok(file.complete()?)
 }
 
-/// The auxiliary vector that the kernel gave to the process's program: pairs of its words.
+/// The auxiliary vector that the kernel gave to the process: pairs of words.
 fn auxiliary_vector(tid: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = std::fs::File::open(format!("/proc/{tid}/auxv")) {
-        // What cannot be read is not in the dump; a debugger does without it.
+        // What cannot be read is left out; debuggers can do without.
         let _ = file.take(AUXILIARY).read_to_end(&mut bytes);
     }
     bytes

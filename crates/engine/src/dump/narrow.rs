@@ -1,7 +1,7 @@
 //! Core files of 32-bit processes, as the kernel writes them for i386.
 //!
-//! The crate that writes core files writes those of 64 bits only. A debugger takes such a file of a 32-bit program for
-//! one of another machine, so this is the same in words of 4 bytes:
+//! The `elfcore` crate writes only 64-bit core files, which a debugger does not accept for a 32-bit
+//! program. So this writes the same in words of 4 bytes:
 //!
 //! ```text
 //!   52 bytes        ELF header: ELFCLASS32, ET_CORE, EM_386
@@ -11,8 +11,8 @@
 //!   memory          from the next page on
 //! ```
 //!
-//! A note is three words - the bytes of its name with the NUL, of its contents, its type - then both, each filled up to a
-//! multiple of 4.
+//! A note is three words - the length of its name with the NUL, the length of its contents, its
+//! type - then name and contents, each padded to a multiple of 4.
 
 use std::io::{BufWriter, Write};
 
@@ -31,29 +31,29 @@ const NT_PRSTATUS: u32 = 1;
 const NT_PRPSINFO: u32 = 3;
 const NT_AUXV: u32 = 6;
 const NT_FILE: u32 = 0x4649_4c45;
-/// Types of program headers, and the rights of a piece of memory.
+/// Types of program headers, and permissions of memory.
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
-/// Clock ticks of a second, in which the kernel tells times to programs (USER_HZ).
+/// Clock ticks per second in times that the kernel reports to programs (USER_HZ).
 const TICKS: u64 = 100;
 
-/// Where the words of `struct user_regs_struct` of i386 stand in that of x86-64: ebx, ecx, edx, esi, edi, ebp, eax, ds,
-/// es, fs, gs, orig_eax, eip, cs, eflags, esp, ss.
+/// Indices into `struct user_regs_struct` of x86-64 for the words of that of i386: ebx, ecx, edx,
+/// esi, edi, ebp, eax, ds, es, fs, gs, orig_eax, eip, cs, eflags, esp, ss.
 const REGISTERS: [usize; 17] = [5, 11, 12, 13, 14, 4, 10, 23, 24, 25, 26, 15, 16, 17, 18, 19, 20];
 
-/// What is written besides the memory.
+/// The contents of the file besides the memory.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     /// The process.
     pub(super) pid: i32,
-    /// Its threads, the one that debuggers begin with first.
+    /// Its threads; debuggers begin with the first.
     pub(super) threads: &'a [ThreadView],
-    /// The pieces of its memory, by address.
+    /// The dumped ranges of its memory, by address.
     pub(super) regions: &'a [VaRegion],
-    /// Its auxiliary vector, as /proc has it.
+    /// Its auxiliary vector, as in /proc.
     pub(super) auxiliary: &'a [u8],
     /// The contents of the NT_FILE note.
     pub(super) files: &'a [u8],
@@ -62,7 +62,7 @@ pub(super) struct Source<'a> {
 /// Writes the whole file.
 ///
 /// # Errors
-/// Why it cannot be: the file cannot be written, or there is memory that a file of 32 bits cannot hold.
+/// The file cannot be written, or there is memory that a 32-bit file cannot contain.
 pub(super) fn write(file: &mut CoreFile, source: &Source<'_>, mut reader: Reader<'_>) -> Result<(), String> {
     let failed = |cause: std::io::Error| cause.to_string();
     let head = head(source)?;
@@ -85,7 +85,7 @@ pub(super) fn write(file: &mut CoreFile, source: &Source<'_>, mut reader: Reader
     file.complete().map_err(failed)
 }
 
-/// All that comes before the memory.
+/// Everything before the memory.
 fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
     let notes = notes(source);
     let headers = HEADER + PROGRAM_HEADER * (1 + source.regions.len());
@@ -150,7 +150,7 @@ fn process_information(pid: i32, thread: &ThreadView) -> Vec<u8> {
     words(&mut bytes, &[pid, thread.ppid, thread.pgrp, thread.session].map(|number| number as u32));
     for (text, room) in [(&thread.comm, 16), (&thread.cmd_line, 80)] {
         let end = bytes.len() + room;
-        // A NUL ends it.
+        // Leaves room for a NUL.
         bytes.extend(text.bytes().take(room - 1));
         bytes.resize(end, 0);
     }

@@ -13,7 +13,7 @@ const NT_X86_XSTATE: u32 = 0x202;
 const NT_PRXFPREG: u32 = 0x46e6_2b7f;
 const NT_386_TLS: u32 = 0x200;
 
-/// Bytes of the command line that the format has room for, without the NUL that ends it.
+/// Bytes of the command line that fit in the format, without the final NUL.
 const COMMAND_LINE: usize = 79;
 
 /// A thread as the dump shows it.
@@ -22,18 +22,19 @@ struct Shown {
     status: Status,
     registers: Registers,
     floating_point: Vec<u8>,
-    /// Empty where the processor has no such registers.
+    /// Empty if the processor has no extended state.
     extended: Vec<u8>,
-    /// What only threads of 32-bit code have, with its note's type: `fxsave`'s registers, its own segments.
+    /// Additional notes of 32-bit threads, with their types: `fxsave`'s registers, the thread's own
+    /// segments.
     narrow: Vec<(u32, Vec<u8>)>,
 }
 
 impl Tracer<'_> {
-    /// All stopped threads of process `pid` as they are unprobed: first the one that hit the probe, with these
-    /// registers, as the one that debuggers begin with; then the others by their numbers.
+    /// All stopped threads of process `pid` as in the unprobed program: first the one that hit the
+    /// probe, with `registers`, since debuggers begin with the first; then the others by their ids.
     ///
     /// # Errors
-    /// The first one is gone.
+    /// The first thread is gone.
     pub(super) fn views(
         &self,
         pid: i32,
@@ -49,7 +50,7 @@ impl Tracer<'_> {
             Event::Ended { .. } => None,
         });
         let newborn = self.births.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
-        // One that is gone by now has been killed: it is not shown.
+        // A thread that is gone by now was killed, and is not shown.
         let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
         shown.extend(others);
         shown[1..].sort_by_key(|thread| thread.tid);
@@ -73,7 +74,7 @@ fn other(pid: i32, thread: &Stopped, stop: Stop, space: &Space) -> Option<Shown>
     let before = registers.rip().wrapping_sub(1);
     let trap_pending = status.own_pending & SIGTRAP_BIT != 0;
     if (stop == Stop::Signal(libc::SIGTRAP) || trap_pending) && space.site(before).is_some() {
-        // It has met a probe, too, and that is still to be answered.
+        // It has hit a probe too, which is still to be handled.
         registers.set_rip(before);
         status.own_pending &= !SIGTRAP_BIT;
     } else if let Some((site, place)) = space.in_slot(registers.rip()) {
@@ -82,8 +83,9 @@ fn other(pid: i32, thread: &Stopped, stop: Stop, space: &Space) -> Option<Shown>
     Shown::new(thread, status, registers).ok()
 }
 
-/// Makes the register sets of all threads as large as the first one's, as the format's writer takes them to be. The
-/// kernel gives all threads the same; where one has none, none has.
+/// Gives the register sets of all threads the size of the first one's, as the format's writer
+/// expects. The kernel uses the same size for all threads. If one has no extended state, it is left
+/// out of all.
 fn same_size(shown: &mut [Shown]) {
     let Some(first) = shown.first() else { return };
     let (floating_point, mut extended) = (first.floating_point.len(), first.extended.len());
@@ -108,7 +110,7 @@ impl Shown {
         let narrow = match registers.is_32_bit() {
             true => vec![
                 (NT_PRXFPREG, thread.fxsave_registers()?),
-                // There is none where the kernel cannot tell.
+                // Empty if the kernel does not provide them.
                 (NT_386_TLS, thread.own_segments().unwrap_or_default()),
             ],
             false => Vec::new(),
@@ -117,7 +119,7 @@ impl Shown {
     }
 
     fn view(self, command_line: &str) -> ThreadView {
-        // A thread that is gone by now was held a moment ago; what is left of it is shown.
+        // If the thread is gone by now, it is shown with what was read before.
         let stat = Stat::read(self.tid).unwrap_or_default();
         let mut components = vec![ArchComponentState {
             name: "floating point",
@@ -145,7 +147,7 @@ impl Shown {
             tid: self.tid,
             cmd_line: command_line.to_owned(),
             comm: process::name(self.tid),
-            // What it would be without the tracer.
+            // Its state without the tracer.
             state: b'R',
             ppid: stat.parent,
             pgrp: stat.group,
@@ -155,11 +157,11 @@ impl Shown {
             stime: stat.system_time,
             cutime: stat.children_user_time,
             cstime: stat.children_system_time,
-            // A signed byte in the format.
+            // Stored as a signed byte.
             nice: stat.nice as u64,
             uid: u64::from(self.status.uid),
             gid: self.status.gid,
-            // No signal has ended it.
+            // The dump was not caused by a signal.
             cursig: 0,
             sighold: self.status.blocked,
             sigpend: self.status.own_pending,

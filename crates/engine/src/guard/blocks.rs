@@ -1,4 +1,4 @@
-//! Where a libc blocks all signals for a moment: the system calls of its code that ask for that.
+//! Finds the system calls of a libc that block all signals for a moment.
 //!
 //! ```text
 //!     xor   edi, edi                  how: SIG_BLOCK
@@ -7,12 +7,15 @@
 //!     syscall                         here
 //! ```
 //!
-//! Or the set is a number that the code has just written where rsi points (`movabs rax, ...; mov [rbx+2288], rax; lea rsi, [rbx+2288]`). What the
-//! call is given must be seen in the straight line before it, into which no branch leads: then it is the same each time. The sets that
-//! a *program* blocks are none of these: its libc gets a pointer to them, and takes its own signals out.
+//! Or the set is a number that the code has just stored where rsi points
+//! (`movabs rax, ...; mov [rbx+2288], rax; lea rsi, [rbx+2288]`). The arguments must be determined
+//! by the straight-line code before the call, into which no branch leads: then they are the same
+//! each time. Signal sets of the *program* are not found: the libc gets a pointer to them, and
+//! removes its own signals.
 //!
-//! Such a call becomes a site of the engine's own, whose slot lends it another set, which lacks SIGTRAP ([`patch::Lent`]). So a thread never
-//! blocks SIGTRAP in these moments, and a trap in them is answered as any, with a tracer or without one.
+//! Such a call becomes a site of the engine. Its slot lends the call another set, without SIGTRAP
+//! ([`patch::Lent`]). So a thread never blocks SIGTRAP there, and a trap meanwhile is handled as
+//! any other, with or without a tracer.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,25 +33,25 @@ use crate::signal::SIGTRAP_BIT;
 
 /// The bytes of `mov eax,14`: the number of rt_sigprocmask.
 const MOV_EAX_14: [u8; 5] = [0xb8, 14, 0, 0, 0];
-/// Bytes of code before a call in which its arguments are looked for.
+/// Bytes of code before a call that are searched for its arguments.
 const BEFORE: u64 = 80;
 /// The number of rsi, and those of the registers that a system call changes.
 const RSI: u8 = 6;
 const CHANGED: [u8; 3] = [0, 1, 11];
 
-/// A system call by which all signals are blocked.
+/// A system call that blocks all signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The address of the `syscall`, in the file's own numbering.
     pub(crate) vaddr: u64,
-    /// The set that it asks for.
+    /// The signal set it blocks.
     pub(crate) set: u64,
-    /// Where that is, in the file's own numbering.
+    /// Where the set is, in the file's own numbering.
     pub(crate) argument: Argument,
 }
 
 impl Block {
-    /// What is lent to it in a module that is mapped with this bias.
+    /// The set lent to it in a module with this load bias.
     pub(crate) fn lent(&self, bias: u64) -> Lent {
         let argument = match self.argument {
             Argument::Address(vaddr) => Argument::Address(vaddr.wrapping_add(bias)),
@@ -58,17 +61,17 @@ impl Block {
     }
 }
 
-/// Those of the files that were looked through.
+/// The calls found in each file.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     known: Vec<(Arc<Image>, Rc<[Block]>)>,
 }
 
 impl Blocks {
-    /// Files that are kept.
+    /// The number of files kept.
     const KEPT: usize = 64;
 
-    /// Those of a file.
+    /// The calls in a file.
     pub(crate) fn of(&mut self, image: &Arc<Image>) -> Rc<[Block]> {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, image)) {
             return Rc::clone(known);
@@ -82,7 +85,7 @@ impl Blocks {
     }
 }
 
-/// Finds them in a file.
+/// Finds the calls in a file.
 fn find(image: &Image) -> Vec<Block> {
     if image.machine() != Machine::X86_64 {
         return Vec::new();
@@ -116,15 +119,16 @@ fn find(image: &Image) -> Vec<Block> {
     lines.iter().filter_map(|line| line.block(image)).collect()
 }
 
-/// Instructions that follow one another, up to a `syscall`.
+/// A straight line of instructions before a `syscall`.
 struct Line {
     instructions: Vec<Instruction>,
-    /// The address of the `syscall`, which is not among them.
+    /// The address of the `syscall`, which is not part of the line.
     call: u64,
 }
 
 impl Line {
-    /// The longest one before a call at `call` in some code; nothing if it is not known where instructions begin there.
+    /// The longest line before a call at `call`; `None` if instruction boundaries are unknown
+    /// there.
     fn before(image: &Image, start: u64, text: &[u8], call: usize) -> Option<Line> {
         let first = call.saturating_sub(BEFORE as usize);
         (first..call).find_map(|from| {
@@ -148,14 +152,14 @@ impl Line {
         Some(Line { instructions, call: address + code.len() as u64 })
     }
 
-    /// Control may come to an address: what is before it in the line says nothing.
+    /// Control may reach an address: instructions before it say nothing.
     fn begins_at(&mut self, address: u64) {
         if self.instructions.first().is_some_and(|first| first.ip() < address) {
             self.instructions.retain(|instruction| instruction.ip() >= address);
         }
     }
 
-    /// What the call asks for, if that is to block all signals.
+    /// The call, if it blocks all signals.
     fn block(&self, image: &Image) -> Option<Block> {
         const RAX: usize = 0;
         const RDI: usize = 7;
@@ -175,7 +179,7 @@ impl Line {
     }
 }
 
-/// What is known of a register.
+/// The known value of a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Value {
     #[default]
@@ -184,11 +188,11 @@ enum Value {
     Argument(Argument),
 }
 
-/// What is known of the state of a thread.
+/// The known state of a thread.
 #[derive(Default)]
 struct Known {
     registers: [Value; 16],
-    /// The number that was written last, and where.
+    /// The number that was stored last, and its place.
     stored: Option<(Argument, u64)>,
 }
 
@@ -213,7 +217,7 @@ impl Known {
         }
     }
 
-    /// A register is another one from now on.
+    /// A register was changed: forgets what depends on it.
     fn forget(&mut self, register: u8) {
         self.registers[usize::from(register)] = Value::Unknown;
         let rests = |argument: &Argument| matches!(argument, Argument::Sum { register: base, .. } if *base == register);
@@ -225,7 +229,7 @@ impl Known {
         self.stored = self.stored.filter(|(place, _)| !rests(place));
     }
 
-    /// The register that an instruction sets, and what to, if that can be told.
+    /// The register that an instruction sets and its value, if known.
     fn written(&self, instruction: &Instruction) -> Option<(u8, Value)> {
         let register =
             (instruction.op0_kind() == OpKind::Register).then(|| number(instruction.op0_register()))??;
@@ -240,7 +244,7 @@ impl Known {
                 Value::Number(instruction.immediate(1))
             }
             Code::Mov_rm32_imm32 => Value::Number(instruction.immediate(1) & 0xffff_ffff),
-            // A sum of itself is none any more.
+            // A `lea` of a register from itself is unknown: its base is overwritten.
             Code::Lea_r64_m => Value::Argument(place(instruction).filter(
                 |place| !matches!(place, Argument::Sum { register: base, .. } if *base == register),
             )?),
@@ -249,7 +253,7 @@ impl Known {
         Some((register, value))
     }
 
-    /// What an instruction writes to memory, and where, if that can be told.
+    /// The number that an instruction stores and its place, if known.
     fn stores(&self, instruction: &Instruction) -> Option<(Argument, u64)> {
         if instruction.op0_kind() != OpKind::Memory {
             return None;
@@ -266,13 +270,13 @@ impl Known {
     }
 }
 
-/// The number of a register of which something is known: one of 64 bits, or a part of one.
+/// The number of a general register, of 64 bits or a part of it.
 fn number(register: Register) -> Option<u8> {
     let full = register.full_register();
     (register.is_gpr() && full.is_gpr64()).then(|| full.number() as u8)
 }
 
-/// The place in memory that an instruction names, if a slot can name it too.
+/// The place in memory of an operand, if a slot can address it too.
 fn place(instruction: &Instruction) -> Option<Argument> {
     if instruction.segment_prefix() != Register::None || instruction.memory_index() != Register::None {
         return None;
@@ -288,7 +292,7 @@ fn place(instruction: &Instruction) -> Option<Argument> {
     Some(Argument::Sum { register, displacement })
 }
 
-/// Shows where branches lead that may stand in some code, wherever in it instructions begin.
+/// Calls `show` with the target of everything that could be a branch, at any byte of the code.
 fn each_target(start: u64, text: &[u8], mut show: impl FnMut(u64)) {
     for at in 0..text.len() {
         let (length, field) = match text[at..] {
@@ -308,7 +312,8 @@ fn each_target(start: u64, text: &[u8], mut show: impl FnMut(u64)) {
 mod tests {
     use super::*;
 
-    /// `xor edi,edi`, `movabs rax,0xfffffffeffffffff`, `mov [rbx+0x8f0],rax`, `lea rsi,[rbx+0x8f0]`, `mov eax,14`: as glibc ends a thread.
+    /// `xor edi,edi`, `movabs rax,0xfffffffeffffffff`, `mov [rbx+0x8f0],rax`,
+    /// `lea rsi,[rbx+0x8f0]`, `mov eax,14`: glibc at the end of a thread.
     const END: [&[u8]; 5] = [
         &[0x31, 0xff],
         &[0x48, 0xb8, 0xff, 0xff, 0xff, 0xff, 0xfe, 0xff, 0xff, 0xff],
@@ -344,17 +349,17 @@ mod tests {
             code.insert(place, bytes);
             asks(&code)
         };
-        // `nop` anywhere says nothing.
+        // A `nop` changes nothing, anywhere.
         assert!((0..=5).all(|place| with(place, &[0x90]).is_some()));
-        // `mov edi,1`: the set is unblocked. `mov edi,ebx`: who knows.
+        // `mov edi,1`: the set is unblocked. `mov edi,ebx`: unknown.
         assert_eq!((with(1, &[0xbf, 1, 0, 0, 0]), with(1, &[0x89, 0xdf])), (None, None));
-        // `inc rbx`: the set is elsewhere. `mov [rsp],ecx`: it may be another one by now.
+        // `inc rbx`: the set is elsewhere. `mov [rsp],ecx`: the set may have changed.
         assert_eq!((with(3, &[0x48, 0xff, 0xc3]), with(3, &[0x89, 0x0c, 0x24])), (None, None));
         // `inc al`: another set; another call.
         assert_eq!((with(2, &[0xfe, 0xc0]), with(5, &[0xfe, 0xc0])), (None, None));
-        // `mov rsi,rbx`, `je`: another pointer; not the only way.
+        // `mov rsi,rbx`: another pointer. `je`: there is another way.
         assert_eq!((with(4, &[0x48, 0x89, 0xde]), with(4, &[0x74, 0])), (None, None));
-        // Without one of them nothing is known.
+        // Each instruction is needed.
         for missing in 0..END.len() {
             let mut code = END.to_vec();
             code.remove(missing);

@@ -1,4 +1,4 @@
-//! What a guarded process executes when nobody answers its traps: a handler for SIGTRAP.
+//! The guard's handler for SIGTRAP, which a process executes when no tracer handles its traps.
 //!
 //! ```text
 //! handler(signal, info, context):
@@ -12,7 +12,7 @@
 //!   otherwise: as if there were no handler: the default action, and the signal once more
 //! ```
 //!
-//! The code works wherever it is copied to; its data ([`super::Words`]) are one page behind it.
+//! The code is position-independent; its data ([`super::Words`]) are one page after it.
 
 use std::arch::global_asm;
 
@@ -60,7 +60,7 @@ global_asm!(
     "mov rax, [rsi + 16]", // si_addr
     "mov [rdx + {rip}], rax",
     "ret",
-    // A step, or a watched address: of the thread whose fs begins there?
+    // A single step or a watched address: is it the thread with the noted fs base?
     "20:",
     "cmp eax, {trace}",
     "je 21f",
@@ -83,7 +83,7 @@ global_asm!(
     "mov rax, [r9 + 32]",
     "mov [rdx + {mask}], rax",
     "ret",
-    // None of ours: the program's own, unless it has been taken out.
+    // Not our site: the program's own `int3`, unless the site was disarmed meanwhile.
     "30:",
     "cmp byte ptr [r8], 0xcc",
     "je 80f",
@@ -94,7 +94,7 @@ global_asm!(
     "31:",
     "mov [rdx + {rip}], r8",
     "ret",
-    // One that has no slot yet: somebody puts its byte back.
+    // A site without a slot yet: another process restores its byte.
     "40:",
     "mov rbx, rdx",
     "mov rbp, r8",
@@ -116,7 +116,7 @@ global_asm!(
     ".balign 8",
     "70:",
     ".quad 0, 1000000",
-    // The default action is death, at the return to the program, which unblocks the signal.
+    // The default action kills the process on return to the program, which unblocks the signal.
     "80:",
     "sub rsp, 40",
     "xor eax, eax",
@@ -182,14 +182,15 @@ unsafe extern "C" {
     static dprobes_guard_end: u8;
 }
 
-/// The code; the handler is its first byte.
+/// The code; the handler starts at its first byte.
 pub(super) fn code() -> &'static [u8] {
     let (start, end) = (&raw const dprobes_guard_start, &raw const dprobes_guard_end);
-    // SAFETY: both are symbols of the block above, in memory that is never written; the one is behind the other.
+    // SAFETY: both are symbols of the block above, in memory that is never written; the end is
+    // after the start.
     unsafe { std::slice::from_raw_parts(start, end.addr() - start.addr()) }
 }
 
-/// How far into the code the handler's return to the program is.
+/// The offset in the code of the handler's return to the program.
 pub(super) fn returns_at() -> u64 {
     ((&raw const dprobes_guard_return).addr() - (&raw const dprobes_guard_start).addr()) as u64
 }
@@ -206,8 +207,9 @@ mod tests {
         info[0] = libc::SIGTRAP as u64;
         info[1] = PUT_BACK as u64;
         let mut result = libc::SYS_rt_tgsigqueueinfo;
-        // SAFETY: the code is copied to memory of its own, which is executed only; the handler is there while one signal comes, to this
-        // thread, and sends it to the second of two places in this block. All that the call takes is valid.
+        // SAFETY: the code is copied to memory of its own, which is only executed. The handler is
+        // installed while one signal comes, to this thread, and sends it to the second of two
+        // places in this block. All arguments of the calls are valid.
         unsafe {
             let size = 2 * CODE as usize;
             let (write, private) =

@@ -1,7 +1,8 @@
-//! A libc's calls that block all signals become sites, before the first probe traps in the same code.
+//! Makes a libc's system calls that block all signals sites of the engine, before the first probe
+//! traps in the same code.
 //!
-//! They cost a stop for each thread that begins or ends, so they are there only where a probe traps in the module: it is the libc's own code
-//! that runs while everything is blocked.
+//! Each such site costs a stop for every thread that starts or ends. So they exist only in modules
+//! in which a probe traps: only the libc's own code runs while everything is blocked.
 
 use process::{Error, Module, Stop, Stopped};
 
@@ -15,8 +16,9 @@ use crate::tracer::Tracer;
 use patch::Argument;
 
 impl Tracer<'_> {
-    /// Arms the calls of a module that block all signals, if a probe is to trap in it, the process answers traps itself, and it is not
-    /// done yet. Where that is refused, threads block all as they did.
+    /// Arms the calls of a module that block all signals, if a probe is to trap in the module and
+    /// the process has the guard's handler; once for each module. If that is refused, threads block
+    /// all signals as before.
     pub(crate) fn lend_sets(
         &mut self,
         number: u32,
@@ -30,7 +32,7 @@ impl Tracer<'_> {
         {
             return Ok((thread, stop));
         }
-        // The guard comes with the first call.
+        // The first call installs the guard.
         let (mut thread, mut stop, _) = self.with_calls(number, thread, stop, &[], Ok)?;
         let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
         if !space.guard.as_ref().is_some_and(Guard::answers) {
@@ -59,7 +61,8 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// Those calls, as far as they can be sites, and read in the process what they read in the file.
+    /// Plans sites for those calls, as far as possible. A call is left out if its signal set in
+    /// memory differs from that in the file.
     fn plan_blocks(&mut self, number: u32, tid: i32, module: &Module) -> Vec<Planned> {
         let blocks = self.cache.blocks.of(&module.image);
         let checks = Checks { opcodes: false, ..self.checks(tid) };

@@ -1,17 +1,21 @@
-//! What stays with a process if the tracer dies: memory by which its threads help themselves.
+//! The guard: memory in a process that keeps its threads alive if the tracer dies.
 //!
-//! * Traps are answered by a handler for SIGTRAP (`code`), which the kernel calls only when nobody traces the process: it sends the
-//!   thread to the site's slot, uncounted. So the program lives on, until somebody puts the bytes back or for good.
-//! * A thread that the tracer moves on step by step, with its signals blocked, gets its signal mask and its trap flag back
-//!   by the same handler.
-//! * A thread that makes a call for the tracer finds back from a frame in this memory ([`process::Refuge`]).
+//! * A handler for SIGTRAP (`code`) handles traps. The kernel calls it only when the process is not
+//!   traced. It sends the thread to the site's slot, uncounted. So the program lives on until the
+//!   bytes are restored, or for good.
+//! * A thread that the tracer single-steps with its signals blocked gets its signal mask and trap
+//!   flag back by the same handler.
+//! * A thread in a system call for the tracer returns through a frame in this memory
+//!   ([`process::Refuge`]).
 //!
-//! The handler is in the kernel's table from before the first byte is changed until all are back, if the program has none of its own
-//! and does not ignore SIGTRAP. What a tracer that was killed has left is none of the program's own: it is replaced once it has no trap to answer.
-//! A program that sets one later has its own. As long as the tracer lives, the handler gets only what is the
-//! program's own, and does then what the kernel would have done. A thread that blocks SIGTRAP takes it away by each trap (the kernel
-//! sets the default action then); the tracer sets it again before it lets the thread go on. Where a libc blocks everything for a moment,
-//! that is kept from happening: in its calls themselves, where they are recognised (`blocks`, `lend`), and by the tracer elsewhere (`moment`).
+//! The handler is installed from before the first byte is changed until all are restored, unless
+//! the program has a handler of its own or ignores SIGTRAP. The handler of a killed tracer is not
+//! the program's own: it is replaced once it has no trap to handle. If the program sets a handler
+//! later, that one stays. While the tracer lives, the handler gets only the program's own signals,
+//! and then does what the kernel would have done. If a thread hits a trap while it blocks SIGTRAP,
+//! the kernel resets the handler to the default; the tracer installs it again before it resumes the
+//! thread. Where a libc blocks all signals for a moment, that is prevented: in its system calls, if
+//! they are recognised (`blocks`, `lend`), else by the tracer (`moment`).
 //!
 //! ```text
 //! +0      code, which can be executed
@@ -41,76 +45,79 @@ use crate::tracer::Tracer;
 
 /// Bytes for code.
 const CODE: u64 = 4096;
-/// Where the words are.
+/// The offset of the words.
 const WORDS: u64 = CODE;
-/// Where memory for frames begins.
+/// The offset of the room for frames.
 const FRAMES: u64 = WORDS + 4096;
-/// Where the first table is.
+/// The offset of the first table.
 const TABLE: u64 = FRAMES + Refuge::ROOM;
-/// Bytes of it.
+/// Bytes of the first table.
 const FIRST_TABLE: u64 = 8192;
-/// Bytes of it all.
+/// Bytes of the whole guard.
 const SIZE: u64 = TABLE + FIRST_TABLE;
 
-/// Memory that nobody asks to be anywhere.
+/// Flags for memory at any address.
 const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 /// Bytes of the kernel's signal set.
 const SET: u64 = 8;
 
-/// Where what is among the words.
+/// Offsets in the words.
 struct Words;
 
 impl Words {
     /// The table's address and mask.
     const TABLE: u64 = 0;
-    /// Of the thread that is stepped: where its fs begins, whether there is one, and the signals that it blocks.
+    /// Of the thread that is single-stepped: its fs base, whether there is one, and its signal
+    /// mask.
     const STEPPED: u64 = 16;
-    /// A `struct sigaction` as the kernel has it: handler, flags, return, mask.
+    /// A `struct sigaction` in the kernel's layout: handler, flags, return, mask.
     const ACTION: u64 = 64;
-    /// Another one: what is asked for.
+    /// Another one: room for the current action.
     const ASKED: u64 = 96;
-    /// One that is all zeros: the default action.
+    /// One of all zeros: the default action.
     const DEFAULT: u64 = 128;
 }
 
 /// SA_RESTORER, which the libc crate does not name.
 const SA_RESTORER: u64 = 0x0400_0000;
 
-/// What a process has.
+/// The guard of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     base: u64,
     table: Table,
-    /// Tables that were too small, whose memory stays.
+    /// Outgrown tables, whose memory stays.
     former: Vec<(u64, u64)>,
-    /// Whether the kernel knows the handler.
+    /// Whether the handler is installed.
     handles: bool,
-    /// Signal masks with which threads have come to traps.
+    /// Signal masks of threads that hit traps.
     masks: Masks,
-    /// After which traps they have come so with everything blocked.
+    /// Traps after which threads have hit another with all signals blocked.
     preludes: Preludes,
 }
 
-/// Signal masks after a trap, which has unblocked SIGTRAP: does a thread that has one of them block SIGTRAP otherwise?
+/// What is known of signal masks seen after a trap, which has unblocked SIGTRAP: whether a thread
+/// with this mask had SIGTRAP blocked before.
 #[derive(Clone, Debug, Default)]
 struct Masks {
-    /// The handler was still there.
+    /// The handler was still installed.
     harmless: Vec<u64>,
-    /// It was not, once: that the signal is unblocked now does not mean that it was before.
+    /// The handler was gone once: although SIGTRAP is unblocked now, it was blocked before.
     harmful: Vec<u64>,
 }
 
-/// Masks of each kind that are remembered; others are looked after each time.
+/// Masks of each kind that are remembered; for others the handler is checked each time.
 const MASKS: usize = 16;
 
 impl Masks {
-    /// Whether there is no need to look for the handler. All threads that block SIGTRAP in earnest block others too.
+    /// Whether the handler need not be checked. A thread that blocks SIGTRAP on purpose also blocks
+    /// other signals.
     fn is_harmless(&self, mask: u64) -> bool {
         mask == 0 || !moment::is_of_one(mask) && self.harmless.contains(&mask)
     }
 
-    /// Notes whether the handler was there after a trap with a mask.
+    /// Notes whether the handler was installed after a trap with this mask.
     fn note(&mut self, mask: u64, was_there: bool) {
         let list = if was_there { &mut self.harmless } else { &mut self.harmful };
         if !list.contains(&mask) && list.len() < MASKS {
@@ -122,23 +129,24 @@ impl Masks {
 }
 
 impl Guard {
-    /// One of which nothing is in its process yet.
+    /// A guard that is not written to its process yet.
     fn new(base: u64, table: Table) -> Guard {
         let (masks, preludes) = (Masks::default(), Preludes::default());
         Guard { base, table, former: Vec::new(), handles: false, masks, preludes }
     }
 
-    /// Whether the kernel knows its handler.
+    /// Whether the handler is installed.
     fn answers(&self) -> bool {
         self.handles
     }
 
-    /// Where its threads make calls, and find back from.
+    /// Where its threads make system calls for the tracer, and return from.
     pub(crate) fn refuge(&self) -> Refuge {
         refuge(self.base)
     }
 
-    /// What a child has of it, by its memory: none, if it was forked before all was there, however late that is noticed.
+    /// The guard of a forked child, judged by its memory: none if the child was forked before the
+    /// guard was complete, however late that is noticed.
     pub(crate) fn copy(&self, child: &Memory) -> Option<Guard> {
         let (mut stub, mut table) = ([0; STUB.len()], [0; 16]);
         child.peek(self.refuge().stub, &mut stub).ok()?;
@@ -146,35 +154,35 @@ impl Guard {
         (stub == STUB && table == self.table_words()).then(|| self.clone())
     }
 
-    /// What is mapped for it: addresses and sizes.
+    /// The memory mapped for it: addresses and sizes.
     pub(crate) fn mapped(&self) -> impl Iterator<Item = (u64, u64)> {
         let table = self.table.words()[0];
         let own = (table != self.base + TABLE).then_some((table, self.table.size()));
         self.former.iter().copied().chain(own).chain([(self.base, SIZE)])
     }
 
-    /// The same for the ledger.
+    /// The same memory as entries for the ledger.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Mapped> {
         let piece = |base| if base == self.base { Piece::Guard } else { Piece::Table };
         self.mapped().map(move |(base, size)| Mapped { base, size, piece: piece(base) })
     }
 
-    /// Says that a site traps, and which slot it has, if it has one.
+    /// Enters a site that traps, and its slot if it has one.
     pub(crate) fn traps(&mut self, site: u64, slot: Option<u64>, memory: &Memory) {
-        // Without room for it the process is as unguarded there as it would be without a guard.
+        // If there is no room, the process is unguarded at this site, as without a guard.
         let _ = self.table.enter(site, slot.unwrap_or(0), memory);
     }
 
-    /// Notes a thread that is about to be stepped, with the signals that it blocks.
+    /// Notes a thread that is about to be single-stepped, with its signal mask.
     pub(crate) fn steps(&self, thread: &Stopped, mask: u64, memory: &Memory) -> Result<(), Error> {
         let words = [thread.registers()?.fs_base(), 1, mask];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // It fails only if the process is gone.
+        // Fails only if the process is gone.
         let _ = memory.poke(self.base + WORDS + Words::STEPPED, &bytes);
         Ok(())
     }
 
-    /// Writes all that it has, but the table.
+    /// Writes everything except the table.
     fn write(&self, memory: &Memory) -> io::Result<()> {
         let mut page = code::code().to_vec();
         page.resize((CODE - 64) as usize, 0);
@@ -187,7 +195,7 @@ impl Guard {
         memory.poke(self.base + WORDS + Words::ACTION, &bytes)
     }
 
-    /// Moves the table to greater memory, which is all zeros.
+    /// Moves the table to larger, zeroed memory.
     fn move_table(&mut self, base: u64, size: u64, memory: &Memory) -> io::Result<()> {
         let table = self.table.moved(base, size, memory)?;
         let [former, _] = self.table.words();
@@ -202,18 +210,18 @@ impl Guard {
         memory.poke(self.base + WORDS + Words::TABLE, &self.table_words())
     }
 
-    /// What the handler finds its table by.
+    /// The words by which the handler finds its table.
     fn table_words(&self) -> [u8; 16] {
         let [base, mask] = self.table.words();
         (u128::from(base) | u128::from(mask) << 64).to_le_bytes()
     }
 }
 
-/// The most entries of a table that are looked at.
+/// Entries of a table that are inspected, at most.
 const LOOKS_AT: u64 = 1 << 20;
 
-/// Whether the handler of a `struct sigaction` at an address is that of a tracer that has died, and there is no trap any more for it to
-/// answer. What the process may have written there itself decides only about its own handler.
+/// Whether the handler of a `struct sigaction` at an address is that of a tracer that has died,
+/// with no trap left to handle. A process that forges this affects only its own handler.
 fn is_abandoned(action: u64, memory: &Memory) -> bool {
     let word = |address: u64| {
         let mut word = [0; 8];
@@ -233,7 +241,7 @@ fn is_abandoned(action: u64, memory: &Memory) -> bool {
             let (site, _) = entry.split_at(8);
             site.try_into().map_or(0, u64::from_le_bytes)
         });
-        // Where nothing is mapped any more there is no trap either.
+        // If nothing is mapped at a site any more, there is no trap either.
         let traps = |site: u64| {
             let mut byte = [0];
             memory.peek(site, &mut byte).is_ok() && byte == [INT3]
@@ -243,19 +251,20 @@ fn is_abandoned(action: u64, memory: &Memory) -> bool {
     look().unwrap_or(false)
 }
 
-/// Whether the guard of a tracer, which may be dead, is at an address.
+/// Whether the guard of a tracer, alive or dead, is at an address.
 pub(crate) fn is_at(base: u64, memory: &Memory) -> bool {
     let mut found = vec![0; code::code().len()];
     memory.peek(base, &mut found).is_ok() && found == code::code()
 }
 
-/// Where the threads of a process make calls, and find back from, that has a guard at an address.
+/// Where the threads of a process with a guard at `base` make system calls for the tracer, and
+/// return from.
 pub(crate) fn refuge(base: u64) -> Refuge {
     Refuge { stub: base + (CODE - 64), end: base + TABLE }
 }
 
-/// Takes the handler of the guard at an address from the kernel, unless it is another's by now. Says whether nothing leads to the guard any
-/// more.
+/// Resets the SIGTRAP action to the default if it is still the handler of the guard at `base`.
+/// Returns whether nothing leads to the guard any more.
 ///
 /// # Errors
 /// The thread has been killed.
@@ -274,14 +283,15 @@ pub(crate) fn drop_handler(caller: Caller, base: u64) -> Result<(Caller, bool), 
     Ok((caller, result.is_ok()))
 }
 
-/// Sets what a process does at SIGTRAP: as a `struct sigaction` at an address in it says.
+/// The call that sets a process's SIGTRAP action from a `struct sigaction` at an address in it.
 fn set_handler(action: u64) -> Call {
     Call::new("rt_sigaction", libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, action, 0, SET])
 }
 
 impl Tracer<'_> {
-    /// Gives an address space its guard, by calls of one of its threads, unless it has one or was refused one: then threads are lost that
-    /// are at a trap or in a call when the tracer dies, and nothing else.
+    /// Gives an address space its guard, by calls of one of its threads, unless that was tried
+    /// before. Without a guard, threads that are at a trap or in a call when the tracer dies are
+    /// lost, and nothing else.
     pub(crate) fn guard(
         &mut self,
         number: u32,
@@ -313,7 +323,7 @@ impl Tracer<'_> {
             let space = self.spaces.get(&number);
             is_free = known.is_ok() && space.is_some_and(|space| is_abandoned(asked, &space.code.memory));
         }
-        // Nothing traps yet: the handler may be there before its code can be executed.
+        // Nothing traps yet, so the handler may be installed before its code is executable.
         let calls = [
             Call::protect(base, CODE, libc::PROT_READ | libc::PROT_EXEC),
             set_handler(base + WORDS + Words::ACTION),
@@ -333,9 +343,10 @@ impl Tracer<'_> {
         caller.end()
     }
 
-    /// The handler is the kernel's default again if the thread, which has just come to a trap, blocked SIGTRAP: then it is set
-    /// again, by a call of the thread. The trap has unblocked the signal, so the thread's mask tells only that it may have. `before`: the
-    /// trap that it has met before.
+    /// If a thread blocked SIGTRAP when it hit a trap, the kernel has reset the handler: installs
+    /// it again, by a call of the thread. The trap has unblocked SIGTRAP, so the thread's mask
+    /// shows only that it may have been blocked. `before`: the trap that the thread hit before this
+    /// one.
     pub(crate) fn guard_again(
         &mut self,
         number: u32,
@@ -387,7 +398,7 @@ impl Tracer<'_> {
             if let Some((space, base)) = self.spaces.get_mut(&number).zip(base) {
                 space.mappings += 1;
                 if let Some(guard) = &mut space.guard {
-                    // It fails only if the process is gone.
+                    // Fails only if the process is gone.
                     let _ = guard.move_table(base, size, &space.code.memory);
                 }
             }
@@ -400,7 +411,8 @@ impl Tracer<'_> {
         Ok((thread, stop))
     }
 
-    /// Takes the guard from an address space in which no byte is changed any more, by calls of its last thread.
+    /// Removes the guard from an address space whose bytes are all restored, by calls of its last
+    /// thread.
     pub(crate) fn unguard(
         &mut self,
         number: u32,
@@ -420,7 +432,7 @@ impl Tracer<'_> {
                 return caller.end();
             }
         }
-        // Its way back was in what is unmapped now.
+        // The way back from calls was in the guard, which is unmapped now.
         let (thread, stop) = caller.end()?;
         let (caller, _) = unmap(Caller::unfiltered(thread, stop, bare), &guard.mapped().collect::<Vec<_>>())?;
         caller.end()
@@ -439,7 +451,8 @@ mod tests {
         assert!(masks.is_harmless(7));
         masks.note(7, false);
         assert!(!masks.is_harmless(7));
-        // It is set again, and the signal is not blocked any more: until the thread blocks it once more.
+        // The handler is installed again and the signal unblocked, until the thread blocks it
+        // again.
         masks.note(7, true);
         assert!(!masks.is_harmless(7));
         masks.note(8, true);

@@ -1,14 +1,15 @@
-//! Which slot belongs to an `int3`: a table in the process, which its handler reads.
+//! The table in a process by which the guard's handler finds the slot of an `int3`.
 //!
-//! Open addressing over a power of two of entries of 16 bytes: the site's address, 0 for none; the slot's address, 0 as long as it
-//! has none. Never more than half of the entries are used. A site stays in it: its slot does.
+//! A hash table with open addressing. The number of entries is a power of two; each has 16 bytes:
+//! the address of the site (0: free) and the address of its slot (0: none yet). At most half of the
+//! entries are used. Sites are never removed, since their slots stay.
 
 use std::collections::HashMap;
 use std::io;
 
 use process::Memory;
 
-/// What an address is multiplied with; the upper half of the product says where it is looked for first.
+/// The factor for hashing an address; the upper half of the product gives the first entry to try.
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 16;
@@ -18,19 +19,19 @@ pub(super) const ENTRY: u64 = 16;
 pub(super) struct Table {
     base: u64,
     entries: u64,
-    /// Where the site is that is there.
+    /// The site at each used index.
     used: HashMap<u64, u64>,
-    /// The site and the slot, by site.
+    /// The slot of each site.
     slots: HashMap<u64, u64>,
 }
 
 impl Table {
-    /// An empty table in memory that is all zeros: whole entries, a power of two of them.
+    /// An empty table in zeroed memory of `size` bytes, a power of two of entries.
     pub(super) fn new(base: u64, size: u64) -> Table {
         Table { base, entries: size / ENTRY, used: HashMap::new(), slots: HashMap::new() }
     }
 
-    /// Where it is, and what the place of an entry is masked with.
+    /// The address, and the mask for indices.
     pub(super) fn words(&self) -> [u64; 2] {
         [self.base, self.entries - 1]
     }
@@ -40,13 +41,13 @@ impl Table {
         self.entries * ENTRY
     }
 
-    /// The size that it needs for so many more sites.
+    /// The size needed for `more` more sites.
     pub(super) fn size_for(&self, more: usize) -> u64 {
         let needed = (self.slots.len() + more) as u64 * 2;
         needed.next_power_of_two().max(self.entries) * ENTRY
     }
 
-    /// The same table in other, greater memory that is all zeros.
+    /// A copy of the table in larger, zeroed memory.
     ///
     /// # Errors
     /// The memory cannot be written.
@@ -63,7 +64,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Enters a site and its slot. Without room nothing is done.
+    /// Enters a site and its slot. If there is no room, nothing is done.
     pub(super) fn enter(&mut self, site: u64, slot: u64, memory: &Memory) -> io::Result<()> {
         let known = self.slots.contains_key(&site);
         if !known && (self.slots.len() as u64 + 1) * 2 > self.entries {
@@ -76,7 +77,7 @@ impl Table {
         Ok(())
     }
 
-    /// Where a site is, or is to be.
+    /// The index of a site, or of the free entry for it.
     fn place(&self, site: u64) -> u64 {
         let mut place = (site.wrapping_mul(FACTOR) >> 32) & (self.entries - 1);
         while self.used.get(&place).is_some_and(|&other| other != site) {
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(table.size_for(1), 32 * 16);
         let base = bytes[16 * 16..].as_mut_ptr() as u64;
         let table = table.moved(base, 32 * 16, &memory).expect("own memory");
-        // As the handler looks for it.
+        // The same lookup as in the handler.
         let mut words = vec![0; 32 * 16];
         memory.peek(base, &mut words).expect("own memory");
         let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight bytes"));

@@ -1,11 +1,11 @@
-//! What the ledger has, as long as it has it: dropping it strikes it out.
+//! Handles to ledger entries. Dropping one strikes the entry out.
 
 use std::rc::Rc;
 
 use super::Ledger;
 use super::entry::Entry;
 
-/// A site's place in a ledger, as long as the site is armed; or that of memory, as long as it is mapped.
+/// The entry of a change while it is made, or of memory while it is mapped.
 #[derive(Debug)]
 pub(crate) struct Entered {
     pub(super) ledger: Rc<Ledger>,
@@ -18,14 +18,15 @@ impl Drop for Entered {
     }
 }
 
-/// A list's place in a ledger for one process, as long as its changes may be there. The list outlives the entry, which names it.
+/// The entry of a list for one process, while its changes may be there. The list outlives the
+/// entry, which refers to it.
 #[derive(Debug)]
 pub(crate) struct EnteredList {
     pub(super) _entered: Entered,
     pub(super) _listed: Rc<Listed>,
 }
 
-/// A list of changes, as long as processes may have them.
+/// A list of changes, while processes may have them.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(super) ledger: Rc<Ledger>,
@@ -38,7 +39,7 @@ impl Drop for Listed {
         let numbers = self.first..self.first + self.count;
         self.ledger.entries()[numbers.clone()].iter().for_each(Entry::clear);
         let mut free = self.ledger.free.borrow_mut();
-        // What is at the end can be another list.
+        // Another list may follow it at the end.
         if free.1 == numbers.end { free.1 = numbers.start } else { free.0.extend(numbers) }
     }
 }

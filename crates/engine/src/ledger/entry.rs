@@ -1,26 +1,26 @@
-//! One entry of a ledger, in memory that two processes share.
+//! One entry of a ledger, in memory shared by two processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::change::{Change, LONGEST, Undone};
 
-/// In an entry's origin: the change is put back last, or when no thread is there.
+/// In an entry's origin: the change is undone last, or once no thread is in its bytes.
 const LAST: u64 = 0x40;
 const IDLE: u64 = 0x80;
 
-/// In an origin, in the place of a number of bytes: the entry is of memory.
+/// In an origin, instead of a number of bytes: the entry is for memory.
 const PIECE: u64 = 0x3d;
 const TABLE: u64 = 0x3e;
 const GUARD: u64 = 0x3f;
 
-/// What memory is, that is mapped for probes.
+/// The use of memory that is mapped for probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Piece {
-    /// Probes have it.
+    /// Used by probes.
     Probes,
-    /// The guard's handler reads it.
+    /// Read by the guard's handler.
     Table,
-    /// The guard: code, words, and memory for frames.
+    /// The guard: code, words, and room for frames.
     Guard,
 }
 
@@ -35,10 +35,11 @@ pub(crate) struct Mapped {
     pub(crate) piece: Piece,
 }
 
-/// In place of a length: many changes in one process, which are listed elsewhere.
+/// In an origin, instead of a number of bytes: the entry refers to a list of changes in one
+/// process.
 const LISTED: u64 = 0x3c;
 
-/// One change in one process, or a part of a list of changes, or one process in which a list of changes was made.
+/// A change in one process, a change of a list, or a list applied in one process.
 #[repr(C)]
 pub(super) struct Entry {
     address: AtomicU64,
@@ -47,11 +48,12 @@ pub(super) struct Entry {
     written: [AtomicU64; 2],
 }
 
-/// What an entry says.
+/// The content of an entry.
 pub(super) enum Content {
-    /// The change in a process; in process 0, which is none, it is a part of a list.
+    /// A change in a process. Process 0: the change belongs to a list.
     Change(i32, Change),
-    /// In a process all changes of a list were made, so many bytes farther: the list is as many entries, from this number on.
+    /// All changes of a list were made in a process, `by` bytes higher. The list is `count` entries
+    /// from `first` on.
     List { process: i32, first: usize, count: usize, by: u64 },
 }
 
@@ -77,7 +79,7 @@ impl Entry {
         self.address.store(change.address(), Ordering::Release);
     }
 
-    /// Writes that all changes of a list were made in a process.
+    /// Writes that the changes of a list are made in a process.
     pub(super) fn write_list(&self, process: i32, first: usize, count: usize, by: u64) {
         self.original[0].store(count as u64, Ordering::Relaxed);
         self.written[0].store(by, Ordering::Relaxed);
@@ -85,7 +87,7 @@ impl Entry {
         self.address.store(first as u64 + 1, Ordering::Release);
     }
 
-    /// Writes that memory has been mapped in a process.
+    /// Writes that memory is mapped in a process.
     pub(super) fn write_memory(&self, process: i32, memory: Mapped) {
         let piece = match memory.piece {
             Piece::Probes => PIECE,
@@ -97,12 +99,12 @@ impl Entry {
         self.address.store(memory.base, Ordering::Release);
     }
 
-    /// The entry is free.
+    /// Frees the entry.
     pub(super) fn clear(&self) {
         self.address.store(0, Ordering::Release);
     }
 
-    /// What it says, unless it is free.
+    /// The change or list, unless the entry is free.
     pub(super) fn content(&self) -> Option<Content> {
         let address = self.address.load(Ordering::Acquire);
         let origin = self.origin.load(Ordering::Relaxed);
@@ -139,7 +141,7 @@ impl Entry {
         Some(((origin >> 8) as i32, change.undone(undone)))
     }
 
-    /// The process and the memory, if that is what the entry is of.
+    /// The process and the memory, if the entry is for memory.
     pub(super) fn memory(&self) -> Option<(i32, Mapped)> {
         let base = self.address.load(Ordering::Acquire);
         let origin = self.origin.load(Ordering::Relaxed);

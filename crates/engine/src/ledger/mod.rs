@@ -1,8 +1,8 @@
-//! What is changed in which process, kept where it outlives the tracer.
+//! Records what was changed in each process, in memory that outlives the tracer.
 //!
-//! A tracer that is killed leaves its `int3`s behind, and an untraced program dies of the next one it reaches. The
-//! ledger lies in memory shared with another process, which can then put the bytes back ([`Ledger::restore`]). It
-//! is an array of entries of 48 bytes:
+//! If the tracer is killed, its `int3`s stay, and an untraced program dies at the next one it
+//! reaches. The ledger is in memory shared with another process, which can then restore the bytes
+//! ([`Ledger::restore`]). It is an array of entries of 48 bytes:
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free
@@ -11,8 +11,9 @@
 //! +32  the bytes written in their place
 //! ```
 //!
-//! Changes that are made in many processes, at other addresses of each, are listed once: the entries of the list are of process 0, which is none. For each process
-//! one entry says which list, and by how much farther:
+//! Changes made in many processes, at different addresses in each, are listed once: the entries of
+//! the list have process 0, which does not exist. One entry for each process refers to the list and
+//! gives the distance:
 //!
 //! ```text
 //! +0   number of the list's first entry, and 1
@@ -21,7 +22,8 @@
 //! +32  how much farther
 //! ```
 //!
-//! Memory that is mapped for probes has entries of the same size, by which it is unmapped when the bytes are back ([`Ledger::give_back`]):
+//! Memory mapped for probes has entries of the same size. It is unmapped after the bytes are
+//! restored ([`Ledger::give_back`]):
 //!
 //! ```text
 //! +0   where it begins, or 0
@@ -29,14 +31,16 @@
 //! +16  bytes of it
 //! ```
 //!
-//! An entry of a change is complete before its bytes are written and is freed after they are restored, so at any moment every
-//! change in a process has an entry.
+//! An entry for a change is complete before the bytes are written, and is freed after they are
+//! restored. So at any moment every change in a process has an entry.
 //!
-//! The sign of life is in the same case: the page by which probed processes see that their records are read. When the tracer has died, it
-//! says so, and threads that wait for room in a ring go on.
+//! The sign of life serves the same purpose: a page that tells probed processes that their records
+//! are read. When the tracer has died, the page says so, and threads stop waiting for room in a
+//! ring.
 //!
-//! One byte, an `int3`, is put back at once. More bytes are put back while all threads of their process are held; where
-//! that cannot be, they stay: they are jumps, and the memory that they lead to stays mapped, so the program runs on.
+//! One byte, an `int3`, is restored at once. More bytes are restored while all threads of their
+//! process are held. If that is not possible, they stay: they are jumps, and the memory they lead
+//! to stays mapped, so the program runs on.
 
 mod entered;
 mod entry;
@@ -58,38 +62,39 @@ pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
 pub(crate) use entry::{Mapped, Piece};
 
-/// Entries of a ledger: one for each change in each process. Memory is used only for those that are; where there are limits, there are
-/// fewer.
+/// Entries of a ledger: one for each change in each process. Memory is used only for entries in
+/// use. If the memory is limited, a smaller capacity is tried.
 const CAPACITIES: [usize; 3] = [1 << 22, 1 << 18, 1 << 14];
 
-/// What came of putting the bytes back.
+/// The result of restoring bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Sites, or changes beside them, that are as before.
+    /// Changes that were undone.
     pub restored: usize,
     /// Processes in which changes stay.
     pub left: Vec<Left>,
-    /// Changes in children for which there was no room: they stay.
+    /// Changes in forked children for which the ledger had no room: they stay.
     pub unknown: u64,
-    /// Processes in which the few bytes stay that were lent for a call, since a thread needs them for its way back, and why.
+    /// Processes in which bytes lent for a system call stay, since a thread still needs them to
+    /// return; and why.
     pub lent: Vec<(i32, String)>,
-    /// Processes in which memory stays that was mapped for probes, and why.
+    /// Processes in which memory mapped for probes stays, and why.
     pub kept: Vec<(i32, String)>,
 }
 
-/// A process in which changes stay: jumps, which work, and traps, which it answers itself.
+/// A process in which changes stay: jumps, which work, and traps, which the process handles itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The process.
     pub pid: i32,
-    /// How many.
+    /// The number of changes.
     pub changes: usize,
     /// Why.
     pub reason: String,
 }
 
 impl Restored {
-    /// Takes what came of the changes of one process. One that is gone has none.
+    /// Adds the result for the changes of one process. A process that is gone has none.
     fn note(&mut self, pid: i32, changes: usize, result: Result<(), process::Error>) {
         match result {
             Ok(()) => self.restored += changes,
@@ -99,7 +104,7 @@ impl Restored {
     }
 }
 
-/// There is no room for another change.
+/// The ledger is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -117,14 +122,14 @@ impl From<Full> for io::Error {
     }
 }
 
-/// A ledger. Made before the tracer's process is forked off, it is shared by both.
+/// A ledger. It is created before the tracer's process is forked, and shared by both processes.
 pub struct Ledger {
-    /// One more than there are changes: the origin of the last one is how many were not entered.
+    /// One entry more than `capacity`: its origin counts the changes that were not entered.
     entries: NonNull<Entry>,
     capacity: usize,
-    /// Entries that were used and are free, and how many have ever been used; the tracer's own.
+    /// The free list, and how many entries have ever been used. Private to the tracer.
     free: RefCell<(Vec<usize>, usize)>,
-    /// By what processes see that their tracer reads; without it all probes are traps.
+    /// Tells processes that the tracer is alive; without it all probes are traps.
     sign: Option<Arc<Sign>>,
 }
 
@@ -135,7 +140,7 @@ impl std::fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger in memory that processes forked later share.
+    /// An empty ledger, in memory shared with processes forked later.
     ///
     /// # Errors
     /// There is no memory.
@@ -150,7 +155,7 @@ impl Ledger {
         made
     }
 
-    /// One with room for so many changes.
+    /// A ledger with room for `capacity` changes.
     fn with_capacity(capacity: usize) -> io::Result<Ledger> {
         // SAFETY: a fresh mapping, zeroed by the kernel.
         let memory = unsafe {
@@ -176,48 +181,53 @@ impl Ledger {
         self.sign.clone()
     }
 
-    /// By what processes see that their records are read; `None` where none share memory with the tracer.
+    /// A handle to the sign of life; `None` if no memory is shared with processes.
     pub fn pulse(&self) -> Option<Pulse> {
         self.sign().map(Pulse)
     }
 
     fn entries(&self) -> &[Entry] {
-        // SAFETY: the mapping has this many entries, lives as long as `self`, and atomics may be shared.
+        // SAFETY: the mapping has this many entries, lives as long as `self`, and atomics may be
+        // shared.
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.capacity) }
     }
 
-    /// How many changes were made without an entry.
+    /// The number of changes made without an entry.
     fn unknown(&self) -> &AtomicU64 {
-        // SAFETY: the mapping has one entry more than `capacity`, lives as long as `self`, and atomics may be shared.
+        // SAFETY: the mapping has one entry more than `capacity`, lives as long as `self`, and
+        // atomics may be shared.
         unsafe { &self.entries.add(self.capacity).as_ref().origin }
     }
 
-    /// Whether there is room for so many more changes.
+    /// Whether there is room for `more` changes.
     pub(crate) fn has_room(&self, more: usize) -> Result<(), Full> {
         let free = self.free.borrow();
         if self.capacity - free.1 + free.0.len() >= more { Ok(()) } else { Err(Full) }
     }
 
-    /// Changes have come with a child's memory for which there is no room: nobody puts them back but the tracer.
+    /// Counts changes that a forked child has inherited and for which there is no room: only the
+    /// tracer can undo them.
     pub(crate) fn misses(&self, changes: usize) {
         self.unknown().fetch_add(changes as u64, Ordering::Relaxed);
     }
 
-    /// Enters memory that has been mapped in a process. What is returned is to be dropped before the process can have it for anything else.
+    /// Enters memory mapped in a process. The returned entry must be dropped before the process can
+    /// use the addresses for anything else.
     pub(crate) fn enter_memory(self: &Rc<Self>, process: i32, memory: Mapped) -> Result<Entered, Full> {
         let number = self.take()?;
         self.entries()[number].write_memory(process, memory);
         Ok(Entered { ledger: Rc::clone(self), number })
     }
 
-    /// Enters a change that is about to be made; dropping what is returned strikes it out again.
+    /// Enters a change that is about to be made; dropping the returned entry strikes it out.
     pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Result<Entered, Full> {
         let number = self.take()?;
         self.entries()[number].write(process, change);
         Ok(Entered { ledger: Rc::clone(self), number })
     }
 
-    /// Lists changes that are to be made in many processes. Dropping what is returned takes the list away.
+    /// Lists changes that are to be made in many processes. Dropping the returned list frees its
+    /// entries.
     pub(crate) fn list<'a>(
         self: &Rc<Self>,
         changes: impl Iterator<Item = &'a Change>,
@@ -236,7 +246,8 @@ impl Ledger {
         Ok(listed)
     }
 
-    /// Enters that all changes of a list are about to be made in a process, so much farther; dropping what is returned strikes it out again.
+    /// Enters that all changes of a list are about to be made in a process, `by` bytes higher;
+    /// dropping the returned entry strikes it out.
     pub(crate) fn enter_list(
         self: &Rc<Self>,
         process: i32,
@@ -249,7 +260,7 @@ impl Ledger {
         Ok(EnteredList { _entered: entered, _listed: Rc::clone(listed) })
     }
 
-    /// Takes a free entry.
+    /// Allocates an entry.
     fn take(&self) -> Result<usize, Full> {
         let mut free = self.free.borrow_mut();
         match free.0.pop() {
@@ -267,7 +278,7 @@ impl Ledger {
         self.free.borrow_mut().0.push(number);
     }
 
-    /// The changes that were made in processes, those of lists among them.
+    /// All changes made in processes, including those of lists.
     fn changes(&self) -> Vec<(i32, Change)> {
         // Entries are used from the first on; one that was never used has no origin.
         let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
@@ -285,8 +296,9 @@ impl Ledger {
         changes
     }
 
-    /// Puts back the bytes of all changes entered, on behalf of a tracer that has died: first where all are traps, which is done at once.
-    /// Before that, nobody waits any more for it to read.
+    /// Undoes all entered changes, on behalf of a tracer that has died. Before that, it makes
+    /// threads stop waiting for the tracer. Processes with traps only come first, since they need
+    /// no hold.
     pub fn restore(&self) -> Restored {
         self.sign.iter().for_each(|sign| sign.abandon());
         let mut done = Restored { unknown: self.unknown().load(Ordering::Relaxed), ..Restored::default() };
@@ -298,19 +310,21 @@ impl Ledger {
                 _ => all.entry(process).or_default().push(change),
             }
         }
-        // A jump's last bytes may be a neighbour's: where there are any, all bytes change at once.
+        // A jump's last bytes may belong to another change: in a process with jumps, all bytes
+        // change at once.
         let trap = |change: &Change| change.written().len() == 1;
         let (traps, jumps): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(_, changes)| changes.iter().all(trap));
         for (process, changes) in traps {
             match Memory::open(process) {
                 Ok(memory) => {
-                    // Every moment counts: until then a thread that comes to one with SIGTRAP blocked dies, and its process.
+                    // Urgent: until then a thread that hits a trap with SIGTRAP blocked dies, and
+                    // with it its process.
                     let fixed = Fixed::of(&process::maps(process).unwrap_or_default());
                     let mut batch = Batch::default();
                     changes.iter().for_each(|change| batch.take_out(*change));
                     match batch.write_bytes(&memory, &fixed) {
-                        // Where the process is gone, or has unmapped the page, nothing of ours is left.
+                        // If the process is gone or has unmapped the page, nothing is left to undo.
                         Err(error) if !matches!(error.raw_os_error(), Some(libc::EIO | libc::ESRCH)) => {
                             let (changes, reason) = (changes.len(), error.to_string());
                             done.left.push(Left { pid: process, changes, reason });
@@ -338,8 +352,9 @@ impl Ledger {
         done
     }
 
-    /// Unmaps what was mapped for probes in processes whose bytes are as before, on behalf of a tracer that has died. It stays where bytes
-    /// do not, and where a thread may still be in it.
+    /// Unmaps the memory for probes in processes whose bytes are restored, on behalf of a tracer
+    /// that has died. The memory stays where bytes could not be restored or a thread may still be
+    /// in it.
     pub fn give_back(&self, done: &mut Restored) {
         let mut all: BTreeMap<i32, Vec<Mapped>> = BTreeMap::new();
         let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
@@ -367,7 +382,7 @@ impl Drop for Ledger {
 mod tests {
     use super::*;
 
-    /// The bytes of a static, as they are now: another way has written there.
+    /// The current bytes of a static, which were written through /proc.
     fn now<const N: usize>(code: &[u8]) -> [u8; N] {
         // SAFETY: reads of a static, within it.
         std::array::from_fn(|place| unsafe { std::ptr::from_ref(&code[place]).read_volatile() })
@@ -423,7 +438,7 @@ mod tests {
         drop((listed, own));
         assert!(ledger.changes().is_empty());
         assert!(ledger.has_room(8).is_ok() && ledger.has_room(9).is_err());
-        // What was listed last is listed again in the same place.
+        // The entries of the last list are reused for the next one.
         let first = ledger.list(changes[..1].iter()).expect("room");
         let last = ledger.list(changes[1..].iter());
         drop(last);
@@ -436,7 +451,7 @@ mod tests {
         static CODE: [u8; 64] = [0xe9; 64];
         let ledger = Rc::new(Ledger::new().expect("memory"));
         let change = Change::new(std::ptr::from_ref(&CODE[1]) as u64, &[1, 2], &[0xe9, 0xe9]);
-        // Nobody can trace itself.
+        // A process cannot trace itself.
         let _entered = ledger.enter(std::process::id() as i32, &change).expect("room");
         let restored = ledger.restore();
         assert_eq!((restored.restored, restored.unknown), (0, 0));
