@@ -1,9 +1,10 @@
-//! ELF files: what a probe needs to know of an executable or a shared library.
+//! Reads ELF files: what probes need to know about an executable or a shared library.
 //!
-//! An [`Image`] is read once and shared by all processes that map the file. Its headers are read when it is opened;
-//! symbols, unwinding entries and code only when they are asked for. Everything in the file is untrusted: sizes are
-//! checked against the file and against a limit before anything is allocated, damaged tables are left out and named
-//! by [`Image::problems`], and only damaged program headers make the file unusable.
+//! An [`Image`] is read once and shared by all processes that map the file. Its headers are read
+//! when it is opened; symbols, unwinding entries and code only when they are needed. Everything in
+//! the file is untrusted: sizes are checked against the file and against a limit before anything is
+//! allocated, damaged tables are left out and reported by [`Image::problems`], and only damaged
+//! program headers make the file unusable.
 //!
 //! ```text
 //! source     the bytes, read piece by piece

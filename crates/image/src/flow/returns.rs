@@ -527,7 +527,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 }
 
-/// Whether the operand in memory of an instruction has any byte of the return address's place.
+/// Whether an instruction's memory operand overlaps the return address's place.
 fn is_place(it: &Instruction, state: &State) -> bool {
     let base = it.memory_base();
     if !base.is_gpr64() || matches!(it.memory_segment(), Register::FS | Register::GS) {
@@ -537,7 +537,7 @@ fn is_place(it: &Instruction, state: &State) -> bool {
     if matches!(value, UNKNOWN | RETURN | DERIVED) {
         return false;
     }
-    // Of a pop the address is that behind it.
+    // For a pop, the address after it.
     let first = i64::from(value).wrapping_add(it.memory_displacement64().cast_signed());
     first < 8 && first.saturating_add((it.memory_size().size() as i64).max(1)) > 0
 }
