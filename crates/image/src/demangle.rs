@@ -81,8 +81,8 @@ pub(crate) fn identifier(name: &str) -> Option<&str> {
     if name.contains("operator") || name.contains('{') || name.contains('\'') {
         return None;
     }
-    // Up to the parameters, which start at the first parenthesis outside template arguments; `(anonymous
-    // namespace)` is a scope.
+    // Up to the parameters, which start at the first parenthesis outside template arguments;
+    // `(anonymous namespace)` is a scope.
     let mut depth = 0_i32;
     let mut start = 0;
     let mut end = name.len();

@@ -126,7 +126,8 @@ impl Image {
         self.headers.machine
     }
 
-    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is 0.
+    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is
+    /// 0.
     pub fn is_position_independent(&self) -> bool {
         self.headers.kind == elf::ET_DYN
     }

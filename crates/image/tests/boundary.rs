@@ -64,7 +64,8 @@ fn compare(path: &Path) -> Comparison {
     found
 }
 
-/// objdump prints `fwait` and the instruction after it as one; for the processor, and for us, they are two.
+/// objdump prints `fwait` and the instruction after it as one; for the processor, and for us, they
+/// are two.
 fn is_wait(text: &str) -> bool {
     ["fstcw", "fstenv", "fstsw", "fclex", "finit", "fsave", "fwait"].iter().any(|name| text.contains(name))
 }
@@ -246,8 +247,8 @@ fn data_among_code() {
     let dispatch = at("dispatch");
     // lea is 7 bytes long, movslq 4, add 3, jmp 2.
     [0, 7, 11, 14].iter().for_each(|distance| ok(dispatch + distance));
-    // The table is refused from its first byte that cannot be an instruction on, and whatever the sweep took for
-    // instructions before it since the jump.
+    // The table is refused from its first byte that cannot be an instruction on, and whatever the
+    // sweep took for instructions before it since the jump.
     for vaddr in at("table")..at("case0") {
         assert!(image.check_boundary(vaddr).is_err(), "{vaddr:#x}");
     }

@@ -10,8 +10,8 @@ use common::{PLAIN, Scratch, have, run};
 use image::Image;
 use proptest::prelude::*;
 
-/// A small library that has every table that is read: versions, both hash tables, unwinding entries, notes, and
-/// compressed symbols.
+/// A small library that has every table that is read: versions, both hash tables, unwinding
+/// entries, notes, and compressed symbols.
 fn victim() -> Option<&'static Vec<u8>> {
     static VICTIM: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let make = || {
@@ -132,7 +132,8 @@ proptest! {
     }
 }
 
-/// A table of many symbols that all name one long string takes as much time and memory to read as to write.
+/// A table of many symbols that all name one long string takes as much time and memory to read as
+/// to write.
 #[test]
 fn names_that_overlap() {
     let Some(victim) = victim() else { return };
@@ -198,7 +199,8 @@ fn loaded(bytes: &[u8]) -> Vec<usize> {
     (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1).collect()
 }
 
-/// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the file.
+/// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the
+/// file.
 #[test]
 fn segments_of_half_of_all_addresses() {
     let Some(victim) = victim() else { return };
@@ -278,7 +280,8 @@ fn sections_that_are_one_table() {
     let headers: Vec<[u8; 64]> =
         (0..count).map(|number| bytes[table + number * 64..][..64].try_into().unwrap()).collect();
     let of_kind = |kind: u8| *headers.iter().find(|header| header[4] == kind).unwrap();
-    // Symbols of data, without a name that anybody asks for: the same 24 bytes are relocations of no kind that matters.
+    // Symbols of data, without a name that anybody asks for: the same 24 bytes are relocations of
+    // no kind that matters.
     let at = bytes.len() as u64;
     let entry = [1, 0, 0, 0, 0x11, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend(entry.iter().copied().cycle().take(TABLE));

@@ -42,7 +42,8 @@ fn what_is_proven_of_libc_is_instructions() {
     }
 }
 
-/// A table whose size a comparison tells, one that nothing tells the size of, code behind them, and padding.
+/// A table whose size a comparison tells, one that nothing tells the size of, code behind them, and
+/// padding.
 const CODE: &str = "
     .text
 
@@ -192,7 +193,8 @@ fn all_tables_together_have_a_limit() {
     assert_eq!((flow.tables().len(), too_many), (256, 400 - 256));
 }
 
-/// What is proven of a file, checked by itself: instructions that are ones, padding that does nothing and that none of them leads to.
+/// What is proven of a file, checked by itself: instructions that are ones, padding that does
+/// nothing and that none of them leads to.
 fn check(image: &Image) -> usize {
     let flow = image.control_flow();
     let proven = flow.instructions(0..u64::MAX);

@@ -1,4 +1,5 @@
-//! What functions consist of and where they are left, compared with `objdump -d`, and on code written for it.
+//! What functions consist of and where they are left, compared with `objdump -d`, and on code
+//! written for it.
 
 mod common;
 
@@ -19,7 +20,8 @@ fn objdump(path: &Path) -> BTreeMap<u64, String> {
     text.lines().filter_map(line).collect()
 }
 
-/// Every `ret` of libc is an exit of the function it is in, and what is an exit leaves the function.
+/// Every `ret` of libc is an exit of the function it is in, and what is an exit leaves the
+/// function.
 #[test]
 fn the_exits_of_libc_are_those_that_objdump_shows() {
     if !have("outline", &["objdump"]) {

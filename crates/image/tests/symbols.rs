@@ -305,7 +305,8 @@ fn compressed_symbols() {
     }
     let scratch = Scratch::new();
     let program = scratch.compile("plain.c", PLAIN, "whole", &[]);
-    // As Fedora's find-debuginfo does: a file of debug information, packed into the stripped program.
+    // As Fedora's find-debuginfo does: a file of debug information, packed into the stripped
+    // program.
     let small = scratch.path().join("small");
     run(Command::new("objcopy")
         .args(["--only-keep-debug", "--remove-section", ".comment"])
@@ -369,7 +370,8 @@ fn restartable_sequences() {
     // Where it starts is written by the dynamic linker.
     assert_eq!(library.restartable_sequences(), std::slice::from_ref(&expected_there));
 
-    // The section begins before its segment does: the descriptors there cannot be read, the one in the segment can.
+    // The section begins before its segment does: the descriptors there cannot be read, the one in
+    // the segment can.
     let mut bytes = std::fs::read(&program).unwrap();
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (headers, count) = (word(&bytes, 0x28) as usize, usize::from(bytes[0x3c]));

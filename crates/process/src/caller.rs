@@ -140,7 +140,8 @@ impl Caller {
     /// Makes one system call.
     ///
     /// # Errors
-    /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`], under `name`).
+    /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`],
+    /// under `name`).
     pub fn call(self, name: &'static str, number: c_long, arguments: [u64; 6]) -> Result<Step<u64>, Error> {
         self.call_one(Call { name, number, arguments })
     }
@@ -216,7 +217,8 @@ impl Caller {
             match result {
                 Ok(got) => {
                     mapped.push(Call::unmap(got, size));
-                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the
+                    // address as a hint.
                     let cause = io::Error::from_raw_os_error(libc::EEXIST);
                     let pid = self.thread.tid();
                     failed = failed.or((got != place).then_some(Error::Remote { call: "mmap", pid, cause }));

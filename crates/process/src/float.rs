@@ -110,8 +110,9 @@ mod tests {
             struct Image([u8; 512]);
             let mut image = Image([0; 512]);
             let mut environment = [0_u32; 7];
-            // SAFETY: the FPU's stack is emptied before and after, so that the code around it finds it as it must be; the
-            // instructions write 512 aligned bytes and 28 bytes, which are there.
+            // SAFETY: the FPU's stack is emptied before and after, so that the code around it finds
+            // it as it must be; the instructions write 512 aligned bytes and 28 bytes, which are
+            // there.
             unsafe {
                 std::arch::asm!(
                     "fninit",
@@ -126,7 +127,8 @@ mod tests {
                     out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
                 );
             }
-            // SAFETY: the structure is the 512 bytes that FXSAVE writes; any bytes are a value of it.
+            // SAFETY: the structure is the 512 bytes that FXSAVE writes; any bytes are a value of
+            // it.
             let raw = unsafe { std::mem::transmute::<Image, user_fpregs_struct>(image) };
             (FloatRegisters::from_raw(raw), environment[2] as u16)
         }};

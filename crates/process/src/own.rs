@@ -51,7 +51,8 @@ impl Caller {
     /// copy. `scratch` is the address of 8 unused bytes that the process can write.
     ///
     /// # Errors
-    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make the call.
+    /// The thread has been killed; or, in the result, the process has no descriptors left or may
+    /// not make the call.
     pub fn make_memory(self, scratch: u64) -> Result<Step<(c_int, OwnedFd)>, Error> {
         if let Err(error) = self.write(scratch, NAME) {
             return Ok((self, Err(error)));

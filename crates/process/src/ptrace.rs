@@ -61,7 +61,8 @@ fn request(
     address: usize,
     data: usize,
 ) -> Result<(), Error> {
-    // SAFETY: the requests made through this function take integers, not pointers, as address and data.
+    // SAFETY: the requests made through this function take integers, not pointers, as address and
+    // data.
     let result = unsafe {
         libc::ptrace(
             request,

@@ -91,8 +91,8 @@ impl Registers {
         &self.raw
     }
 
-    /// The sixteen general registers in the processor's encoding order: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
-    /// r8 to r15.
+    /// The sixteen general registers in the processor's encoding order: rax, rcx, rdx, rbx, rsp,
+    /// rbp, rsi, rdi, r8 to r15.
     pub fn general(&self) -> [u64; 16] {
         let r = &self.raw;
         [

@@ -105,7 +105,8 @@ pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> 
 fn find_instruction(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<u64> {
     let wanted = if machine == Machine::I386 { INT_80 } else { SYSCALL };
     let mut bytes = vec![0; CHUNK];
-    // The vdso and the dynamic linker are small and always have one: the last mappings are searched first.
+    // The vdso and the dynamic linker are small and always have one: the last mappings are searched
+    // first.
     for mapping in mappings.iter().rev().filter(|mapping| mapping.executable && mapping.readable) {
         let mut start = mapping.start;
         while start < mapping.end {

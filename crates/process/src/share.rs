@@ -125,7 +125,8 @@ impl Caller {
         match shared {
             Ok(got) if got == place => Ok((caller, Ok(()))),
             Ok(elsewhere) => {
-                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address
+                // as a hint.
                 let (caller, _) = caller.unmap(elsewhere, size)?;
                 let cause = io::Error::from_raw_os_error(libc::EEXIST);
                 let error = Error::Remote { call: "mmap", pid: caller.thread().tid(), cause };

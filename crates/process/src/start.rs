@@ -55,7 +55,8 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     // A pipe's ends close on exec.
     let (go_read, mut go_write) = io::pipe().map_err(fail)?;
     let (mut error_read, error_write) = io::pipe().map_err(fail)?;
-    // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
+    // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared
+    // before.
     let child = unsafe { libc::fork() };
     if child == -1 {
         return Err(fail(io::Error::last_os_error()));

@@ -190,7 +190,8 @@ pub fn check_proc() -> Result<(), Error> {
 pub fn blocked_at(tid: i32) -> Result<Option<u64>, Error> {
     let path = format!("/proc/{tid}/syscall");
     let text = fs::read_to_string(&path).map_err(|cause| Error::Proc { path: path.clone(), cause })?;
-    // "running", or the call's number, its arguments, the stack pointer and the instruction pointer.
+    // "running", or the call's number, its arguments, the stack pointer and the instruction
+    // pointer.
     let last = text.split_ascii_whitespace().last().and_then(|word| word.strip_prefix("0x"));
     match last {
         None => Ok(None),

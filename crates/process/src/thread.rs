@@ -483,7 +483,8 @@ fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
     const BRISK: u32 = 64;
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
     for look in 0u32.. {
-        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is filled.
+        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is
+        // filled.
         let (result, info, pid) = unsafe {
             let mut info: siginfo_t = std::mem::zeroed();
             let result = libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags);
@@ -549,7 +550,8 @@ fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
     }
     let (kind, id) = if wanted == -1 { (libc::P_ALL, 0) } else { (libc::P_PID, wanted as libc::id_t) };
     let flags = flags | libc::WEXITED | libc::WNOWAIT;
-    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a child are filled.
+    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a
+    // child are filled.
     let (result, what, tid, code) = unsafe {
         let mut info: siginfo_t = std::mem::zeroed();
         let result = libc::waitid(kind, id, &mut info, flags);

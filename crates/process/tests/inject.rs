@@ -1,4 +1,5 @@
-//! Memory that the tracer and a process share, and what a process can tell of itself, with real processes of all kinds.
+//! Memory that the tracer and a process share, and what a process can tell of itself, with real
+//! processes of all kinds.
 
 #[path = "../../image/tests/common/mod.rs"]
 mod common;
@@ -22,8 +23,9 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f` forks, `t` makes a thread,
-/// `q` quits with 7. It is always in a system call that must go on as if nothing had happened.
+/// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f`
+/// forks, `t` makes a thread, `q` quits with 7. It is always in a system call that must go on as if
+/// nothing had happened.
 const OBEYS: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -327,7 +329,8 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
 fn a_process_without_descriptors_left_is_as_it_was() {
     let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
-        // With room for none, for one and for two more: what is missing is the pair, or what is received.
+        // With room for none, for one and for two more: what is missing is the pair, or what is
+        // received.
         for more in 0..=2 {
             let target = Target::start(&program);
             let before = target.look();
