@@ -9,14 +9,14 @@
 //! ```text
 //! source     the bytes, read piece by piece
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
-//!   table      symbols as they stand         version, debugdata   ... and where else they stand
-//!   functions  all tables merged             demangle, lookup     from a typed name to functions
+//!   table      one symbol table              version, debugdata   symbol versions, symbols kept elsewhere
+//!   functions  all tables merged             demangle, lookup     from a user's name to functions
 //!   separate   symbols in another file
 //!   frames     unwinding entries             starts    where disassembly may begin
-//!   region(s)  stretches taken apart         boundary  does an instruction start here?
-//!   outline    one function taken apart      selection functions by name or pattern
-//!   flow       where control is proven to come to      landing   where else it may
-//!   restartable  code that no stop may be in          dynrel   what the dynamic linker writes
+//!   region(s)  disassembled stretches        boundary  does an instruction start here?
+//!   outline    one function's parts and exits   selection functions by name or pattern
+//!   flow       which instructions control provably reaches      landing   which others it may
+//!   restartable  code in which no thread may be stopped      dynrel   what the dynamic linker writes
 //! ```
 
 #![forbid(unsafe_code)]

@@ -36,7 +36,7 @@ pub struct Context {
     pub ring_size: AtomicU64,
     /// The address of its ring's [`Control`](crate::Control).
     pub control: AtomicU64,
-    /// How many of [`Control::lost`](crate::Control::lost) are told by marks in the ring
+    /// How many of [`Control::lost`](crate::Control::lost) the marks in the ring report
     /// ([`state::LOST`](crate::state::LOST)).
     pub marked: AtomicU64,
     /// The program's registers, for handlers that leave compiled code.
@@ -127,7 +127,7 @@ pub struct Resume {
     pub log: u64,
     /// Bytes that it has logged.
     pub log_length: u32,
-    /// Bytes logged when the last logging that succeeded had ended.
+    /// Bytes logged by the end of the last successful log instruction.
     pub complete: u32,
     /// The offset in the bytecode of the next instruction.
     pub offset: u32,
@@ -137,17 +137,17 @@ pub struct Resume {
     pub jumps: u32,
     /// Calls that were made.
     pub calls_made: u32,
-    /// Instructions that were executed; 0 where the run cannot come to `insmax`.
+    /// Instructions that were executed; 0 if the run cannot reach `insmax`.
     pub instructions: u32,
     /// The major code that it set, or [`UNSET`].
     pub major: u32,
     /// The minor code that it set, or [`UNSET`].
     pub minor: u32,
-    /// Elements of the stack in `elements`; all others are 0.
+    /// How many stack elements are in `elements`; all others are 0.
     pub element_count: u32,
-    /// Calls in `calls`.
+    /// How many calls are in `calls`.
     pub call_count: u32,
-    /// The number that its record gets ([`Header::number`](crate::Header::number)).
+    /// The number for its record ([`Header::number`](crate::Header::number)).
     pub number: u32,
     /// The elements of the stack.
     pub elements: [vm::Element; RESUME_ELEMENTS],
@@ -160,7 +160,7 @@ const _: () = {
     assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
-    // No stack of less than this is left for the agent's code.
+    // The least stack for the agent's code.
     assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
     assert!(CONTEXT_SIZE.is_power_of_two());
 };

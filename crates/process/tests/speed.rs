@@ -1,4 +1,4 @@
-//! How long it takes to read an image, for people to look at:
+//! Measures how long reading an image takes; run by hand:
 //! `cargo test --release --test speed -- --ignored --nocapture`. Files come from DPROBES_COMPARE,
 //! separated by colons; the C library by default.
 
