@@ -123,9 +123,9 @@ pub const UNSET: u32 = u32::MAX;
 pub struct Resume {
     /// The time stamp counter when the hit began to log, or when it left compiled code.
     pub time: u64,
-    /// Where what it has logged is.
+    /// The address of its log.
     pub log: u64,
-    /// Bytes that it has logged.
+    /// Bytes in its log.
     pub log_length: u32,
     /// Bytes logged by the end of the last successful log instruction.
     pub complete: u32,

@@ -6,7 +6,7 @@
 //!
 //! | area | shared by | holds |
 //! |---|---|---|
-//! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | the process's ids, and where its threads keep theirs |
+//! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | its ids, how its threads find theirs |
 //! | cells | the processes of one trust domain | a program's variables; its counters, once per processor |
 //! | sign of life | all processes of a tracer, which can only read it | one word that the reader of the rings changes |
 //! | contexts | one address space; zeroed by the kernel in a forked child | [`Context`]s |

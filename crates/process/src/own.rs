@@ -34,7 +34,7 @@ pub fn fix_size(memory: BorrowedFd<'_>, size: u64) -> io::Result<()> {
     ftruncate(memory, size as libc::off_t)?;
     fcntl(memory, F_ADD_SEALS(seals))?;
     let length = fstat(memory)?.st_size;
-    // Another holder of the process's descriptors may have sealed it first.
+    // Another holder of the process's descriptors may have changed it first.
     if u64::try_from(length) == Ok(size) { Ok(()) } else { Err(io::Error::other("its size was changed")) }
 }
 

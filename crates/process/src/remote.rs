@@ -223,7 +223,7 @@ fn what_is_at(memory: &Memory, stub: u64) -> Option<Spare> {
     bytes.iter().all(|&byte| byte == 0).then_some(if is_stub { Spare::Stub } else { Spare::Zeros })
 }
 
-/// Whether another thread of the process is still executing a stub, as far as can be seen without
+/// Whether a thread of the process is still executing a stub, as far as can be seen without
 /// stopping it. A thread that is not in the kernel there will have left it long before another
 /// tracer comes.
 fn is_used(tid: i32, stub: u64) -> bool {

@@ -70,7 +70,7 @@ impl Walk<'_> {
     }
 
     fn read_gap(&self, piece: &Piece, gap: Range<usize>, pointers: &[u64], found: &mut Vec<u64>) {
-        // A gap that no later instruction ends stops at the end of its area.
+        // A gap ends at the end of its area at the latest.
         let from = piece.start + gap.start as u64;
         let limit = self.image().starts().area(from).map_or(from, |area| area.range.end);
         let end = piece.at(limit).map_or(gap.end, |limit| gap.end.min(limit));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::piece::Piece;
 
-/// How many bytes after a call its not returning explains that nothing is known.
+/// Up to this many unproven bytes after a call count as behind it (`Doubt::BehindCall`).
 const BEHIND: u64 = 4096;
 
 /// What is proven of the control flow of a file.

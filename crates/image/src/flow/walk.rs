@@ -402,7 +402,7 @@ impl<'a> Walk<'a> {
     /// Two sets of stretches, by number. The open ones: of functions with unresolved jumps or
     /// landing pads of exceptions, and those that jumps connect with them. The entered ones:
     /// connected with the entry of a function, which has the unwinding state of an entry and is
-    /// either called or a global symbol. Any other may be a part of another function, which reaches
+    /// called or has a non-local symbol. Any other may be a part of another function, which reaches
     /// it by unknown jumps.
     fn open_stretches(&self) -> (HashSet<usize>, HashSet<usize>) {
         let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
